@@ -1,0 +1,36 @@
+"""Lambda entry point: release a lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lambdas._runtime import count, fingerprint, lock_store, logger, measure_ms, metrics
+from leasehold.metrics import MetricName
+from leasehold.model import NotHeld, Released
+from leasehold.rules import parse_release
+from leasehold.wire import release_answer
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+    """Releases or refuses; raises InvalidRequest or LockStoreUnavailable."""
+    request = parse_release(event)
+    answer = lock_store().release(request)
+    _observe(answer)
+    return release_answer(answer)
+
+
+def _observe(answer: Released | NotHeld) -> None:
+    owner = {"lock_name": answer.lock_name, "owner": fingerprint(answer.owner_id)}
+    if isinstance(answer, NotHeld):
+        count(MetricName.LOST)
+        logger.warning("not held", extra=owner)
+        return
+    if answer.held_ms is not None:
+        count(MetricName.RELEASED)
+        measure_ms(MetricName.HELD_TIME, answer.held_ms)
+    logger.info("released", extra={**owner, "held_ms": answer.held_ms})

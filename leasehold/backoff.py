@@ -1,0 +1,44 @@
+"""How long to wait before asking again: proportional to the wait so far, with jitter.
+
+A fixed period is wrong at both ends: too slow for a lock that is held for a second, and a waste for
+one that is held for an hour. Waiting a share of the time already waited keeps the delay of noticing
+a release within that share, and makes the number of requests grow with the logarithm of the wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Final
+
+SHARE_OF_WAIT: Final = 0.2
+SHORTEST_SECONDS: Final = 1
+LONGEST_SECONDS: Final = 60
+_JITTER: Final = 0.5
+
+Random = Callable[[], float]
+"""A number from 0 (included) to 1 (excluded), as `random.random` gives it."""
+
+
+def advise_retry_seconds(
+    *,
+    now_ms: int,
+    entered_at_ms: int | None,
+    lease_ends_ms: Iterable[int],
+    random: Random,
+) -> int:
+    """Whole seconds until it is worth asking again, at least one.
+
+    Args:
+        now_ms: the present.
+        entered_at_ms: when the caller began to wait; None if this is its first try.
+        lease_ends_ms: when each holder's lease may be considered over by others.
+        random: the source of jitter, which keeps callers that were refused together apart.
+    """
+    waited_seconds = max(0, now_ms - (entered_at_ms or now_ms)) / 1000
+    share = min(max(waited_seconds * SHARE_OF_WAIT, SHORTEST_SECONDS), LONGEST_SECONDS)
+    jittered = share * (1 + _JITTER * (2 * random() - 1))
+    next_end = min((end - now_ms for end in lease_ends_ms if end > now_ms), default=None)
+    if next_end is not None:
+        jittered = min(jittered, next_end / 1000 + random())
+    return max(SHORTEST_SECONDS, math.ceil(jittered))

@@ -1,0 +1,176 @@
+"""The nouns of the lock protocol: requests, the state of a lock, and answers.
+
+All times are epoch milliseconds and all spans milliseconds; the wire format (seconds, ISO 8601) is
+made at the edge, in `wire.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+DEFAULT_LEASE_MS: Final = 60_000
+DEFAULT_CLOCK_TOLERANCE_MS: Final = 2_000
+
+
+class RefusalReason(StrEnum):
+    """Why acquire was refused."""
+
+    HELD = "HELD"
+    """All permits are out."""
+    ALREADY_RELEASED = "ALREADY_RELEASED"
+    """This acquisition was released before: a delayed duplicate must not take the lock again."""
+
+
+class Liveness(StrEnum):
+    """What is known about the workflow execution that a holder belongs to."""
+
+    RUNNING = "RUNNING"
+    OVER = "OVER"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireRequest:
+    """One acquisition of one permit.
+
+    Attributes:
+        lock_name: what is locked.
+        owner_id: names this acquisition, and is the proof of ownership. Never shown to others.
+        owner_name: a label for people. It proves nothing.
+        lease_ms: how long the lock is held without a heartbeat.
+        limit: number of permits; 1 makes the lock a mutex.
+        data: a JSON object, as compact text, that is kept with the holder.
+        execution_arn: the workflow execution whose end ends this acquisition.
+        entered_at_ms: when the caller began to wait; shapes the advice when to try again.
+    """
+
+    lock_name: str
+    owner_id: str
+    owner_name: str = ""
+    lease_ms: int = DEFAULT_LEASE_MS
+    limit: int = 1
+    data: str | None = None
+    execution_arn: str | None = None
+    entered_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None."""
+
+    lock_name: str
+    owner_id: str
+    lease_ms: int | None = None
+    data: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequest:
+    """Give the permit back."""
+
+    lock_name: str
+    owner_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An owner who has a permit, as the table tells it. `revision` grows with every heartbeat."""
+
+    owner_id: str
+    owner_name: str
+    acquired_at_ms: int
+    expires_at_ms: int
+    lease_ms: int
+    revision: int
+    fencing_token: int
+    data: str | None = None
+    execution_arn: str | None = None
+
+    def is_over(self, *, now_ms: int, tolerance_ms: int = 0) -> bool:
+        """Whether the stored lease has ended; judge others with the clock tolerance added."""
+        return self.expires_at_ms + tolerance_ms < now_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockState:
+    """One lock, as one item of the table tells it. A lock never seen before has no holders."""
+
+    fencing_token: int = 0
+    held: int = 0
+    last_released: str | None = None
+    contended: bool = False
+    wait_seq: int = 0
+    holders: tuple[Holder, ...] = field(default=())
+
+    def holder(self, owner_id: str) -> Holder | None:
+        """The holder with this owner id, if it is one."""
+        return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Yes: the caller holds the lock until `expires_at_ms` at least.
+
+    Attributes:
+        repeated: the permit had been granted before, to a call whose reply may have been lost.
+        taken_over: how many holders lost their place for this grant, because their lease was over.
+    """
+
+    lock_name: str
+    owner_id: str
+    fencing_token: int
+    lease_ms: int
+    acquired_at_ms: int
+    expires_at_ms: int
+    repeated: bool = False
+    taken_over: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """No: the caller does not hold the lock, and nothing was written for it.
+
+    Attributes:
+        retry_after_seconds: when to ask again, in whole seconds, already jittered.
+        extended: how many leases were extended on behalf of workflows that still run.
+        liveness_unknown: how many holders count as alive only because nobody could say.
+    """
+
+    lock_name: str
+    owner_id: str
+    reason: RefusalReason
+    holders: tuple[Holder, ...]
+    retry_after_seconds: int
+    extended: int = 0
+    liveness_unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """Yes: the lease now ends at `expires_at_ms`."""
+
+    lock_name: str
+    owner_id: str
+    fencing_token: int
+    lease_ms: int
+    acquired_at_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Yes: the permit is given back. `held_ms` is None when the answer repeats an earlier one."""
+
+    lock_name: str
+    owner_id: str
+    held_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotHeld:
+    """No: this owner does not hold the lock. Nothing was changed."""
+
+    lock_name: str
+    owner_id: str

@@ -1,0 +1,63 @@
+"""Holders whose lease is over: who of them may lose their place.
+
+A lease that belongs to a workflow ends with the workflow, not with the time: a task that takes
+longer than expected is not robbed. So before such a holder loses its place, Step Functions is
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.context import LockContext
+from leasehold.dynamo import Written
+from leasehold.model import Holder, Liveness
+from leasehold.protocol.requests import extend_for
+
+_MOST_CHECKS: Final = 5
+"""DescribeExecution calls of one acquire; the rest is left to the next caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departures:
+    """What became of the holders whose lease is over.
+
+    Attributes:
+        leavers: who may lose their place.
+        extended: how many got a new lease, because their workflow still runs.
+        unknown: how many count as alive only because Step Functions did not say.
+    """
+
+    leavers: tuple[Holder, ...] = ()
+    extended: int = 0
+    unknown: int = 0
+
+
+def find_departures(
+    context: LockContext, lock_name: str, candidates: Sequence[Holder], *, needed: int
+) -> Departures:
+    """Looks for `needed` leavers among the candidates; extends the leases of running workflows."""
+    leavers: list[Holder] = []
+    extended = unknown = checks = 0
+    for holder in candidates:
+        if len(leavers) == needed or checks == _MOST_CHECKS:
+            break
+        if holder.execution_arn is None:
+            leavers.append(holder)
+            continue
+        checks += 1
+        match context.liveness_of(holder.execution_arn):
+            case Liveness.OVER:
+                leavers.append(holder)
+            case Liveness.RUNNING:
+                extended += _extend(context, lock_name, holder)
+            case Liveness.UNKNOWN:
+                unknown += 1
+    return Departures(leavers=tuple(leavers), extended=extended, unknown=unknown)
+
+
+def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
+    update = extend_for(lock_name, holder, now_ms=context.clock.wall_ms())
+    return isinstance(context.table.update(update), Written)

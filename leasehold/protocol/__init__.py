@@ -1,0 +1,1 @@
+"""The lock protocol: facts in, DynamoDB requests and verdicts out. Nothing here does I/O."""

@@ -1,0 +1,149 @@
+"""The conditional writes of a lock, one function a write.
+
+    caller                     lock item
+      │ claim_permit              condition: a permit is free, and I neither hold nor released it
+      ├─────────────────────────▶ granted with the next fencing token
+      │ renew                     condition: I hold
+      ├─────────────────────────▶ the lease ends later
+      │ give_back                 condition: I hold
+      └─────────────────────────▶ one permit fewer is out
+
+Each is one request, on a lock never seen before too. When a condition fails DynamoDB returns the
+item as it was, so that the reason is known without a second read; `verdict.py` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from leasehold.model import AcquireRequest, HeartbeatRequest, Holder, ReleaseRequest
+from leasehold.protocol import schema
+from leasehold.protocol.expressions import (
+    I_DO_NOT_HOLD,
+    I_HOLD,
+    NEXT_TOKEN,
+    NOT_CONTENDED,
+    NOT_RELEASED_BY_ME,
+    PERMIT_FREE,
+    Update,
+    all_of,
+    number,
+    update_of,
+)
+from leasehold.protocol.items import new_holder
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+_BECOME_HOLDER: Final = (
+    f"#mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
+    "#expiry_time = :expiry_time"
+)
+
+
+def claim_permit(request: AcquireRequest, *, now_ms: int) -> Update:
+    """Take a free permit. Grants nothing to a holder, nor to an owner who released last."""
+    return update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change=f"SET {_BECOME_HOLDER} ADD #held :one",
+        condition=all_of(I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, NOT_CONTENDED, PERMIT_FREE),
+        values={**_as_holder(request, now_ms=now_ms), ":limit": number(request.limit)},
+    )
+
+
+def take_over(request: AcquireRequest, leavers: Sequence[Holder], *, now_ms: int) -> Update:
+    """Take the place of holders whose lease is over.
+
+    Conditioned on the revision that was seen of each, so that a heartbeat in between wins. The last
+    owner who released stays as it is: a leaver has not released, and must be told so.
+    """
+    names = {f"#over{i}": schema.HOLDER_PREFIX + h.owner_id for i, h in enumerate(leavers)}
+    names |= {f"#token{i}": schema.TOKEN_PREFIX + h.owner_id for i, h in enumerate(leavers)}
+    unchanged = [f"#over{i}.#revision = :seen{i}" for i in range(len(leavers))]
+    removals = ", ".join(names)
+    return update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change=f"SET {_BECOME_HOLDER} REMOVE {removals} ADD #held :difference",
+        condition=all_of(
+            I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, NOT_CONTENDED, "#held < :limit", *unchanged
+        ),
+        names=names,
+        values={
+            **_as_holder(request, now_ms=now_ms),
+            **{f":seen{i}": number(h.revision) for i, h in enumerate(leavers)},
+            ":difference": number(1 - len(leavers)),
+            # Once the leavers are gone, `held - leavers < limit` must be true.
+            ":limit": number(request.limit + len(leavers)),
+        },
+    )
+
+
+def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
+    """Let the lease end one lease from now, also if it has run out and nobody took the place.
+
+    Never conditioned on anything that the previous heartbeat changed: a heartbeat whose reply was
+    lost must not look like a stolen lock.
+    """
+    changes = ["#mine.#revision = #mine.#revision + :one", "#expiry_time = :expiry_time"]
+    values: dict[str, AttributeValueTypeDef] = {":expiry_time": number(schema.ttl_seconds(now_ms))}
+    if request.lease_ms is None:
+        changes.append("#mine.#expires_at_ms = #mine.#lease_ms + :now")
+        values[":now"] = number(now_ms)
+    else:
+        changes.append("#mine.#expires_at_ms = :expires_at_ms, #mine.#lease_ms = :lease_ms")
+        values[":expires_at_ms"] = number(now_ms + request.lease_ms)
+        values[":lease_ms"] = number(request.lease_ms)
+    if request.data is not None:
+        changes.append("#mine.#data = :data")
+        values[":data"] = {"S": request.data}
+    return update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change=f"SET {', '.join(changes)}",
+        condition=I_HOLD,
+        values=values,
+    )
+
+
+def extend_for(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
+    """Renew somebody else's lease once, because the workflow it belongs to still runs.
+
+    Conditioned on the revision that was seen: of many contenders only one extends, and a heartbeat
+    of the holder's own wins.
+    """
+    return update_of(
+        lock_name=lock_name,
+        owner_id=holder.owner_id,
+        change="SET #mine.#expires_at_ms = :expires_at_ms, #expiry_time = :expiry_time, "
+        "#mine.#revision = #mine.#revision + :one",
+        condition="#mine.#revision = :revision",
+        values={
+            ":expires_at_ms": number(now_ms + holder.lease_ms),
+            ":expiry_time": number(schema.ttl_seconds(now_ms)),
+            ":revision": number(holder.revision),
+        },
+    )
+
+
+def give_back(request: ReleaseRequest, *, now_ms: int) -> Update:
+    """Stop being a holder. Returns the item as it was, to tell how long the lock was held."""
+    return update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change="SET #held = #held - :one, #last_released = :me, #expiry_time = :expiry_time "
+        "REMOVE #mine, #my_token",
+        condition=all_of(I_HOLD, NOT_CONTENDED),
+        values={":expiry_time": number(schema.ttl_seconds(now_ms))},
+        returns="ALL_OLD",
+    )
+
+
+def _as_holder(request: AcquireRequest, *, now_ms: int) -> dict[str, AttributeValueTypeDef]:
+    return {
+        ":holder": new_holder(request, now_ms=now_ms),
+        ":seed": number(now_ms * 1000),
+        ":expiry_time": number(schema.ttl_seconds(now_ms)),
+    }

@@ -1,0 +1,52 @@
+"""The lock table: every key and attribute name, spelled once.
+
+    pk                        sk      attributes
+    LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
+                                      expiry_time, holder:<owner_id>…, token:<owner_id>…
+
+Each holder is a top-level attribute. One nested map of holders would not do: DynamoDB refuses to
+set `holders.x` on an item that has no `holders` yet, so the first acquire would take two requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+PARTITION_KEY: Final = "pk"
+SORT_KEY: Final = "sk"
+TTL_ATTRIBUTE: Final = "expiry_time"
+
+FENCING_TOKEN: Final = "fencing_token"
+HELD: Final = "held"
+CONTENDED: Final = "contended"
+WAIT_SEQ: Final = "wait_seq"
+LAST_RELEASED: Final = "last_released"
+
+HOLDER_PREFIX: Final = "holder:"
+TOKEN_PREFIX: Final = "token:"
+
+OWNER_NAME: Final = "owner_name"
+ACQUIRED_AT_MS: Final = "acquired_at_ms"
+EXPIRES_AT_MS: Final = "expires_at_ms"
+LEASE_MS: Final = "lease_ms"
+REVISION: Final = "revision"
+DATA: Final = "data"
+EXECUTION_ARN: Final = "execution_arn"
+
+RETENTION_MS: Final = 48 * 3_600_000
+"""How long a lock's item outlives its last write. Far longer than the longest lease (12 h) and than
+any clock error, so that TTL never deletes a holder, and a new fencing token seed is never
+behind."""
+
+
+def lock_key(lock_name: str) -> dict[str, AttributeValueTypeDef]:
+    """The key of a lock's state."""
+    return {PARTITION_KEY: {"S": f"LOCK#{lock_name}"}, SORT_KEY: {"S": "STATE"}}
+
+
+def ttl_seconds(now_ms: int) -> int:
+    """When TTL may delete an item written now: epoch **seconds**, as DynamoDB's TTL wants it."""
+    return (now_ms + RETENTION_MS) // 1000

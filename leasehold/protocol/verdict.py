@@ -1,0 +1,59 @@
+"""What the item returned by a failed acquire means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leasehold.model import AcquireRequest, Holder, LockState
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyHolder:
+    """The caller was granted the lock before: the reply to an earlier call was lost."""
+
+    holder: Holder
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyReleased:
+    """The caller released this acquisition before: this call is a delayed duplicate."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesOver:
+    """Enough leases are over that the caller may take a place, if their workflows are over too.
+
+    Attributes:
+        leavers: the candidates, the one whose lease ended first in front.
+        needed: how many of them must leave before there is a permit.
+    """
+
+    leavers: tuple[Holder, ...]
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """All permits are out."""
+
+
+Verdict = AlreadyHolder | AlreadyReleased | LeasesOver | Busy
+
+
+def judge(state: LockState, request: AcquireRequest, *, now_ms: int, tolerance_ms: int) -> Verdict:
+    """Why the claim of a permit failed on this state.
+
+    A holder considers its own lease over at its end; everybody else adds the clock tolerance. It is
+    the stored lease of the holder that counts, never the contender's.
+    """
+    mine = state.holder(request.owner_id)
+    if mine is not None:
+        return AlreadyHolder(mine, is_over=mine.expires_at_ms <= now_ms)
+    if state.last_released == request.owner_id:
+        return AlreadyReleased()
+    over = [h for h in state.holders if h.is_over(now_ms=now_ms, tolerance_ms=tolerance_ms)]
+    needed = max(1, state.held - request.limit + 1)
+    if len(over) >= needed:
+        return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)
+    return Busy()

@@ -1,0 +1,222 @@
+"""The input rules: from JSON of an unknown caller to a request, or `InvalidRequest`.
+
+Each rule is written once, as a predicate with the sentence that a caller reads when it is broken.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from voluptuous import Invalid, MultipleInvalid, Optional, Required, RequiredFieldInvalid, Schema
+
+from leasehold.errors import InvalidRequest
+from leasehold.model import DEFAULT_LEASE_MS, AcquireRequest, HeartbeatRequest, ReleaseRequest
+
+LONGEST_LOCK_NAME_BYTES: Final = 512
+LONGEST_OWNER_NAME: Final = 512
+LONGEST_OWNER_NAME_BYTES: Final = 1024
+SHORTEST_LEASE_SECONDS: Final = 1
+LONGEST_LEASE_SECONDS: Final = 12 * 3600
+HIGHEST_LIMIT: Final = 100
+LARGEST_DATA_BYTES: Final = 2048
+LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
+_EXECUTION_ARN: Final = re.compile(
+    r"arn:[\w-]+:states:[\w-]+:\d{12}:execution:[^:\s]{1,80}:[^:\s]{1,80}"
+)
+
+Rule = Callable[[Any], Any]
+
+
+def _rule(sentence: str, is_kept_by: Callable[[Any], bool]) -> Rule:
+    def check(value: Any) -> Any:  # noqa: ANN401 - any JSON value may stand where a rule is checked
+        if not is_kept_by(value):
+            raise Invalid(sentence)
+        return value
+
+    return check
+
+
+def _utf8_bytes(text: str) -> int | None:
+    """Length in UTF-8, or None for text that has none (a lone surrogate)."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return None
+
+
+def _is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
+    if not isinstance(value, str) or _CONTROL.search(value):
+        return False
+    size = _utf8_bytes(value)
+    return size is not None and least_bytes <= size <= most_bytes
+
+
+def _is_number(value: object, low: float, high: float) -> bool:
+    """A finite number in bounds. True is no number, and NaN is within no bounds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _is_whole(value: object, low: int, high: int) -> bool:
+    return _is_number(value, low, high) and not math.modf(value)[0]  # type: ignore[arg-type]  # a number by now
+
+
+def compact_json(value: object) -> str | None:
+    """The shortest JSON text; None for what has none: NaN, lone surrogates, bottomless nesting."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return text if _utf8_bytes(text) is not None else None
+
+
+def _is_small_object(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    text = compact_json(value)
+    return text is not None and len(text.encode()) <= LARGEST_DATA_BYTES
+
+
+LOCK_NAME: Final = _rule(
+    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 without control characters",
+    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_LOCK_NAME_BYTES),
+)
+OWNER_ID: Final = _rule(
+    "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition",
+    lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
+)
+OWNER_NAME: Final = _rule(
+    f"must be a string of at most {LONGEST_OWNER_NAME} characters "
+    f"({LONGEST_OWNER_NAME_BYTES} bytes of UTF-8) without control characters",
+    lambda value: (
+        _is_text(value, most_bytes=LONGEST_OWNER_NAME_BYTES) and len(value) <= LONGEST_OWNER_NAME
+    ),
+)
+LEASE_SECONDS: Final = _rule(
+    f"must be a number of seconds from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS} (12 h)",
+    lambda value: _is_number(value, SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS),
+)
+LIMIT: Final = _rule(
+    f"must be a whole number from 1 to {HIGHEST_LIMIT}",
+    lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
+)
+DATA: Final = _rule(
+    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8, without NaN",
+    _is_small_object,
+)
+EXECUTION_ARN: Final = _rule(
+    "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…; "
+    "leave it out for an Express workflow, which Step Functions cannot describe",
+    lambda value: (
+        isinstance(value, str)
+        and len(value) <= LONGEST_OWNER_NAME
+        and _EXECUTION_ARN.fullmatch(value) is not None
+    ),
+)
+ENTERED_AT_MS: Final = _rule(
+    "must be a whole number of milliseconds since the epoch",
+    lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+
+_NAMED_OWNER: Final[dict[Any, Rule]] = {
+    Required("lock_name"): LOCK_NAME,
+    Required("owner_id"): OWNER_ID,
+}
+_ACQUIRE: Final = Schema(
+    {
+        Required("lock_name"): LOCK_NAME,
+        Optional("owner_id"): OWNER_ID,
+        Optional("owner_name"): OWNER_NAME,
+        Optional("lease_seconds"): LEASE_SECONDS,
+        Optional("limit"): LIMIT,
+        Optional("data"): DATA,
+        Optional("execution_arn"): EXECUTION_ARN,
+        Optional("entered_at_ms"): ENTERED_AT_MS,
+    }
+)
+_HEARTBEAT: Final = Schema(
+    {**_NAMED_OWNER, Optional("lease_seconds"): LEASE_SECONDS, Optional("data"): DATA}
+)
+_RELEASE: Final = Schema(_NAMED_OWNER)
+
+
+def parse_acquire(event: object) -> AcquireRequest:
+    """An acquire request. Without an owner_id one is made, and the call is then not repeatable."""
+    fields = _checked(_ACQUIRE, event)
+    return AcquireRequest(
+        lock_name=fields["lock_name"],
+        owner_id=fields.get("owner_id") or str(uuid.uuid4()),
+        owner_name=fields.get("owner_name", ""),
+        lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
+        limit=int(fields.get("limit", 1)),
+        data=_json_or_none(fields),
+        execution_arn=fields.get("execution_arn"),
+        entered_at_ms=int(fields["entered_at_ms"]) if "entered_at_ms" in fields else None,
+    )
+
+
+def parse_heartbeat(event: object) -> HeartbeatRequest:
+    """A heartbeat request."""
+    fields = _checked(_HEARTBEAT, event)
+    return HeartbeatRequest(
+        lock_name=fields["lock_name"],
+        owner_id=fields["owner_id"],
+        lease_ms=_milliseconds(fields.get("lease_seconds")),
+        data=_json_or_none(fields),
+    )
+
+
+def parse_release(event: object) -> ReleaseRequest:
+    """A release request."""
+    fields = _checked(_RELEASE, event)
+    return ReleaseRequest(lock_name=fields["lock_name"], owner_id=fields["owner_id"])
+
+
+def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
+    """The event's fields once all keep their rules.
+
+    Raises:
+        InvalidRequest: names one field at fault: rather one that breaks its rule than an unknown
+        one,
+            and rather an unknown one (often a missing one, misspelled) than a missing one.
+    """
+    if not isinstance(event, dict):
+        raise InvalidRequest(field="request", rule="must be a JSON object", value=event)
+    try:
+        fields: dict[str, Any] = schema(event)
+    except MultipleInvalid as error:
+        known = [str(key) for key in schema.schema]
+        raise min(_faults(event, known, error))[-1] from None
+    return fields
+
+
+def _faults(
+    event: Mapping[str, Any], known: Sequence[str], error: MultipleInvalid
+) -> Iterator[tuple[int, int, InvalidRequest]]:
+    """Each fault with its rank; the position keeps faults of one rank in order."""
+    for position, fault in enumerate(error.errors):
+        name = str(fault.path[0])
+        value = event.get(name)
+        if isinstance(fault, RequiredFieldInvalid):
+            rule = "is required"
+            yield 2, position, InvalidRequest(field=name, rule=rule, missing=True)
+        elif name not in known:
+            rule = f"is not a field of this request; its fields are {', '.join(known)}"
+            yield 1, position, InvalidRequest(field=name, rule=rule, value=value)
+        else:
+            yield 0, position, InvalidRequest(field=name, rule=fault.msg, value=value)
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _json_or_none(fields: Mapping[str, Any]) -> str | None:
+    return compact_json(fields["data"]) if "data" in fields else None
