@@ -1,0 +1,1 @@
+"""The demo's task: the whole folder is the Lambda function's asset."""
