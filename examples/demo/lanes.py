@@ -93,13 +93,12 @@ def run_panel(run: Run) -> Panel:
 
 def incident_panel(story: Story) -> Panel:
     incidents = (story.failed, story.stopped)
-    zero_ms = min(i.broken.started_at_ms for i in incidents)
     limit_ms = (story.lease_seconds + story.clock_tolerance_seconds) * 1000
     return Panel(
         title="When something goes wrong",
         subtitle=f"lease {story.lease_seconds} s, "
         f"clock tolerance {story.clock_tolerance_seconds} s",
-        groups=tuple(_incident_group(i, zero_ms, limit_ms) for i in incidents),
+        groups=tuple(_incident_group(i, limit_ms) for i in incidents),
     )
 
 
@@ -139,8 +138,10 @@ def _account_group(run: Run, account: Account, zero_ms: int) -> Group:
     )
 
 
-def _incident_group(incident: Incident, zero_ms: int, limit_ms: int) -> Group:
+def _incident_group(incident: Incident, limit_ms: int) -> Group:
+    """Two lanes whose time begins with the broken execution, whatever ran before."""
     broken, following = incident.broken, incident.following
+    zero_ms = broken.started_at_ms
     bars = _bars(broken, broken.held, zero_ms)
     if broken.grant and broken.released_at_ms is None:
         lapse = Interval(start_ms=broken.ended_at_ms, end_ms=broken.grant.acquired_at_ms + limit_ms)

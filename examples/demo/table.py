@@ -61,7 +61,7 @@ def _row(execution: Execution, outcome: str, *, bad: bool) -> Row:
             outcome,
             _seconds(execution.waited),
             _seconds(execution.held),
-            str(execution.grant.fencing_token) if execution.grant else "–",
+            str(execution.grant.fencing_token) if execution.grant else "-",
             str(costs.transitions),
             str(costs.lambda_requests),
         ),
@@ -74,4 +74,4 @@ def _outcome(execution: Execution) -> str:
 
 
 def _seconds(interval: Interval | None) -> str:
-    return f"{interval.seconds:.2f} s" if interval else "–"
+    return f"{interval.seconds:.2f} s" if interval else "-"

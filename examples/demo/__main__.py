@@ -1,0 +1,117 @@
+"""`python -m examples.demo`: deploy, contend, judge, draw. Exit status 1 if a check fails.
+
+With KEEP=1 in the environment the embedded AWS stays up until Ctrl-C.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from examples.demo import keep, scenario
+from examples.demo.console import Narrator
+from examples.demo.draw import draw
+from examples.demo.facts import Story
+from examples.demo.lanes import picture
+from examples.demo.page import page
+from examples.demo.runner import DemoFailed, Deployed, Runner
+from examples.demo.verdict import all_checks
+from localaws import LocalAws, LocalAwsError
+
+OUTPUT = Path("out") / "demo"
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the demo; the exit status."""
+    narrator = Narrator()
+    try:
+        with LocalAws() as aws:
+            return _demo(aws, narrator, keep_running=os.environ.get("KEEP", "") not in {"", "0"})
+    except KeyboardInterrupt:
+        narrator.console.print("\nInterrupted; everything that was started has ended.")
+        return INTERRUPTED
+    except (DemoFailed, LocalAwsError) as error:
+        narrator.console.print(f"[bold red]The demo failed:[/] {error}")
+        return 1
+
+
+def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
+    with narrator.step(f"An embedded AWS listens on {aws.endpoint_url}; bootstrap it for the CDK"):
+        aws.bootstrap()
+    with narrator.step("Deploy the lock service and the demo's workflows with the CDK CLI"):
+        outputs = aws.deploy(stacks=("Leasehold", "LeaseholdDemo"), context={"demo": "true"})
+    deployed = Deployed.from_outputs(outputs)
+    steps = aws.client("stepfunctions", max_pool_connections=32)
+    story = tell(Runner(steps, aws.client("dynamodb"), deployed), narrator)
+    failures = report(story, narrator)
+    if keep_running:
+        _stay(aws, deployed, narrator)
+    return 1 if failures else 0
+
+
+def tell(runner: Runner, narrator: Narrator) -> Story:
+    """Run the three acts and record them."""
+    sizes = dict.fromkeys(scenario.ACCOUNTS, scenario.CHARGES_PER_ACCOUNT)
+    with narrator.contest("12 workflows charge 3 accounts, without the guard", sizes) as watcher:
+        unguarded = scenario.contend(
+            runner,
+            title="Without the guard",
+            guarded=False,
+            machine=runner.deployed.unguarded_machine,
+            watcher=watcher,
+        )
+    with narrator.contest("The same 12, with the guard", sizes) as watcher:
+        guarded = scenario.contend(
+            runner,
+            title="With the guard",
+            guarded=True,
+            machine=runner.deployed.guarded_machine,
+            watcher=watcher,
+        )
+    with narrator.contest("A task fails while another workflow waits", {"dave": 2}) as watcher:
+        failed = scenario.fail_one(runner, watcher)
+    with narrator.contest(
+        "A workflow is stopped in the middle of its work", {"erin": 2}
+    ) as watcher:
+        stopped = scenario.stop_one(runner, watcher)
+    return Story(
+        unguarded=unguarded,
+        guarded=(guarded,),
+        failed=failed,
+        stopped=stopped,
+        lease_seconds=runner.deployed.lease_seconds,
+        clock_tolerance_seconds=scenario.CLOCK_TOLERANCE_SECONDS,
+    )
+
+
+def report(story: Story, narrator: Narrator, output: Path = OUTPUT) -> int:
+    """Judge and show the story; the number of failed checks."""
+    judged = all_checks(story, error=scenario.ERROR)
+    with narrator.step("Draw the picture"):
+        svg, png = draw(picture(story))
+        output.mkdir(parents=True, exist_ok=True)
+        html = page(story, judged, svg, finished_at=datetime.now(UTC))
+        (output / "index.html").write_text(html, encoding="utf-8")
+        (output / "picture.svg").write_text(svg, encoding="utf-8")
+        (output / "picture.png").write_bytes(png)
+    narrator.tables(story)
+    narrator.bill(story)
+    narrator.checks(judged)
+    narrator.paths([output / name for name in ("index.html", "picture.svg", "picture.png")])
+    return sum(not check.passed for checks in judged.values() for check in checks)
+
+
+def _stay(aws: LocalAws, deployed: Deployed, narrator: Narrator) -> None:
+    narrator.console.print("\n[bold]The embedded AWS is still there. To paste elsewhere:[/]\n")
+    # Not through rich: a wrapped or highlighted line cannot be pasted.
+    print(keep.lines(deployed, aws.endpoint_url, aws.environment), flush=True)  # noqa: T201
+    narrator.console.print("\nCtrl-C stops it and everything in it.")
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Lines to paste while the embedded AWS is kept running. Pure."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from examples.demo.facts import Role
+from examples.demo.runner import Deployed
+
+EXPORTED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION")
+OWNER_ID = "me-and-my-terminal"
+
+
+def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str]) -> str:
+    """Shell lines for the AWS CLI: the environment, two direct invocations, one workflow."""
+    aws = f"aws --endpoint-url {shlex.quote(endpoint_url)} --no-cli-pager"
+    request = {"lock_name": "nightly-report", "owner_id": OWNER_ID}
+    lease = {"lease_seconds": 300}
+    charge = shlex.quote(json.dumps({"account_id": "alice", "amount": 10, "work_seconds": 5}))
+    machine = f"--state-machine-arn {shlex.quote(deployed.guarded_machine)}"
+    return "\n".join(
+        (
+            "# the environment: test credentials, which no real account knows",
+            *(f"export {name}={shlex.quote(environment[name])}" for name in EXPORTED),
+            "",
+            "# acquire a lock for five minutes, and release it",
+            _invoke(aws, deployed.functions[Role.ACQUIRE], request | lease),
+            _invoke(aws, deployed.functions[Role.RELEASE], request),
+            "",
+            "# run a guarded workflow (start it twice at once and see the second one wait)",
+            f"{aws} stepfunctions start-execution {machine} --input {charge}",
+            f"{aws} stepfunctions list-executions {machine}",
+        )
+    )
+
+
+def _invoke(aws: str, function: str, payload: Mapping[str, Any]) -> str:
+    return (
+        f"{aws} lambda invoke --function-name {shlex.quote(function)}"
+        " --cli-binary-format raw-in-base64-out"
+        f" --payload {shlex.quote(json.dumps(payload))} /dev/stdout"
+    )

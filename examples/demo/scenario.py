@@ -1,0 +1,84 @@
+"""The demo's three acts: without the guard, with it, and what happens when something goes wrong."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from examples.demo.facts import Execution, Incident, Role, Run
+from examples.demo.runner import Runner, Watcher
+
+ACCOUNTS = ("alice", "bob", "carol")
+CHARGES_PER_ACCOUNT = 4
+WORK_SECONDS = 0.8
+ERROR = "CardDeclined"
+CLOCK_TOLERANCE_SECONDS = 2
+
+FAILING_WORK_SECONDS = 1.5
+STOPPED_WORK_SECONDS = 4.0
+STOPPED_AFTER_SECONDS = 2.0
+RUN_DEADLINE_SECONDS = 90.0
+INCIDENT_DEADLINE_SECONDS = 45.0
+
+
+def contend(runner: Runner, *, title: str, guarded: bool, machine: str, watcher: Watcher) -> Run:
+    """Four executions for each of three accounts, all at once."""
+    for account_id in ACCOUNTS:
+        runner.open_account(account_id)
+    charges = {
+        f"{account_id}-{number}": _charge(account_id, 10 * number, WORK_SECONDS)
+        for number in range(1, CHARGES_PER_ACCOUNT + 1)
+        for account_id in ACCOUNTS
+    }
+    batch = runner.start_together(machine, charges)
+    executions = runner.watch(batch, _is_over, within_seconds=RUN_DEADLINE_SECONDS, watcher=watcher)
+    return Run(
+        title=title,
+        guarded=guarded,
+        executions=tuple(sorted(executions, key=lambda e: e.name)),
+        accounts=tuple(runner.account(account_id) for account_id in ACCOUNTS),
+    )
+
+
+def fail_one(runner: Runner, watcher: Watcher) -> Incident:
+    """A task that raises while another execution waits for its lock."""
+    machine = runner.deployed.guarded_machine
+    runner.open_account("dave")
+    charge = {**_charge("dave", 10, FAILING_WORK_SECONDS), "fail": True}
+    broken = runner.start(machine, "dave-1", charge)
+    runner.watch([broken], _is_working, within_seconds=INCIDENT_DEADLINE_SECONDS)
+    following = runner.start(machine, "dave-2", _charge("dave", 20, WORK_SECONDS))
+    first, second = runner.watch(
+        [broken, following], _is_over, within_seconds=INCIDENT_DEADLINE_SECONDS, watcher=watcher
+    )
+    return Incident(title="failed task", broken=first, following=second)
+
+
+def stop_one(runner: Runner, watcher: Watcher) -> Incident:
+    """An execution that is stopped in the middle of its work, and the next one for its lock."""
+    machine = runner.deployed.guarded_machine
+    runner.open_account("erin")
+    broken = runner.start(machine, "erin-1", _charge("erin", 10, STOPPED_WORK_SECONDS))
+    runner.watch([broken], _is_well_under_way, within_seconds=INCIDENT_DEADLINE_SECONDS)
+    runner.stop(broken)
+    following = runner.start(machine, "erin-2", _charge("erin", 20, WORK_SECONDS))
+    first, second = runner.watch(
+        [broken, following], _is_over, within_seconds=INCIDENT_DEADLINE_SECONDS, watcher=watcher
+    )
+    return Incident(title="stopped execution", broken=first, following=second)
+
+
+def _charge(account_id: str, amount: int, work_seconds: float) -> Mapping[str, Any]:
+    return {"account_id": account_id, "amount": amount, "work_seconds": work_seconds}
+
+
+def _is_over(execution: Execution) -> bool:
+    return execution.status != "RUNNING"
+
+
+def _is_working(execution: Execution) -> bool:
+    return bool(execution.calls_of(Role.CHARGE))
+
+
+def _is_well_under_way(execution: Execution) -> bool:
+    asked = execution.calls_of(Role.CHARGE)
+    return bool(asked) and time.time() * 1000 - asked[0].asked_at_ms > STOPPED_AFTER_SECONDS * 1000
