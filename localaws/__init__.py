@@ -1,0 +1,16 @@
+"""The embedded AWS of Leasehold's demo and tests: ministack, corrected, on loopback only.
+
+    from localaws import LocalAws
+
+    with LocalAws() as aws:
+        aws.bootstrap()
+        outputs = aws.deploy(stacks=("Leasehold",))
+        aws.client("lambda").invoke(FunctionName=outputs["Leasehold"]["AcquireFunctionName"])
+
+What passes here has passed against a reading of the AWS documentation, not against AWS.
+"""
+
+from localaws.errors import CdkFailed, EmulatorFailed, LocalAwsError
+from localaws.local_aws import LocalAws
+
+__all__ = ["CdkFailed", "EmulatorFailed", "LocalAws", "LocalAwsError"]

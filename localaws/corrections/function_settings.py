@@ -1,0 +1,33 @@
+"""CloudFormation sets a function's dead-letter queue and reserved concurrency.
+
+AWS (CloudFormation template reference, AWS::Lambda::Function): DeadLetterConfig names the queue
+or topic of failed asynchronous invocations; ReservedConcurrentExecutions bounds how many
+invocations run at once.
+
+Emulator: drops both, and so neither is ever used, although the Lambda service honours them.
+
+This: both are written to the function after each create and update.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ministack.services import lambda_svc
+
+from localaws.corrections import _provisioner
+
+
+def apply() -> None:
+    """Set the dropped properties."""
+    _provisioner.after_write("AWS::Lambda::Function", _set_properties)
+
+
+def _set_properties(function_name: str, properties: Mapping[str, Any]) -> None:
+    function = lambda_svc._functions[function_name]
+    letters = properties.get("DeadLetterConfig")
+    if letters:
+        function["config"]["DeadLetterConfig"] = letters
+    else:
+        function["config"].pop("DeadLetterConfig", None)
+    reserved = properties.get("ReservedConcurrentExecutions")
+    function["concurrency"] = None if reserved is None else int(reserved)

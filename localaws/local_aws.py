@@ -1,0 +1,115 @@
+"""`LocalAws`: an AWS of its own for as long as a `with` block lasts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+import botocore.config
+
+from localaws import cdk_cli, corrections
+from localaws.environment import REGION, client_settings
+from localaws.errors import EmulatorFailed
+from localaws.process import EmulatorProcess
+
+
+class LocalAws:
+    """An embedded AWS on a free loopback port, corrected where the emulator differs from AWS.
+
+    Guarantees: several run side by side without seeing each other; nothing reads or uses the
+    credentials, profiles or endpoints of the machine's user; leaving the `with` block ends every
+    process it started and removes its files.
+    Not guaranteed: that AWS behaves the same. localaws/README.md says what is known to differ.
+
+    `without` names corrections to leave out (see `localaws.corrections.NAMES`), for tests that
+    show what a correction is good for. `settings` are more environment variables of the emulator.
+    Raises EmulatorFailed if the emulator is of another version or does not come up.
+    """
+
+    def __init__(
+        self, *, without: Sequence[str] = (), settings: Mapping[str, str] | None = None
+    ) -> None:
+        corrections.require_known(without)
+        self._without = tuple(without)
+        self._settings = dict(settings or {})
+        self._process: EmulatorProcess | None = None
+
+    def __enter__(self) -> Self:
+        self._process = EmulatorProcess(without=self._without, settings=self._settings)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._running.end()
+        self._process = None
+
+    @property
+    def endpoint_url(self) -> str:
+        """The URL of every service, for instance http://127.0.0.1:49152."""
+        return self._running.endpoint_url
+
+    @property
+    def pid(self) -> int:
+        """Process id (and process group id) of the emulator."""
+        return self._running.pid
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which any SDK, AWS CLI or CDK CLI reaches this instance and only it."""
+        return client_settings(self.endpoint_url)
+
+    def client(self, service: str, **config: Any) -> Any:  # noqa: ANN401 - boto3's own type
+        """A boto3 client bound to this instance; `config` goes into `botocore.config.Config`."""
+        session = boto3.session.Session(
+            aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION
+        )
+        merged = botocore.config.Config(inject_host_prefix=False, proxies={}).merge(
+            botocore.config.Config(**config)
+        )
+        # The overloads of boto3-stubs want a literal service name.
+        return session.client(service, endpoint_url=self.endpoint_url, config=merged)  # type: ignore[call-overload]
+
+    def bootstrap(self) -> None:
+        """Prepare the account for the CDK, with the template of the pinned CDK CLI."""
+        cdk_cli.bootstrap(self.client("cloudformation"))
+
+    def deploy(
+        self,
+        *,
+        stacks: Sequence[str],
+        app: str | Path = "python3 app.py",
+        context: Mapping[str, str] | None = None,
+    ) -> dict[str, dict[str, str]]:
+        """Deploy stacks with the real CDK CLI; stack name -> outputs.
+
+        `app` is a command that synthesizes, or the directory of a cloud assembly synthesized
+        before (which saves the synthesis). Raises CdkFailed with the CLI's output.
+        """
+        cli = cdk_cli.CdkCli(environment=self.environment, workspace=self._running.home)
+        return cli.deploy(stacks=stacks, app=str(app), context=dict(context or {}))
+
+    def destroy(
+        self,
+        *,
+        stacks: Sequence[str],
+        app: str | Path = "python3 app.py",
+        context: Mapping[str, str] | None = None,
+    ) -> None:
+        """Destroy stacks with the real CDK CLI. Raises CdkFailed with the CLI's output."""
+        cli = cdk_cli.CdkCli(environment=self.environment, workspace=self._running.home)
+        cli.destroy(stacks=stacks, app=str(app), context=dict(context or {}))
+
+    def log_tail(self) -> str:
+        """The last lines of the emulator's log, for messages of failed tests."""
+        return self._running.log_tail()
+
+    @property
+    def _running(self) -> EmulatorProcess:
+        if self._process is None:
+            raise EmulatorFailed("LocalAws is not running: use it in a `with` block")
+        return self._process
