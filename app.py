@@ -1,0 +1,24 @@
+"""The CDK app: `Leasehold`, and with `-c demo=true` also `LeaseholdDemo`."""
+
+from __future__ import annotations
+
+from aws_cdk import App
+
+from infra.lock_stack import LockStack
+from infra.settings import Settings
+
+
+def build(app: App) -> None:
+    """Declares the stacks. They name no account and no region: credentials decide at deployment."""
+    settings = Settings.from_context(app.node)
+    lock_stack = LockStack(app, "Leasehold", settings=settings)
+    if settings.demo:
+        from infra.demo_stack import DemoStack  # noqa: PLC0415 - only the demo needs its modules
+
+        DemoStack(app, "LeaseholdDemo", locks=lock_stack.locks)
+
+
+if __name__ == "__main__":
+    app = App()
+    build(app)
+    app.synth()

@@ -1,0 +1,1 @@
+"""The stacks that this repository deploys."""

@@ -1,0 +1,44 @@
+"""`Leasehold`: the lock service as a stack."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from infra.settings import Settings
+from leasehold.cdk import LockService
+
+
+class LockStack(Stack):
+    """One lock service; its outputs are what direct callers need.
+
+    Attributes:
+        locks: the service, for guards in other stacks of the same app.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+        """Declares the stack."""
+        super().__init__(
+            scope,
+            construct_id,
+            description="Leasehold: a lock service with leases, fencing tokens and semaphores",
+        )
+        self.locks = LockService(
+            self,
+            "Locks",
+            removal_policy=settings.removal_policy,
+            deletion_protection=settings.deletion_protection,
+            log_retention=settings.log_retention,
+            log_level=settings.log_level,
+        )
+        self._output("LockTable", self.locks.table.table_name, self.locks.table.table_arn)
+        for operation, function in (
+            ("Acquire", self.locks.acquire_function),
+            ("Heartbeat", self.locks.heartbeat_function),
+            ("Release", self.locks.release_function),
+        ):
+            self._output(f"{operation}Function", function.function_name, function.function_arn)
+
+    def _output(self, prefix: str, name: str, arn: str) -> None:
+        CfnOutput(self, f"{prefix}Name", value=name)
+        CfnOutput(self, f"{prefix}Arn", value=arn)

@@ -1,0 +1,73 @@
+"""What can be set when this repository is deployed, as CDK context: `cdk deploy -c name=value`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_logs as logs
+from constructs import Node
+
+_T = TypeVar("_T")
+
+_REMOVAL_POLICIES: Final = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DESTROY}
+_FLAGS: Final = {"true": True, "false": False}
+_LOG_RETENTION: Final = {
+    "1": logs.RetentionDays.ONE_DAY,
+    "7": logs.RetentionDays.ONE_WEEK,
+    "14": logs.RetentionDays.TWO_WEEKS,
+    "30": logs.RetentionDays.ONE_MONTH,
+    "90": logs.RetentionDays.THREE_MONTHS,
+    "365": logs.RetentionDays.ONE_YEAR,
+}
+_LOG_LEVELS: Final = {level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
+
+
+class SettingError(ValueError):
+    """A context value is not one of those that its setting knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of one deployment.
+
+    Attributes:
+        demo: deploy the demo's stack as well.
+        removal_policy: what becomes of the table and the logs when the stack is destroyed.
+        deletion_protection: whether DynamoDB refuses to delete the table.
+        log_retention: how long logs are kept.
+        log_level: what the functions log.
+    """
+
+    demo: bool = False
+    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN
+    deletion_protection: bool = False
+    log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH
+    log_level: str = "INFO"
+
+    @classmethod
+    def from_context(cls, node: Node) -> Settings:
+        """Reads `demo`, `removal_policy`, `deletion_protection`, `log_retention_days`, `log_level`.
+
+        Raises:
+            SettingError: names the setting, its value and the values it knows.
+        """
+        return cls(
+            demo=_choice(node, "demo", _FLAGS, default="false"),
+            removal_policy=_choice(node, "removal_policy", _REMOVAL_POLICIES, default="retain"),
+            deletion_protection=_choice(node, "deletion_protection", _FLAGS, default="false"),
+            log_retention=_choice(node, "log_retention_days", _LOG_RETENTION, default="30"),
+            log_level=_choice(node, "log_level", _LOG_LEVELS, default="INFO"),
+        )
+
+
+def _choice(node: Node, name: str, choices: Mapping[str, _T], *, default: str) -> _T:
+    given = node.try_get_context(name)
+    text = default if given is None else str(given)
+    known = {key.lower(): value for key, value in choices.items()}
+    if text.lower() not in known:
+        message = f"-c {name}={text}: must be one of {', '.join(choices)}"
+        raise SettingError(message)
+    return known[text.lower()]

@@ -1,0 +1,62 @@
+"""Checks at synth: the rules of a request, held before anything is deployed."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from aws_cdk import Duration
+from voluptuous import Invalid
+
+from leasehold.cdk._variable import is_jsonata
+from leasehold.errors import InvalidRequest
+from leasehold.rules import LEASE_SECONDS, LIMIT, Rule
+
+EXPRESS_SECONDS: Final = 5 * 60
+
+_T = TypeVar("_T")
+
+
+def checked(field: str, rule: Rule, value: _T) -> _T:
+    """The value, if it keeps the rule that the service has for it.
+
+    Raises:
+        InvalidRequest: names the field and the rule.
+    """
+    try:
+        rule(value)
+    except Invalid as error:
+        raise InvalidRequest(field=field, rule=error.msg, value=value) from None
+    return value
+
+
+def checked_limit(limit: int | str) -> int | str:
+    """A number of permits, or JSONata that gives one when the workflow runs."""
+    return limit if is_jsonata(limit) else checked("limit", LIMIT, limit)
+
+
+def checked_lease_seconds(lease: Duration) -> int:
+    """Whole seconds, from one second to twelve hours."""
+    return checked("lease", LEASE_SECONDS, _whole_seconds("lease", lease))
+
+
+def checked_max_wait_seconds(max_wait: Duration, *, longest: Duration, express: bool) -> int:
+    """Whole seconds from zero (a single try) to what the way to wait, or Express, allows."""
+    seconds = _whole_seconds("max_wait", max_wait)
+    if express and seconds >= EXPRESS_SECONDS:
+        rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
+        raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
+    if seconds > longest.to_seconds():
+        rule = (
+            f"must be at most {longest.to_human_string()}: "
+            "a longer wait may fill the history of the execution, which ends at 25,000 events"
+        )
+        raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
+    return seconds
+
+
+def _whole_seconds(field: str, duration: Duration) -> int:
+    milliseconds = duration.to_milliseconds()
+    if milliseconds % 1000:
+        rule = "must be a whole number of seconds"
+        raise InvalidRequest(field=field, rule=rule, value=f"{milliseconds} ms")
+    return int(milliseconds // 1000)

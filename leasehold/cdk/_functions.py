@@ -1,0 +1,102 @@
+"""The functions of the service: each with its own role, log group and nothing it does not need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Validations
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from leasehold.metrics import NAMESPACE, SERVICE
+
+FUNCTION_TIMEOUT_SECONDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionMaker:
+    """Makes the functions of one service alike, so that two differ only in what they are for."""
+
+    scope: Construct
+    code: lambda_.Code
+    table: dynamodb.ITable
+    encryption_key: kms.IKey | None
+    log_retention: logs.RetentionDays
+    log_removal_policy: RemovalPolicy
+    log_level: str
+    memory_size_mib: int
+
+    def make(self, construct_id: str, *, description: str) -> lambda_.Function:
+        """A function that may update items of the lock table; its handler is named as its id."""
+        log_group = logs.LogGroup(
+            self.scope,
+            f"{construct_id}Logs",
+            retention=self.log_retention,
+            removal_policy=self.log_removal_policy,
+        )
+        function = lambda_.Function(
+            self.scope,
+            construct_id,
+            description=description,
+            code=self.code,
+            handler=f"lambdas.{construct_id.lower()}.handler",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            memory_size=self.memory_size_mib,
+            timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
+            tracing=lambda_.Tracing.ACTIVE,
+            role=self._role(construct_id, log_group),
+            log_group=log_group,
+            environment={
+                "LEASEHOLD_TABLE_NAME": self.table.table_name,
+                "POWERTOOLS_SERVICE_NAME": SERVICE,
+                "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
+                "POWERTOOLS_LOG_LEVEL": self.log_level,
+            },
+        )
+        _acknowledge_wildcard(function, "Resource::*", "X-Ray's write actions take no resource.")
+        return function
+
+    def let_describe_executions(self, function: lambda_.Function) -> None:
+        """Lets a function ask whether a workflow of this account and region still runs."""
+        executions = Stack.of(self.scope).format_arn(
+            service="states",
+            resource="execution",
+            resource_name="*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        function.add_to_role_policy(
+            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[executions])
+        )
+        _acknowledge_wildcard(
+            function,
+            "Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution:*",
+            "Any workflow of this account and region may hold a lock; read-only.",
+        )
+
+    def _role(self, construct_id: str, log_group: logs.ILogGroup) -> iam.Role:
+        role = iam.Role(
+            self.scope,
+            f"{construct_id}Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        )
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["dynamodb:UpdateItem"], resources=[self.table.table_arn])
+        )
+        if self.encryption_key is not None:
+            self.encryption_key.grant_encrypt_decrypt(role)
+        log_group.grant_write(role)
+        return role
+
+
+def _acknowledge_wildcard(function: lambda_.Function, finding: str, reason: str) -> None:
+    """Tells cdk-nag, where a user runs it, why a wildcard stands in the function's policy."""
+    if function.role is not None:
+        Validations.of(function.role).acknowledge(
+            Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason)
+        )

@@ -1,0 +1,177 @@
+"""The guard's own states. All are JSONata states, legal in JSONPath and in JSONata machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from leasehold.cdk._variable import GuardVariable, jsonata
+from leasehold.cdk.service import ILockService
+from leasehold.errors import InvalidRequest, LockWaitTimeout
+
+UNCHANGED: Final = jsonata("$states.input")
+ANY_ERROR: Final = "States.ALL"
+
+_REQUEST_TIMEOUT: Final = Duration.seconds(25)
+"""The function's own 10 s, and as much again for a cold start."""
+
+_NOT_WORTH_REPEATING: Final = (InvalidRequest.__name__, "States.QueryEvaluationError")
+_SHOWN_HOLDERS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireTerms:
+    """What a guard asks for."""
+
+    lease_seconds: int
+    limit: int | str
+    max_wait_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardStates:
+    """Makes the states of one guard, which share its variable and the prefix of their names."""
+
+    scope: Construct
+    service: ILockService
+    variable: GuardVariable
+    express: bool
+
+    def enter(self, lock_name: str) -> sfn.Pass:
+        """Makes the owner id and the time of entry, once: what follows repeats with the same."""
+        lock = {
+            "lock_name": lock_name,
+            "owner_id": jsonata("$uuid()"),
+            "entered_at_ms": jsonata("$millis()"),
+        }
+        return sfn.Pass.jsonata(
+            self.scope,
+            "Enter",
+            state_name=self.variable.state_name("Enter"),
+            assign={self.variable.name: lock},
+        )
+
+    def acquire(self, terms: AcquireTerms, *, on_error: sfn.IChainable) -> tasks.LambdaInvoke:
+        """Asks for the lock and keeps the answer in the variable.
+
+        An error means "outcome unknown": the call is repeated with the same owner id, and when that
+        does not help either, `on_error` must release what may have been granted.
+        """
+        execution = jsonata("$states.context.Execution.Id")
+        answer = jsonata(
+            "$merge([$states.result.Payload, "
+            f"{{'entered_at_ms': {self.variable.field('entered_at_ms')}}}])"
+        )
+        acquire = self._invoke(
+            "Acquire",
+            self.service.acquire_function,
+            payload={
+                **self._owner(),
+                "owner_name": execution,
+                **({} if self.express else {"execution_arn": execution}),
+                "entered_at_ms": self.variable.jsonata("entered_at_ms"),
+                "lease_seconds": terms.lease_seconds,
+                "limit": terms.limit,
+            },
+            assign={self.variable.name: answer},
+        )
+        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=jsonata("$states.errorOutput"))
+        return acquire
+
+    def release(self, purpose: str, *, then: sfn.IChainable) -> tasks.LambdaInvoke:
+        """Frees the lock and hands on its input, also when the lock could not be freed."""
+        release = self._invoke(purpose, self.service.release_function, payload=self._owner())
+        release.add_catch(then, errors=[ANY_ERROR], outputs=UNCHANGED)
+        return release
+
+    def not_released(self) -> sfn.Pass:
+        """Where the workflow goes on if a release failed for good: the lease will end the lock."""
+        return sfn.Pass.jsonata(
+            self.scope,
+            "NotReleased",
+            state_name=self.variable.state_name("Not released"),
+            comment="Best effort: the result of the work stands, and the lease ends the lock.",
+        )
+
+    def wrap(self, work: sfn.IChainable) -> sfn.Parallel:
+        """Puts a chain into a branch of its own, which it cannot leave past the release."""
+        wrapped = sfn.Parallel.jsonata(
+            self.scope,
+            "Work",
+            state_name=self.variable.state_name("Work"),
+            outputs=jsonata("$states.result[0]"),
+        )
+        wrapped.branch(work)
+        return wrapped
+
+    def rethrow(self) -> sfn.Fail:
+        """Fails with the error that came in, by its own name and cause."""
+        return sfn.Fail.jsonata(
+            self.scope,
+            "Failed",
+            state_name=self.variable.state_name("Failed"),
+            error=_string_or("$states.input.Error", "'States.TaskFailed'"),
+            cause=_string_or("$states.input.Cause", "''"),
+        )
+
+    def timed_out(self, terms: AcquireTerms) -> sfn.Fail:
+        """Fails with LockWaitTimeout and tells who holds the lock."""
+        lock = self.variable.field
+        holders = f"{lock('holders')}[[0..{_SHOWN_HOLDERS - 1}]].owner_name"
+        cause = (
+            f"'lock ' & {lock('lock_name')} & "
+            f"' was not granted within max_wait of {terms.max_wait_seconds} s (waited ' & "
+            f"$string($floor(($millis() - {lock('entered_at_ms')}) / 1000)) & ' s), held by ' & "
+            f"$join({holders}, ', ')"
+        )
+        return sfn.Fail.jsonata(
+            self.scope,
+            "TimedOut",
+            state_name=self.variable.state_name("Timed out"),
+            error=LockWaitTimeout.__name__,
+            cause=jsonata(cause),
+        )
+
+    def _owner(self) -> Mapping[str, str]:
+        return {name: self.variable.jsonata(name) for name in ("lock_name", "owner_id")}
+
+    def _invoke(
+        self,
+        purpose: str,
+        function: lambda_.IFunction,
+        *,
+        payload: Mapping[str, object],
+        assign: Mapping[str, Any] | None = None,
+    ) -> tasks.LambdaInvoke:
+        invoke = tasks.LambdaInvoke.jsonata(
+            self.scope,
+            purpose.title().replace(" ", ""),
+            state_name=self.variable.state_name(purpose),
+            lambda_function=function,
+            payload=sfn.TaskInput.from_object(payload),
+            outputs=UNCHANGED,
+            assign=assign,
+            task_timeout=sfn.Timeout.duration(_REQUEST_TIMEOUT),
+            retry_on_service_exceptions=False,
+        )
+        invoke.add_retry(errors=list(_NOT_WORTH_REPEATING), max_attempts=0)
+        invoke.add_retry(
+            errors=[ANY_ERROR],
+            interval=Duration.seconds(1),
+            backoff_rate=2,
+            max_delay=Duration.seconds(20),
+            max_attempts=8,
+            jitter_strategy=sfn.JitterType.FULL,
+        )
+        return invoke
+
+
+def _string_or(expression: str, default: str) -> str:
+    return jsonata(f"$type({expression}) = 'string' ? {expression} : {default}")

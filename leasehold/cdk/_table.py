@@ -1,0 +1,43 @@
+"""The lock table as a construct; its key and attribute names come from the protocol."""
+
+from __future__ import annotations
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+
+
+def lock_table(
+    scope: Construct,
+    *,
+    encryption_key: kms.IKey | None,
+    removal_policy: RemovalPolicy,
+    deletion_protection: bool,
+) -> dynamodb.Table:
+    """One table, on demand, with TTL, point-in-time recovery and encryption at rest.
+
+    A `Table`, not a `TableV2`: that one is a global table, and one replica more would let two
+    regions grant the same lock.
+    """
+    return dynamodb.Table(
+        scope,
+        "Table",
+        partition_key=dynamodb.Attribute(name=PARTITION_KEY, type=dynamodb.AttributeType.STRING),
+        sort_key=dynamodb.Attribute(name=SORT_KEY, type=dynamodb.AttributeType.STRING),
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        time_to_live_attribute=TTL_ATTRIBUTE,
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+        encryption=(
+            dynamodb.TableEncryption.AWS_MANAGED
+            if encryption_key is None
+            else dynamodb.TableEncryption.CUSTOMER_MANAGED
+        ),
+        encryption_key=encryption_key,
+        removal_policy=removal_policy,
+        deletion_protection=deletion_protection,
+    )

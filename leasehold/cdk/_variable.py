@@ -1,0 +1,60 @@
+"""The workflow variable of a guard, and the expressions that read it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from constructs import Construct
+
+_LONGEST_READABLE: Final = 50  # Step Functions allows variable and state names of 80 characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardVariable:
+    """The one variable in which a guard keeps its lock.
+
+    Its name comes from the construct's path, so it can be told before the guard exists, and two
+    guards never share one: Step Functions forbids a guard inside another to assign the variable of
+    the outer one.
+    """
+
+    name: str
+    label: str
+
+    @classmethod
+    def of(cls, scope: Construct, construct_id: str) -> GuardVariable:
+        """The variable of the guard with this id in this scope."""
+        path = f"{scope.node.path}/{construct_id}"
+        digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+        readable = re.sub(r"\W", "_", construct_id, flags=re.ASCII)[:_LONGEST_READABLE]
+        label = (
+            construct_id
+            if len(construct_id) <= _LONGEST_READABLE
+            else f"{construct_id[:_LONGEST_READABLE]}-{digest}"
+        )
+        return cls(name=f"lock_{readable}_{digest}", label=label)
+
+    def field(self, field: str) -> str:
+        """A field of the lock: the same text in a JSONPath state and within JSONata."""
+        return f"${self.name}.{field}"
+
+    def jsonata(self, field: str) -> str:
+        """A field of the lock as a whole JSONata value."""
+        return jsonata(self.field(field))
+
+    def state_name(self, purpose: str) -> str:
+        """The name of one of the guard's states, unique in a machine as the guard's id is."""
+        return f"{self.label}: {purpose}"
+
+
+def jsonata(expression: str) -> str:
+    """Marks a string as JSONata."""
+    return f"{{% {expression} %}}"
+
+
+def is_jsonata(value: object) -> bool:
+    """Whether Step Functions would evaluate a value of a JSONata state."""
+    return isinstance(value, str) and value.startswith("{%") and value.endswith("%}")

@@ -1,0 +1,167 @@
+"""`LockGuard`: runs a part of a workflow while it holds a lock."""
+
+from __future__ import annotations
+
+from typing import Final, TypeGuard
+
+import jsii
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from leasehold.cdk._checks import checked_lease_seconds, checked_limit, checked_max_wait_seconds
+from leasehold.cdk._lock_name import workflow_lock_name
+from leasehold.cdk._states import ANY_ERROR, AcquireTerms, GuardStates
+from leasehold.cdk._variable import GuardVariable
+from leasehold.cdk.service import ILockService
+from leasehold.cdk.waiting import Waiting
+
+_DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
+_DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
+
+
+class LockGuard(sfn.StateMachineFragment):
+    """Acquires a lock, runs a task or a chain of states, and releases the lock.
+
+    Guarantees:
+        * What enters the guard reaches the task unchanged, and what the task returns leaves it
+          (integers beyond 2^53 excepted, as in every JSONata state).
+        * An error of the task leaves the guard by its own name and cause, after the release. A
+          release that fails never replaces a result or an error; then the lease ends the lock.
+        * Every entrance is an acquisition of its own: each iteration of a Map takes its turn.
+
+    Not guaranteed:
+        * What cannot be caught inside a workflow (StopExecution, the machine's own timeout,
+          `States.Runtime`) leaves the lock to its lease. While the execution runs, its lease is
+          extended; an Express workflow has its lease only.
+        * A Lambda function that is already running runs on when its workflow is stopped. Pass it
+          the fencing token, and let what it writes to refuse an older one.
+        * Redrive of an execution that was stopped inside the guard repeats the guarded state
+          without acquiring.
+
+    A single task state that has no transitions of its own costs 4 state transitions beside its own.
+    Anything else runs as the branch of a Parallel and costs 5: it can use Choice, Catch and Succeed
+    without leaving the guard past the release. Variables assigned in it stay in it. In a JSONata
+    machine make those states by `.jsonata(…)`: CDK forgets the machine's language within a branch.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        service: ILockService,
+        task: sfn.IChainable,
+        lock_name: str,
+        limit: int | str = 1,
+        lease: Duration | None = None,
+        max_wait: Duration | None = None,
+        waiting: Waiting | None = None,
+        on_timeout: sfn.IChainable | None = None,
+        express: bool = False,
+    ) -> None:
+        """Declares the guard.
+
+        Args:
+            scope: the parent construct.
+            construct_id: prefixes the names of the guard's states.
+            service: the lock service, this stack's own or an imported one.
+            task: what to guard: a state, a chain, a fragment, another guard.
+            lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token.
+            limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
+            lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
+                Work may take longer: while the execution runs it is not robbed (Express: it is).
+            max_wait: the longest wait, default 30 minutes (Express: 1 minute). Zero tries once.
+            waiting: how to wait, default `Waiting.poll()`.
+            on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
+                continue after the guard, unless it is itself connected there. Default: fail with
+                `LockWaitTimeout`.
+            express: whether the machine is an Express workflow, which nobody can ask about.
+
+        Raises:
+            InvalidRequest: an argument breaks its rule.
+        """
+        super().__init__(scope, construct_id)
+        self._variable = GuardVariable.of(scope, construct_id)
+        waiting = waiting or Waiting.poll()
+        max_wait = max_wait or (_DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT)
+        terms = AcquireTerms(
+            lease_seconds=checked_lease_seconds(lease or Duration.minutes(1)),
+            limit=checked_limit(limit),
+            max_wait_seconds=checked_max_wait_seconds(
+                max_wait, longest=waiting.longest, express=express
+            ),
+        )
+        states = GuardStates(scope=self, service=service, variable=self._variable, express=express)
+        failed = states.rethrow()
+        release_after_error = states.release("Release after error", then=failed)
+        release_after_error.next(failed)
+        after_timeout = on_timeout or states.timed_out(terms)
+        give_up = states.release("Give up", then=after_timeout)
+        give_up.next(after_timeout)
+
+        self._not_released = states.not_released()
+        self._release = states.release("Release", then=self._not_released)
+        work = _guarded(task, states, on_error=release_after_error)
+        work.next(self._release)
+
+        self._enter = states.enter(workflow_lock_name(self, lock_name))
+        acquire = waiting.begin(
+            states,
+            terms,
+            again=self._enter,
+            granted=work,
+            gave_up=give_up,
+            failed=release_after_error,
+        )
+        self._enter.next(acquire)
+
+    @property
+    @jsii.member(jsii_name="startState")
+    def start_state(self) -> sfn.State:
+        """Where the guard begins."""
+        return self._enter
+
+    @property
+    @jsii.member(jsii_name="endStates")
+    def end_states(self) -> list[sfn.INextable]:
+        """Where the guard ends after its work was done."""
+        return [self._release, self._not_released]
+
+    @property
+    def fencing_token(self) -> str:
+        """The fencing token for a JSONata state inside the guard: `{% $lock_….fencing_token %}`."""
+        return self._variable.jsonata("fencing_token")
+
+    @property
+    def fencing_token_path(self) -> str:
+        """The fencing token for a JSONPath state inside the guard, for `JsonPath.number_at`."""
+        return self._variable.field("fencing_token")
+
+    @staticmethod
+    def fencing_token_of(scope: Construct, construct_id: str) -> str:
+        """`fencing_token` of the guard that will have this id, for a task made before its guard."""
+        return GuardVariable.of(scope, construct_id).jsonata("fencing_token")
+
+    @staticmethod
+    def fencing_token_path_of(scope: Construct, construct_id: str) -> str:
+        """`fencing_token_path` of the guard that will have this id."""
+        return GuardVariable.of(scope, construct_id).field("fencing_token")
+
+
+def _guarded(
+    task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable
+) -> sfn.TaskStateBase | sfn.Parallel:
+    """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
+    work = task if _is_bare_task(task) else states.wrap(task)
+    work.add_catch(on_error, errors=["States.DataLimitExceeded"])  # States.ALL does not match it
+    work.add_catch(on_error, errors=[ANY_ERROR])
+    return work
+
+
+def _is_bare_task(task: sfn.IChainable) -> TypeGuard[sfn.TaskStateBase]:
+    """Whether a task state has no transitions yet, so that the guard may add its own."""
+    if not isinstance(task, sfn.TaskStateBase):
+        return False
+    rendered = task.to_state_json()
+    return "Next" not in rendered and "Catch" not in rendered

@@ -1,0 +1,157 @@
+"""`LockService`: the lock table and the functions that decide who holds a lock."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from leasehold.cdk._asset import handler_code
+from leasehold.cdk._functions import FunctionMaker
+from leasehold.cdk._table import lock_table
+from leasehold.cdk.metrics import LockMetrics
+
+
+class ILockService(Protocol):
+    """What a guard needs of a lock service, whoever deployed it."""
+
+    acquire_function: lambda_.IFunction
+    heartbeat_function: lambda_.IFunction
+    release_function: lambda_.IFunction
+
+
+class _LockServiceBase(LockMetrics, Construct):
+    """Grants and metrics, the same for a service made here and for an imported one."""
+
+    acquire_function: lambda_.IFunction
+    heartbeat_function: lambda_.IFunction
+    release_function: lambda_.IFunction
+
+    def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal ask for locks. Whoever may acquire should also be able to release."""
+        return self.acquire_function.grant_invoke(grantee)
+
+    def grant_heartbeat(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal renew leases. It needs the owner_id of the acquisition for each."""
+        return self.heartbeat_function.grant_invoke(grantee)
+
+    def grant_release(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal release locks. It needs the owner_id of the acquisition for each."""
+        return self.release_function.grant_invoke(grantee)
+
+    def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal acquire, renew and release. State machines with a guard need no call."""
+        acquire, heartbeat = self.grant_acquire(grantee), self.grant_heartbeat(grantee)
+        return acquire.combine(heartbeat).combine(self.grant_release(grantee))
+
+
+class LockService(_LockServiceBase):
+    """A lock service of its own: one table, and a function for each operation.
+
+    Attributes:
+        table: the lock table. It is not replicated to other regions, and must not be: a lock is
+            decided by conditional writes, which hold within one region only.
+        acquire_function: grants or refuses a lock.
+        heartbeat_function: renews a holder's lease.
+        release_function: frees a lock.
+    """
+
+    table: dynamodb.ITable
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        deletion_protection: bool = False,
+        encryption_key: kms.IKey | None = None,
+        log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
+        log_level: str = "INFO",
+        memory_size_mib: int = 256,
+    ) -> None:
+        """Declares the service.
+
+        Args:
+            scope: the parent construct.
+            construct_id: the name within the parent.
+            removal_policy: what becomes of the table and the logs when the stack goes. Removing the
+                table while work goes on lets two holders in: it is kept by default.
+            deletion_protection: whether DynamoDB refuses to delete the table.
+            encryption_key: the customer's key for the table; default is the key that AWS manages.
+            log_retention: how long the functions' logs are kept.
+            log_level: what the functions log, a level of Python's logging. INFO is a line a call.
+            memory_size_mib: memory, and with it CPU, of each function.
+        """
+        super().__init__(scope, construct_id)
+        self.table = lock_table(
+            self,
+            encryption_key=encryption_key,
+            removal_policy=removal_policy,
+            deletion_protection=deletion_protection,
+        )
+        maker = FunctionMaker(
+            scope=self,
+            code=handler_code(self),
+            table=self.table,
+            encryption_key=encryption_key,
+            log_retention=log_retention,
+            log_removal_policy=removal_policy,
+            log_level=log_level,
+            memory_size_mib=memory_size_mib,
+        )
+        acquire = maker.make("Acquire", description="Leasehold: acquires locks")
+        maker.let_describe_executions(acquire)
+        self.acquire_function = acquire
+        self.heartbeat_function = maker.make("Heartbeat", description="Leasehold: renews leases")
+        self.release_function = maker.make("Release", description="Leasehold: releases locks")
+
+    @staticmethod
+    def from_function_arns(
+        scope: Construct,
+        construct_id: str,
+        *,
+        acquire_function_arn: str,
+        heartbeat_function_arn: str,
+        release_function_arn: str,
+    ) -> ImportedLockService:
+        """A service that another stack or app deployed; guards take it like one of their own.
+
+        The ARNs are outputs of the stack `Leasehold`. Grants change the grantee's policy only, so
+        functions of another account also need a resource policy there.
+        """
+        return ImportedLockService(
+            scope,
+            construct_id,
+            acquire_function_arn=acquire_function_arn,
+            heartbeat_function_arn=heartbeat_function_arn,
+            release_function_arn=release_function_arn,
+        )
+
+
+class ImportedLockService(_LockServiceBase):
+    """A lock service that exists elsewhere, see `LockService.from_function_arns`."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        acquire_function_arn: str,
+        heartbeat_function_arn: str,
+        release_function_arn: str,
+    ) -> None:
+        """Refers to the functions; creates nothing."""
+        super().__init__(scope, construct_id)
+        self.acquire_function = self._imported("Acquire", acquire_function_arn)
+        self.heartbeat_function = self._imported("Heartbeat", heartbeat_function_arn)
+        self.release_function = self._imported("Release", release_function_arn)
+
+    def _imported(self, construct_id: str, arn: str) -> lambda_.IFunction:
+        return lambda_.Function.from_function_arn(self, construct_id, arn)

@@ -1,0 +1,105 @@
+"""The ways in which a guard waits for a lock that is taken."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+
+from leasehold.cdk._states import AcquireTerms, GuardStates
+from leasehold.cdk._variable import jsonata
+from leasehold.model import RefusalReason
+
+_LONGEST_POLL_HOURS: Final = 24
+"""At one poll a minute (the longest advice) and 9 events a poll: half of an execution's history."""
+
+
+class Waiting(ABC):
+    """How a guard waits. Choose one of its static methods."""
+
+    @staticmethod
+    def poll() -> Waiting:
+        """Asks again until the lock is granted, after as many seconds as the service advises.
+
+        Works in Standard and Express workflows. Each further try costs three state transitions. The
+        advice has jitter, and grows with the wait to about a minute: a release is noticed late by
+        up to a fifth of the time waited. It is not fair: whoever asks first after a release wins.
+        """
+        return _Poll()
+
+    @property
+    @abstractmethod
+    def longest(self) -> Duration:
+        """The longest `max_wait` that this way to wait can promise."""
+
+    @abstractmethod
+    def begin(
+        self,
+        states: GuardStates,
+        terms: AcquireTerms,
+        *,
+        again: sfn.IChainable,
+        granted: sfn.IChainable,
+        gave_up: sfn.IChainable,
+        failed: sfn.IChainable,
+    ) -> sfn.TaskStateBase:
+        """The states from the first call of acquire to one of the four ways out; returns the first.
+
+        Args:
+            states: makes the guard's states.
+            terms: what to ask for, and how long.
+            again: begins a new acquisition, because this one was released meanwhile.
+            granted: the lock is held.
+            gave_up: `max_wait` is over.
+            failed: acquire failed for good, its outcome unknown; gets the error output.
+        """
+
+
+class _Poll(Waiting):
+    """acquire → acquired? → wait → acquire."""
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.hours(_LONGEST_POLL_HOURS)
+
+    def begin(
+        self,
+        states: GuardStates,
+        terms: AcquireTerms,
+        *,
+        again: sfn.IChainable,
+        granted: sfn.IChainable,
+        gave_up: sfn.IChainable,
+        failed: sfn.IChainable,
+    ) -> sfn.TaskStateBase:
+        lock = states.variable.field
+        deadline_ms = f"{lock('entered_at_ms')} + {terms.max_wait_seconds * 1000}"
+        acquire = states.acquire(terms, on_error=failed)
+        wait = self._wait(states, deadline_ms)
+        wait.next(acquire)
+        choice = sfn.Choice.jsonata(
+            states.scope, "Acquired", state_name=states.variable.state_name("Acquired?")
+        )
+        choice.when(_when(lock("acquired")), granted)
+        choice.when(_when(f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"), again)
+        choice.when(_when(f"$millis() >= {deadline_ms}"), gave_up)
+        choice.otherwise(wait)
+        acquire.next(choice)
+        return acquire
+
+    def _wait(self, states: GuardStates, deadline_ms: str) -> sfn.Wait:
+        """Never past the deadline, so that the last try falls on it."""
+        advised = states.variable.field("retry_after_seconds")
+        left = f"$ceil(({deadline_ms} - $millis()) / 1000)"
+        return sfn.Wait.jsonata(
+            states.scope,
+            "Wait",
+            state_name=states.variable.state_name("Wait"),
+            time=sfn.WaitTime.seconds(jsonata(f"$max([1, $min([{advised}, {left}])])")),
+        )
+
+
+def _when(expression: str) -> sfn.Condition:
+    return sfn.Condition.jsonata(jsonata(expression))
