@@ -82,7 +82,6 @@ def _load(start):
     sys.path.insert(0, start["code_dir"])
     for layer in filter(None, os.environ.get("_LAMBDA_LAYERS_DIRS", "").split(os.pathsep)):
         sys.path.insert(1, os.path.join(layer, "python"))
-    _ms_install_invoke_depth()  # noqa: F821 - the emulator's own text precedes this script
     try:
         return getattr(importlib.import_module(start["module"]), start["handler"]), None
     except ImportError as error:
@@ -140,7 +139,6 @@ def _set_invocation_variables(invocation):
     durable = invocation.get("durable") or {}
     values = {
         "_X_AMZN_TRACE_ID": invocation.get("trace_id"),
-        "_MINISTACK_INVOKE_DEPTH": invocation.get("depth"),
         **{name: durable.get(name) for name in DURABLE_VARIABLES},
     }
     for name, value in values.items():

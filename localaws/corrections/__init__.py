@@ -9,12 +9,16 @@ import importlib
 from collections.abc import Iterable
 
 NAMES: tuple[str, ...] = (
+    "history",
     "stop_execution",
     "execution_timeout",
     "task_timeouts",
     "retry_delays",
     "callbacks",
+    "jsonata_states",
     "branch_failure",
+    "variables",
+    "error_names",
     "lambda_errors",
     "lambda_logs",
     "dynamodb_tasks",

@@ -27,10 +27,7 @@ _PROCESS_DIED = "Worker process died"
 
 def apply() -> None:
     """Run Python functions in our sandbox, and pass on the failures it reports."""
-    # The emulator's own prelude stays: it marks SDK calls of handlers, to stop endless recursion.
-    lambda_runtime._PYTHON_WORKER_SCRIPT = (
-        lambda_runtime.INVOKE_DEPTH_BOOTSTRAP + Path(sandbox.__file__).read_text()
-    )
+    lambda_runtime._PYTHON_WORKER_SCRIPT = Path(sandbox.__file__).read_text()
     _wrap_execute()
     _wrap_call_lambda()
 

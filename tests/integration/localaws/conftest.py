@@ -1,0 +1,23 @@
+"""Embedded AWS instances that lack single corrections: the controls."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from localaws import LocalAws
+from localaws.workbench import Workbench
+
+
+@pytest.fixture(scope="module")
+def left_out() -> Iterator[Callable[..., Workbench]]:
+    """`left_out("name")` is an embedded AWS without that correction, one per module and name."""
+    running: dict[tuple[str, ...], Workbench] = {}
+    with contextlib.ExitStack() as stack:
+
+        def without(*names: str) -> Workbench:
+            if names not in running:
+                running[names] = Workbench(stack.enter_context(LocalAws(without=names)))
+            return running[names]
+
+        yield without
