@@ -25,7 +25,7 @@ class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API, see t
     """A field of the request breaks its rule. Nothing was written.
 
     Attributes:
-        field: the field at fault, or the unknown field's name.
+        field: the field at fault; an unknown field's name, shortened and quoted if it is odd.
         rule: what the field must be.
         value: the offending value, shortened; None if the field is missing.
     """
@@ -33,7 +33,8 @@ class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API, see t
     def __init__(
         self, *, field: str, rule: str, value: object = None, missing: bool = False
     ) -> None:
-        self.field = shorten(field)
+        ordinary = field.isidentifier() and len(field) <= _LONGEST_SHOWN_VALUE
+        self.field = field if ordinary else shorten(field)
         self.rule = rule
         self.value = None if missing else shorten(value)
         shown = "it is missing" if missing else f"got {self.value}"
@@ -56,10 +57,18 @@ class LockLost(LeaseholdError):  # noqa: N818 - class names are API
 
 
 def shorten(value: object) -> str:
-    """Shows a value in a message: its literal, cut to a length that suits a log line."""
-    if isinstance(value, str) and len(value) > _LONGEST_SHOWN_VALUE:
-        return f"{value[:_LONGEST_SHOWN_VALUE]!r}… ({len(value)} characters)"
-    text = value if isinstance(value, str) else repr(value)
-    if len(text) > _LONGEST_SHOWN_VALUE:
-        return f"{text[:_LONGEST_SHOWN_VALUE]}…"
-    return repr(value)
+    """Shows a value in a message: its literal, cut to a length that suits a log line.
+
+    Never fails, whatever the value: this runs while an error is being made.
+    """
+    if isinstance(value, str):
+        text = repr(value[:_LONGEST_SHOWN_VALUE])
+        if len(value) <= _LONGEST_SHOWN_VALUE and len(text) <= _LONGEST_SHOWN_VALUE + 2:
+            return text
+        return f"{text[:_LONGEST_SHOWN_VALUE]}… ({len(value)} characters)"
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):
+        # Nested as deeply as JSON can just be read, or a number with thousands of digits.
+        return f"a value of type {type(value).__name__} that is too large to show"
+    return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"

@@ -1,0 +1,225 @@
+"""Requests that break one input rule each: for the parsers here, and for the deployed functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+VALID_OWNER: Final = "owner-0123456789"
+VALID_EXECUTION: Final = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
+NAMED: Final = {"lock_name": "nightly-report", "owner_id": VALID_OWNER}
+
+TEXT_NAME = "must be a string of 1 to 512 bytes of UTF-8 without control characters"
+TEXT_OWNER = "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition"
+TEXT_OWNER_NAME = (
+    "must be a string of at most 512 characters (1024 bytes of UTF-8) without control characters"
+)
+TEXT_LEASE = "must be a number of seconds from 1 to 43200 (12 h)"
+TEXT_LIMIT = "must be a whole number from 1 to 100"
+TEXT_DATA = "must be a JSON object of at most 2048 bytes of compact UTF-8, without NaN"
+TEXT_EXECUTION = "must be the ARN of a Standard workflow execution"
+TEXT_ENTERED = "must be a whole number of milliseconds since the epoch"
+TEXT_UNKNOWN = "is not a field of this request"
+TEXT_REQUIRED = "is required"
+NAN: Final = float("nan")
+INFINITY: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadInput:
+    """An event, the field at fault, and how the sentence begins that tells the caller so."""
+
+    name: str
+    event: Any
+    field: str
+    rule: str
+
+
+def _field(field: str, rule: str, values: dict[str, Any]) -> list[BadInput]:
+    return [
+        BadInput(name=f"{field}: {name}", event={**NAMED, field: value}, field=field, rule=rule)
+        for name, value in values.items()
+    ]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """An object within an object within ... `depth` braces in all."""
+    value: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
+NAMES: Final = [
+    *_field(
+        "lock_name",
+        TEXT_NAME,
+        {
+            "empty": "",
+            "513 bytes": "x" * 513,
+            "171 characters of 3 bytes": "€" * 171,
+            "newline": "a\nb",
+            "null byte": "a\0b",
+            "delete": "a\x7fb",
+            "C1 control": "a\x85b",
+            "lone surrogate": "a\ud800b",
+            "null": None,
+            "number": 5,
+            "true": True,
+            "list": ["nightly-report"],
+            "object": {"name": "nightly-report"},
+        },
+    ),
+    *_field(
+        "owner_id",
+        TEXT_OWNER,
+        {
+            "15 characters": "x" * 15,
+            "129 characters": "x" * 129,
+            "not ASCII": "öwner-0123456789",
+            "newline at the end": f"{VALID_OWNER}\n",
+            "delete": f"{VALID_OWNER}\x7f",
+            "lone surrogate": f"{VALID_OWNER}\udfff",
+            "null": None,
+            "number": 1234567890123456,
+            "empty": "",
+        },
+    ),
+    BadInput(
+        name="lock_name: missing",
+        event={"owner_id": VALID_OWNER},
+        field="lock_name",
+        rule=TEXT_REQUIRED,
+    ),
+]
+"""Rules that all three operations share."""
+
+LEASES: Final = _field(
+    "lease_seconds",
+    TEXT_LEASE,
+    {
+        "zero": 0,
+        "under a second": 0.999,
+        "negative": -60,
+        "over 12 h": 43200.001,
+        "huge": 10**30,
+        "NaN": NAN,
+        "Infinity": INFINITY,
+        "-Infinity": -INFINITY,
+        "true": True,
+        "text": "60",
+        "null": None,
+        "list": [60],
+    },
+)
+DATAS: Final = _field(
+    "data",
+    TEXT_DATA,
+    {
+        "2049 bytes": {"a": "x" * 2041},
+        "683 characters of 3 bytes": {"a": "€" * 681},
+        "100 levels of nesting, and too large": {"pad": "x" * 1700, **nested(100)},
+        "bottomless nesting": nested(700),
+        "NaN inside": {"a": [NAN]},
+        "Infinity inside": {"a": INFINITY},
+        "lone surrogate inside": {"a": "\ud800"},
+        "lone surrogate as a key": {"\udcff": 1},
+        "list": [1, 2],
+        "text": "{}",
+        "null": None,
+        "true": True,
+        "number": 0,
+    },
+)
+
+ACQUIRES: Final = [
+    *NAMES,
+    *LEASES,
+    *DATAS,
+    *_field(
+        "owner_name",
+        TEXT_OWNER_NAME,
+        {
+            "513 characters": "x" * 513,
+            "1025 bytes in 342 characters": "€" * 341 + "xx",
+            "tab": "a\tb",
+            "lone surrogate": "\ud800",
+            "null": None,
+            "number": 1,
+        },
+    ),
+    *_field(
+        "limit",
+        TEXT_LIMIT,
+        {
+            "zero": 0,
+            "101": 101,
+            "negative": -1,
+            "a fraction": 1.5,
+            "NaN": NAN,
+            "Infinity": INFINITY,
+            "true": True,
+            "text": "1",
+            "null": None,
+            "huge": 10**400,
+        },
+    ),
+    *_field(
+        "execution_arn",
+        TEXT_EXECUTION,
+        {
+            "state machine": "arn:aws:states:us-east-1:123456789012:stateMachine:billing",
+            "Express execution": VALID_EXECUTION.replace("execution", "express") + ":1f2e",
+            "short account": VALID_EXECUTION.replace("123456789012", "12345678901"),
+            "name of 81 characters": VALID_EXECUTION.replace("run-1", "r" * 81),
+            "space in the name": VALID_EXECUTION.replace("run-1", "run 1"),
+            "newline at the end": f"{VALID_EXECUTION}\n",
+            "empty": "",
+            "null": None,
+        },
+    ),
+    *_field(
+        "entered_at_ms",
+        TEXT_ENTERED,
+        {
+            "negative": -1,
+            "a fraction": 0.5,
+            "year 10000": 253_402_300_800_000,
+            "NaN": NAN,
+            "true": True,
+            "text": "1900000000000",
+            "null": None,
+        },
+    ),
+    *_field("lockname", TEXT_UNKNOWN, {"an unknown field": "x"}),
+    *_field("Limit", TEXT_UNKNOWN, {"capital letter": 1}),
+    *_field("", TEXT_UNKNOWN, {"a field without a name": 1}),
+]
+HEARTBEATS: Final = [
+    *NAMES,
+    *LEASES,
+    *DATAS,
+    BadInput(
+        name="owner_id: missing", event={"lock_name": "x"}, field="owner_id", rule=TEXT_REQUIRED
+    ),
+    *_field("limit", TEXT_UNKNOWN, {"a field of acquire only": 1}),
+    *_field("owner_name", TEXT_UNKNOWN, {"a field of acquire only": "anna"}),
+]
+RELEASES: Final = [
+    *NAMES,
+    BadInput(
+        name="owner_id: missing", event={"lock_name": "x"}, field="owner_id", rule=TEXT_REQUIRED
+    ),
+    *_field("lease_seconds", TEXT_UNKNOWN, {"a field of heartbeat only": 60}),
+    *_field("data", TEXT_UNKNOWN, {"a field of heartbeat only": {}}),
+]
+NO_OBJECTS: Final = [
+    BadInput(name=f"request: {name}", event=event, field="request", rule="must be a JSON object")
+    for name, event in {
+        "null": None,
+        "list": [NAMED],
+        "text": "nightly-report",
+        "number": 1,
+        "true": True,
+    }.items()
+]
