@@ -160,9 +160,8 @@ class Runner:
             if len(settled) == len(batch):
                 return seen
             if time.monotonic() > deadline:
-                late = ", ".join(s.name for s in batch if s.arn not in settled)
-                message = f"waited {within_seconds:.0f} s in vain for {late}"
-                raise DemoFailed(message)
+                late = [e for e, s in zip(seen, batch, strict=True) if s.arn not in settled]
+                raise DemoFailed(_in_vain(late, within_seconds))
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def _roles_of(self, machine_arn: str) -> dict[str, Role]:
@@ -171,3 +170,10 @@ class Runner:
             definition = json.loads(machine["definition"])
             self._roles[machine_arn] = roles_of_states(definition, self.deployed.functions)
         return self._roles[machine_arn]
+
+
+def _in_vain(late: Sequence[Execution], seconds: float) -> str:
+    names = ", ".join(execution.name for execution in late)
+    errors = {call.error for execution in late for call in execution.calls if call.error}
+    told = f"; their calls failed with {', '.join(sorted(errors))}" if errors else ""
+    return f"waited {seconds:.0f} s in vain for {names}{told}"
