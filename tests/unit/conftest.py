@@ -1,0 +1,39 @@
+"""The lock table of the unit tests: one moto a module and a fresh table a test, which is faster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from hypothesis import settings
+from moto import mock_aws
+
+from tests.support import TABLE, create_lock_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+settings.register_profile("ci", deadline=None, database=None, derandomize=True)
+settings.load_profile("ci")
+
+
+@pytest.fixture(scope="module")
+def moto_dynamodb() -> Iterator[DynamoDBClient]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        with mock_aws():
+            yield boto3.client("dynamodb")
+
+
+@pytest.fixture
+def dynamodb(moto_dynamodb: DynamoDBClient) -> Iterator[DynamoDBClient]:
+    create_lock_table(moto_dynamodb)
+    yield moto_dynamodb
+    moto_dynamodb.delete_table(TableName=TABLE)
