@@ -27,8 +27,8 @@ def apply() -> None:
     """Write the missing events."""
     _wrap_add_event()
     stepfunctions._run_sub_machine = _run_sub_machine
-    _wrap_branches("Parallel", "_run_parallel_branches")
-    _wrap_branches("Map", "_run_map_items")
+    stepfunctions._execute_parallel = _with_attempt_events("Parallel", "_run_parallel_branches")
+    stepfunctions._execute_map = _with_attempt_events("Map", "_run_map_items")
 
 
 def _wrap_add_event() -> None:
@@ -43,20 +43,23 @@ def _wrap_add_event() -> None:
     stepfunctions._add_event = add_event
 
 
-def _wrap_branches(state_type: str, name: str) -> None:
-    original: Callable[..., Any] = getattr(stepfunctions, name)
+def _with_attempt_events(state_type: str, name: str) -> Callable[..., Any]:
+    """A handler of Parallel or Map; `name` is the emulator's function for one attempt."""
 
-    def run(state: Any, data: Any, execution: Any, context: Any) -> Any:
-        stepfunctions._add_event(execution, f"{state_type}StateStarted")
-        try:
-            left = original(state, data, execution, context)
-        except stepfunctions._ExecutionError:
-            stepfunctions._add_event(execution, f"{state_type}StateFailed")
-            raise
-        stepfunctions._add_event(execution, f"{state_type}StateSucceeded")
-        return left
+    def execute(state: Any, data: Any, execution: Any, context: Any) -> Any:
+        def attempt() -> Any:
+            stepfunctions._add_event(execution, f"{state_type}StateStarted")
+            try:
+                left = getattr(stepfunctions, name)(state, data, execution, context)
+            except stepfunctions._ExecutionError:
+                stepfunctions._add_event(execution, f"{state_type}StateFailed")
+                raise
+            stepfunctions._add_event(execution, f"{state_type}StateSucceeded")
+            return left
 
-    setattr(stepfunctions, name, run)
+        return stepfunctions._with_retry_and_catch(state, data, context, attempt)
+
+    return execute
 
 
 def _run_sub_machine(states: Any, start: Any, data: Any, execution: Any, context: Any) -> Any:
