@@ -35,7 +35,7 @@ def advise_retry_seconds(
         lease_ends_ms: when each holder's lease may be considered over by others.
         random: the source of jitter, which keeps callers that were refused together apart.
     """
-    waited_seconds = max(0, now_ms - (entered_at_ms or now_ms)) / 1000
+    waited_seconds = 0 if entered_at_ms is None else max(0, now_ms - entered_at_ms) / 1000
     share = min(max(waited_seconds * SHARE_OF_WAIT, SHORTEST_SECONDS), LONGEST_SECONDS)
     jittered = share * (1 + _JITTER * (2 * random() - 1))
     next_end = min((end - now_ms for end in lease_ends_ms if end > now_ms), default=None)

@@ -16,6 +16,7 @@ LivenessOf = Callable[[str], Liveness]
 """From an execution ARN to what is known of the execution."""
 
 _STILL_GOING: Final = frozenset({"RUNNING", "PENDING_REDRIVE"})
+_OVER: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"})
 
 
 def nobody_knows(_execution_arn: str) -> Liveness:
@@ -27,7 +28,7 @@ def execution_liveness(client: SFNClient) -> LivenessOf:
     """A `LivenessOf` that calls DescribeExecution, one request an answer.
 
     An execution that does not exist (any more: Step Functions forgets closed ones after 90 days) is
-    over. Any other failure is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
+    over. Any other failure or status is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
     """
 
     def liveness_of(execution_arn: str) -> Liveness:
@@ -37,6 +38,8 @@ def execution_liveness(client: SFNClient) -> LivenessOf:
             return Liveness.OVER
         except (ClientError, BotoCoreError):
             return Liveness.UNKNOWN
-        return Liveness.RUNNING if answer["status"] in _STILL_GOING else Liveness.OVER
+        if answer["status"] in _OVER:
+            return Liveness.OVER
+        return Liveness.RUNNING if answer["status"] in _STILL_GOING else Liveness.UNKNOWN
 
     return liveness_of

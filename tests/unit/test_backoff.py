@@ -39,6 +39,10 @@ def test_a_first_try_is_advised_like_one_that_has_not_waited() -> None:
     assert advice(waited_ms=None) == advice(waited_ms=0) == 1
 
 
+def test_an_entry_at_the_beginning_of_time_is_a_long_wait_and_no_missing_one() -> None:
+    assert advice(waited_ms=NOW_MS) == 60
+
+
 def test_a_caller_whose_clock_is_ahead_counts_as_one_that_has_not_waited() -> None:
     assert advice(waited_ms=-HOUR_MS) == 1
 

@@ -1,4 +1,4 @@
-"""Refused is not unknown: what DynamoDB did not answer is an error, neither a grant nor a refusal."""
+"""Refused is not unknown: what DynamoDB did not answer is an error, no grant and no refusal."""
 
 from __future__ import annotations
 
