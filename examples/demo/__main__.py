@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
-    with narrator.step(f"An embedded AWS listens on {aws.endpoint_url}; bootstrap it for the CDK"):
+    with narrator.step(f"Bootstrap an embedded AWS on {aws.endpoint_url}"):
         aws.bootstrap()
     with narrator.step("Deploy the lock service and the demo's workflows with the CDK CLI"):
         outputs = aws.deploy(stacks=("Leasehold", "LeaseholdDemo"), context={"demo": "true"})
@@ -54,6 +54,8 @@ def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
 
 def tell(runner: Runner, narrator: Narrator) -> Story:
     """Run the three acts and record them."""
+    with narrator.step("Rehearse once, each workflow on an account of its own (cold starts)"):
+        scenario.rehearse(runner)
     sizes = dict.fromkeys(scenario.ACCOUNTS, scenario.CHARGES_PER_ACCOUNT)
     with narrator.contest("12 workflows charge 3 accounts, without the guard", sizes) as watcher:
         unguarded = scenario.contend(

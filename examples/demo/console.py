@@ -55,9 +55,15 @@ class Narrator:
     def tables(self, story: Story) -> None:
         """One row per execution."""
         for title, rows in tables(story).items():
-            table = Table(title=title, title_justify="left", title_style="bold", box=None)
+            table = Table(
+                title=title,
+                title_justify="left",
+                title_style="bold",
+                box=None,
+                padding=(0, 1, 0, 0),
+            )
             for column, heading in enumerate(HEADINGS):
-                table.add_column(heading, justify="left" if column < 2 else "right")  # noqa: PLR2004 the first two are words
+                table.add_column(heading, justify="left" if column < 2 else "right", no_wrap=True)  # noqa: PLR2004 the first two are words
             for row in rows:
                 table.add_row(*map(escape, row.cells), style="red" if row.bad else None)
             self.console.print()
@@ -69,15 +75,14 @@ class Narrator:
             self.console.print(f"\n[bold]{escape(title)}[/]")
             for check in checks:
                 mark = "[green]✓[/]" if check.passed else "[bold red]✗ FAILED:[/]"
-                self.console.print(
-                    f"{mark} {escape(check.claim)}: [dim]{escape(check.evidence)}[/]"
-                )
+                line = f"{mark} {escape(check.claim)}: [dim]{escape(check.evidence)}[/]"
+                self.console.print(line, soft_wrap=True)
 
     def bill(self, story: Story) -> None:
         """What an execution costs its owner."""
         self.console.print("\n[bold]Bill, counted in the histories[/]")
         for run in (story.unguarded, *story.guarded):
-            self.console.print(f"{escape(run.title)}: {summary(run.executions)}")
+            self.console.print(f"{escape(run.title)}: {summary(run.executions)}", soft_wrap=True)
 
     def paths(self, paths: Sequence[Path]) -> None:
         """Where the picture and the page are."""

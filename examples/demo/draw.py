@@ -44,6 +44,14 @@ VARIABLES = {
 }
 # Told apart with any colour vision (lightness differs too), white text is legible on all of them.
 ACCOUNT_COLOURS = ("#2f6fb8", "#b3560f", "#0b7a6f", "#7a4fb5", "#a8326b", "#5b6470")
+DARK |= dict(
+    zip(
+        ACCOUNT_COLOURS,
+        ("#4a8bd6", "#cc6a20", "#17927f", "#9872d3", "#cb5490", "#7d8794"),
+        strict=True,
+    )
+)
+VARIABLES |= {colour: f"account-{number}" for number, colour in enumerate(ACCOUNT_COLOURS)}
 
 LANE_INCHES, GROUP_GAP_INCHES, FRAME_INCHES, LEGEND_INCHES = 0.30, 0.34, 1.25, 0.4
 WIDTH_INCHES = 13.0
@@ -107,7 +115,7 @@ def _figure(picture: Picture, colours: Mapping[str, str]) -> Figure:
 def _legend(figure: Figure) -> None:
     figure.legend(
         handles=[
-            Patch(color=MUTED, alpha=0.32, lw=0, label="waits for the lock"),
+            Patch(color=MUTED, alpha=0.36, lw=0, label="waits for the lock"),
             Patch(color=MUTED, lw=0, label="inside (last digits of its fencing token)"),
             Patch(fc="none", ec=MUTED, hatch="////", label="stopped, its lease runs out"),
             Patch(color=CROWD, lw=0, label="more than one inside"),
@@ -177,7 +185,7 @@ def _lane(axes: Axes, lane: Lane, y: float, colour: str) -> None:
         if bar.end <= bar.start:
             continue
         style: dict[str, Any] = {
-            Kind.WAITING: {"height": PALE, "color": colour, "alpha": 0.32, "linewidth": 0},
+            Kind.WAITING: {"height": PALE, "color": colour, "alpha": 0.36, "linewidth": 0},
             Kind.INSIDE: {"height": SOLID, "color": colour, "linewidth": 0},
             Kind.LAPSING: {
                 "height": SOLID, "facecolor": "none", "edgecolor": colour, "hatch": "////",

@@ -53,6 +53,6 @@ def freed_in_time(incident: Incident, *, lease_seconds: int, tolerance_seconds: 
     return Check(
         claim=claim,
         passed=after > 0 and in_time and not late,
-        evidence=f"next one in after {after:.1f} s; lease and tolerance left {allowed:.1f} s, "
-        f"its last wait was {last_wait:.0f} s; {len(late)} refused after that",
+        evidence=f"the next one was in {after:.1f} s later; {allowed:.1f} s of lease and tolerance "
+        f"were left, its last wait was {last_wait:.0f} s; {len(late)} refusals after that",
     )

@@ -14,7 +14,7 @@ HEADINGS = (
     "held",
     "fencing token",
     "transitions",
-    "Lambda requests",
+    "requests",
 )
 
 
@@ -69,8 +69,10 @@ def _row(execution: Execution, outcome: str, *, bad: bool) -> Row:
 
 
 def _outcome(execution: Execution) -> str:
+    if execution.status == "FAILED" and execution.error:
+        return execution.error
     words = {"SUCCEEDED": "done", "ABORTED": "stopped"}
-    return execution.error or words.get(execution.status, execution.status.lower())
+    return words.get(execution.status, execution.status.lower())
 
 
 def _seconds(interval: Interval | None) -> str:
