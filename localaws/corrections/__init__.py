@@ -9,6 +9,8 @@ import importlib
 from collections.abc import Iterable
 
 NAMES: tuple[str, ...] = (
+    "lambda_task",
+    "start_delay",
     "history",
     "stop_execution",
     "execution_timeout",
@@ -19,6 +21,7 @@ NAMES: tuple[str, ...] = (
     "branch_failure",
     "variables",
     "error_names",
+    "express",
     "lambda_errors",
     "lambda_logs",
     "dynamodb_tasks",

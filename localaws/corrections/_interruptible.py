@@ -46,7 +46,7 @@ class Executions(AccountRegionScopedDict):  # type: ignore[misc] # ministack has
     """All executions, each as an Execution."""
 
     def __setitem__(self, key: str, value: dict[str, Any]) -> None:
-        super().__setitem__(key, Execution(value))
+        super().__setitem__(key, value if isinstance(value, Execution) else Execution(value))
 
 
 @functools.cache

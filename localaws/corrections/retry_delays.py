@@ -37,10 +37,9 @@ def apply() -> None:
 
 def delay_seconds(retrier: Mapping[str, Any], *, retries_so_far: int) -> float:
     """Seconds before the next attempt."""
-    seconds = float(
-        retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2.0) ** retries_so_far
-    )
-    seconds = min(seconds, retrier.get("MaxDelaySeconds", seconds))
+    growth = float(retrier.get("BackoffRate", 2.0)) ** retries_so_far
+    seconds: float = retrier.get("IntervalSeconds", 1) * growth
+    seconds = min(seconds, float(retrier.get("MaxDelaySeconds", seconds)))
     if retrier.get("JitterStrategy") == "FULL":
         return random.uniform(0, seconds)  # noqa: S311 - a delay, not a secret
     return seconds
