@@ -60,6 +60,9 @@ class FunctionMaker:
             },
         )
         _acknowledge_wildcard(function, "Resource::*", "X-Ray's write actions take no resource.")
+        Validations.of(function).acknowledge(
+            Acknowledgment(id="AwsSolutions-L1", reason="The handlers are tested with python3.13.")
+        )
         return function
 
     def let_describe_executions(self, function: lambda_.Function) -> None:

@@ -19,6 +19,7 @@ _STEP: Final = r"""\.(?P<name>[A-Za-z_]\w*)|\['(?P<quoted>[^'`]+)'\]|\[(?P<index
 _PATH: Final = re.compile(
     r"(?P<root>\$\$|\$[A-Za-z_]\w*|\$)(?P<steps>(?:" + re.sub(r"\?P<\w+>", "", _STEP) + r")*)"
 )
+_OPERATORS: Final = frozenset({"and", "or", "in", "true", "false", "null", "function"})
 _FORMAT: Final = re.compile(r"States\.Format\((?P<arguments>.*)\)")
 _QUOTED: Final = re.compile(r"'(?P<text>(?:[^'\\]|\\.)*)'")
 
@@ -70,7 +71,8 @@ def _path(path: str) -> str | None:
 def _step(step: re.Match[str]) -> str:
     if step["index"] is not None:
         return f"[{step['index']}]"
-    return f".`{step['name'] or step['quoted']}`"
+    name = step["name"] or step["quoted"]
+    return f".{name}" if name.isidentifier() and name not in _OPERATORS else f".`{name}`"
 
 
 def _format_call(arguments: str) -> str | None:

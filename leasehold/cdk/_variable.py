@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from constructs import Construct
+from constructs import IConstruct
 
 _LONGEST_READABLE: Final = 50  # Step Functions allows variable and state names of 80 characters
 
@@ -25,7 +25,7 @@ class GuardVariable:
     label: str
 
     @classmethod
-    def of(cls, scope: Construct, construct_id: str) -> GuardVariable:
+    def of(cls, scope: IConstruct, construct_id: str) -> GuardVariable:
         """The variable of the guard with this id in this scope."""
         path = f"{scope.node.path}/{construct_id}"
         digest = hashlib.sha256(path.encode()).hexdigest()[:8]

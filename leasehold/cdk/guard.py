@@ -7,7 +7,7 @@ from typing import Final, TypeGuard
 import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from leasehold.cdk._checks import checked_lease_seconds, checked_limit, checked_max_wait_seconds
 from leasehold.cdk._lock_name import workflow_lock_name
@@ -139,12 +139,12 @@ class LockGuard(sfn.StateMachineFragment):
         return self._variable.field("fencing_token")
 
     @staticmethod
-    def fencing_token_of(scope: Construct, construct_id: str) -> str:
+    def fencing_token_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token` of the guard that will have this id, for a task made before its guard."""
         return GuardVariable.of(scope, construct_id).jsonata("fencing_token")
 
     @staticmethod
-    def fencing_token_path_of(scope: Construct, construct_id: str) -> str:
+    def fencing_token_path_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token_path` of the guard that will have this id."""
         return GuardVariable.of(scope, construct_id).field("fencing_token")
 

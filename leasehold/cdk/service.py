@@ -123,8 +123,8 @@ class LockService(_LockServiceBase):
     ) -> ImportedLockService:
         """A service that another stack or app deployed; guards take it like one of their own.
 
-        The ARNs are outputs of the stack `Leasehold`. Grants change the grantee's policy only, so
-        functions of another account also need a resource policy there.
+        The ARNs are outputs of the stack `Leasehold`. Grants change the grantee's policy only: the
+        functions of another account need a resource policy there besides.
         """
         return ImportedLockService(
             scope,
@@ -154,4 +154,6 @@ class ImportedLockService(_LockServiceBase):
         self.release_function = self._imported("Release", release_function_arn)
 
     def _imported(self, construct_id: str, arn: str) -> lambda_.IFunction:
-        return lambda_.Function.from_function_arn(self, construct_id, arn)
+        return lambda_.Function.from_function_attributes(
+            self, construct_id, function_arn=arn, same_environment=True
+        )

@@ -82,7 +82,7 @@ class _Poll(Waiting):
         choice = sfn.Choice.jsonata(
             states.scope, "Acquired", state_name=states.variable.state_name("Acquired?")
         )
-        choice.when(_when(lock("acquired")), granted)
+        choice.when(_when(f"{lock('acquired')} = true"), granted)
         choice.when(_when(f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"), again)
         choice.when(_when(f"$millis() >= {deadline_ms}"), gave_up)
         choice.otherwise(wait)

@@ -1,0 +1,129 @@
+"""One state machine for each form in which a guard can be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from leasehold.cdk import ImportedLockService, LockGuard, LockService
+
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
+RELEASE = f"{FUNCTION}:release"
+
+JSONATA = sfn.QueryLanguage.JSONATA
+
+
+class Form(Construct):
+    """A scope of its own, so that every form can call its guard "Guard"."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, locks: ImportedLockService) -> None:
+        super().__init__(scope, construct_id)
+        self.locks = locks
+
+    def work(self, name: str = "Charge") -> tasks.LambdaInvoke:
+        function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
+        return tasks.LambdaInvoke.jsonata(self, name, lambda_function=function)
+
+    def old_style_work(self, name: str = "Charge") -> tasks.LambdaInvoke:
+        function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
+        return tasks.LambdaInvoke(self, name, lambda_function=function)
+
+    def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        arguments = {"lock_name": "{% 'customer/' & $states.input.customer %}", **props}
+        return LockGuard(self, name, service=self.locks, task=task, **arguments)
+
+    def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a state machine's
+        definition = sfn.DefinitionBody.from_chainable(body)
+        sfn.StateMachine(self, "Machine", definition_body=definition, **props)
+
+
+def build_forms(stack: Stack) -> None:
+    locks = LockService.from_function_arns(
+        stack,
+        "Locks",
+        acquire_function_arn=f"{FUNCTION}:acquire",
+        heartbeat_function_arn=f"{FUNCTION}:heartbeat",
+        release_function_arn=RELEASE,
+    )
+    for build in (
+        _flat,
+        _flat_in_jsonata,
+        _chain,
+        _task_with_own_catch,
+        _state_without_construct,
+        _nested,
+        _two_in_a_row,
+        _map_iterations,
+        _parallel_branches,
+        _on_timeout,
+        _express,
+    ):
+        name = "".join(word.title() for word in build.__name__.split("_"))
+        build(Form(stack, name, locks=locks))
+
+
+def _flat(form: Form) -> None:
+    guard = form.guard(form.old_style_work(), limit=3, lease=Duration.minutes(2))
+    form.machine(guard.next(sfn.Pass(form, "Done")))
+
+
+def _flat_in_jsonata(form: Form) -> None:
+    form.machine(form.guard(form.work()), query_language=JSONATA)
+
+
+def _chain(form: Form) -> None:
+    decide = sfn.Choice.jsonata(form, "Large?")
+    decide.when(sfn.Condition.jsonata("{% true %}"), sfn.Succeed(form, "Enough"))
+    decide.otherwise(sfn.Fail(form, "Refused", error="Refused"))
+    form.machine(form.guard(form.old_style_work().next(decide)))
+
+
+def _task_with_own_catch(form: Form) -> None:
+    work = form.work()
+    work.add_catch(sfn.Pass.jsonata(form, "Handled"))
+    form.machine(form.guard(work))
+
+
+def _state_without_construct(form: Form) -> None:
+    form.machine(form.guard(sfn.CustomState(form, "Raw", state_json={"Type": "Pass"})))
+
+
+def _nested(form: Form) -> None:
+    inner = form.guard(form.work(), "Inner")
+    form.machine(form.guard(inner, "Outer", lock_name="all-customers", limit=10))
+
+
+def _two_in_a_row(form: Form) -> None:
+    first = form.guard(form.work("One"), "First")
+    form.machine(first.next(form.guard(form.work("Two"), "Second")))
+
+
+def _map_iterations(form: Form) -> None:
+    each = sfn.Map.jsonata(form, "Each", items=sfn.ProvideItems.jsonata("{% $states.input %}"))
+    each.item_processor(form.guard(form.work(), lock_name="one-at-a-time"))
+    form.machine(each, query_language=JSONATA)
+
+
+def _parallel_branches(form: Form) -> None:
+    both = sfn.Parallel.jsonata(form, "Both")
+    both.branch(form.guard(form.work("Left"), "LeftGuard"))
+    both.branch(form.guard(form.work("Right"), "RightGuard"))
+    form.machine(both)
+
+
+def _on_timeout(form: Form) -> None:
+    later = sfn.Pass.jsonata(form, "Later")
+    guard = form.guard(form.work(), max_wait=Duration.seconds(5), on_timeout=later)
+    form.machine(guard.next(sfn.Pass.jsonata(form, "Done")))
+
+
+def _express(form: Form) -> None:
+    form.machine(form.guard(form.work(), express=True), state_machine_type=EXPRESS)
+
+
+EXPRESS = sfn.StateMachineType.EXPRESS

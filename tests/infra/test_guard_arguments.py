@@ -1,0 +1,151 @@
+"""Mistakes in a guard's arguments are told at synth, by field and rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import Aws, Duration, Stack
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from leasehold.cdk import ImportedLockService, LockGuard
+from leasehold.errors import InvalidRequest
+from tests.infra.asl import evaluate
+from tests.infra.forms import FUNCTION
+
+Json = dict[str, Any]
+
+
+class Scratch:
+    """Makes guards in scopes of their own, as many as a test likes."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._made = 0
+        self._locks = ImportedLockService(
+            stack,
+            "Locks",
+            acquire_function_arn=f"{FUNCTION}:acquire",
+            heartbeat_function_arn=f"{FUNCTION}:heartbeat",
+            release_function_arn=f"{FUNCTION}:release",
+        )
+
+    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        self._made += 1
+        scope = Construct(self._stack, f"Scratch{self._made}")
+        task = sfn.Pass(scope, "Work")
+        return LockGuard(scope, name, service=self._locks, task=task, **{"lock_name": "x", **props})
+
+    def lock_name(self, lock_name: str) -> str:
+        """What the guard's first state makes of a lock name."""
+        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
+        return str(Stack.of(self._stack).resolve(lock["lock_name"]))
+
+
+@pytest.fixture(scope="module")
+def scratch(stack: Stack) -> Scratch:
+    return Scratch(stack)
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        ({"lock_name": ""}, r"^lock_name: must be a string of 1 to 512 bytes"),
+        ({"lock_name": "a\nb"}, r"^lock_name: .* without control characters"),
+        ({"lock_name": "ä" * 257}, r"^lock_name: must be a string of 1 to 512 bytes"),
+        ({"lock_name": "$.customer"}, r"^lock_name: must not start with \$: write JsonPath"),
+        ({"limit": 0}, r"^limit: must be a whole number from 1 to 100 \(got 0\)"),
+        ({"limit": 101}, r"^limit: must be a whole number from 1 to 100"),
+        ({"limit": "3"}, r"^limit: must be a whole number from 1 to 100"),
+        ({"lease": Duration.millis(1500)}, r"^lease: must be a whole number of seconds"),
+        ({"lease": Duration.seconds(0)}, r"^lease: must be a number of seconds from 1 to 43200"),
+        ({"lease": Duration.hours(13)}, r"^lease: must be a number of seconds from 1 to 43200"),
+        ({"max_wait": Duration.hours(25)}, r"^max_wait: must be at most 1 day: .* 25,000 events"),
+        ({"max_wait": Duration.millis(1)}, r"^max_wait: must be a whole number of seconds"),
+        (
+            {"max_wait": Duration.minutes(5), "express": True},
+            r"^max_wait: must be under 5 minutes, .* Express workflow \(got '300 s'\)",
+        ),
+    ],
+)
+def test_a_broken_rule_is_named_with_its_field(scratch: Scratch, props: Json, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        scratch.guard(**props)
+
+
+@pytest.mark.parametrize(
+    "props",
+    [
+        {"lock_name": "ä" * 256},
+        {"limit": 100},
+        {"limit": "{% $states.input.permits %}"},
+        {"lease": Duration.hours(12), "max_wait": Duration.hours(24)},
+        {"max_wait": Duration.seconds(0)},
+        {"max_wait": Duration.seconds(299), "express": True},
+        {"express": True},
+    ],
+)
+def test_what_keeps_the_rules_is_taken(scratch: Scratch, props: Json) -> None:
+    scratch.guard(**props)
+
+
+@pytest.mark.parametrize(
+    ("path", "expression"),
+    [
+        ("$", "$states.input"),
+        ("$.customer", "$states.input.customer"),
+        ("$.a[0].b", "$states.input.a[0].b"),
+        ("$['first name'].x", "$states.input.`first name`.x"),
+        ("$.and", "$states.input.`and`"),
+        ("$$.Execution.Name", "$states.context.Execution.Name"),
+        ("$order.id", "$order.id"),
+    ],
+)
+def test_a_json_path_becomes_jsonata(scratch: Scratch, path: str, expression: str) -> None:
+    assert scratch.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
+
+
+@pytest.mark.parametrize("path", ["$..customer", "$.a[*]", "$.a[?(@.b==1)]", "$.a[0:2]"])
+def test_a_json_path_without_counterpart_is_refused(scratch: Scratch, path: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^lock_name: uses a JSONPath that has no simple"):
+        scratch.guard(lock_name=sfn.JsonPath.string_at(path))
+
+
+def test_a_formatted_path_becomes_a_concatenation(scratch: Scratch) -> None:
+    token = sfn.JsonPath.format(
+        "o'clock/{}/{}!", sfn.JsonPath.string_at("$.a"), sfn.JsonPath.string_at("$$.Execution.Name")
+    )
+    states = {"input": {"a": 7}, "context": {"Execution": {"Name": "run"}}}
+    assert evaluate(scratch.lock_name(token), states=states) == "o'clock/7/run!"
+
+
+def test_a_formatted_path_with_a_missing_part_gives_no_lock_name_at_all(scratch: Scratch) -> None:
+    token = sfn.JsonPath.format("customer/{}", sfn.JsonPath.string_at("$.customer"))
+    assert evaluate(scratch.lock_name(token), states={"input": {}}) is None
+
+
+def test_a_part_of_a_string_cannot_be_a_path(scratch: Scratch) -> None:
+    with pytest.raises(InvalidRequest, match=r"^lock_name: must be a JsonPath token as a whole"):
+        scratch.guard(lock_name=f"customer/{sfn.JsonPath.string_at('$.customer')}")
+
+
+def test_a_name_known_at_deployment_is_a_literal(scratch: Scratch) -> None:
+    assert scratch.lock_name(f"report-{Aws.REGION}").startswith("{'Fn::Join'")
+
+
+def test_the_fencing_token_is_known_before_the_guard(stack: Stack, scratch: Scratch) -> None:
+    guard = scratch.guard("Charge per-customer!")
+    scope = guard.node.scope
+    assert scope is not None
+    assert guard.fencing_token == f"{{% {guard.fencing_token_path} %}}"
+    assert LockGuard.fencing_token_of(scope, guard.node.id) == guard.fencing_token
+    assert LockGuard.fencing_token_path_of(scope, guard.node.id) == guard.fencing_token_path
+    assert LockGuard.fencing_token_of(stack, guard.node.id) != guard.fencing_token
+    assert guard.fencing_token_path.startswith("$lock_Charge_per_customer__")
+
+
+def test_guards_with_long_ids_get_names_that_step_functions_takes(scratch: Scratch) -> None:
+    guard = scratch.guard("G" * 200)
+    assert len(guard.start_state.state_id) <= 80
+    assert len(guard.fencing_token_path) <= 80

@@ -1,0 +1,155 @@
+"""The template of `Leasehold`: what is deployed, and who may do what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+Json = dict[str, Any]
+
+OPERATIONS = ["Acquire", "Heartbeat", "Release"]
+every_operation = pytest.mark.parametrize("operation", OPERATIONS)
+
+
+def resources(template: Json, kind: str) -> dict[str, Json]:
+    return {name: r for name, r in template["Resources"].items() if r["Type"] == kind}
+
+
+def one(template: Json, kind: str, prefix: str) -> tuple[str, Json]:
+    """The one resource of a kind whose logical id begins so, and goes on with the hash."""
+    [found] = [
+        (name, resource)
+        for name, resource in resources(template, kind).items()
+        if name[:-8] == f"Locks{prefix}"
+    ]
+    return found
+
+
+def arn(logical_id: str) -> Json:
+    return {"Fn::GetAtt": [logical_id, "Arn"]}
+
+
+def test_the_table_is_on_demand_with_ttl_recovery_and_encryption(lock_template: Json) -> None:
+    _, table = one(lock_template, "AWS::DynamoDB::Table", "Table")
+    assert table["Properties"] == {
+        "AttributeDefinitions": [
+            {"AttributeName": "pk", "AttributeType": "S"},
+            {"AttributeName": "sk", "AttributeType": "S"},
+        ],
+        "KeySchema": [
+            {"AttributeName": "pk", "KeyType": "HASH"},
+            {"AttributeName": "sk", "KeyType": "RANGE"},
+        ],
+        "BillingMode": "PAY_PER_REQUEST",
+        "TimeToLiveSpecification": {"AttributeName": "expiry_time", "Enabled": True},
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+        "SSESpecification": {"SSEEnabled": True},
+        "DeletionProtectionEnabled": False,
+    }
+
+
+def test_the_table_outlives_its_stack(lock_template: Json) -> None:
+    _, table = one(lock_template, "AWS::DynamoDB::Table", "Table")
+    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+@every_operation
+def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, operation: str) -> None:
+    _, function = one(lock_template, "AWS::Lambda::Function", operation)
+    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
+    role, _ = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
+    logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    properties = dict(function["Properties"])
+    assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
+    assert properties.pop("Description").startswith("Leasehold: ")
+    assert properties == {
+        "Handler": f"lambdas.{operation.lower()}.handler",
+        "Runtime": "python3.13",
+        "Architectures": ["arm64"],
+        "MemorySize": 256,
+        "Timeout": 10,
+        "TracingConfig": {"Mode": "Active"},
+        "Role": arn(role),
+        "LoggingConfig": {"LogGroup": {"Ref": logs}},
+        "Environment": {
+            "Variables": {
+                "LEASEHOLD_TABLE_NAME": {"Ref": table},
+                "POWERTOOLS_SERVICE_NAME": "leasehold",
+                "POWERTOOLS_METRICS_NAMESPACE": "Leasehold",
+                "POWERTOOLS_LOG_LEVEL": "INFO",
+            }
+        },
+    }
+
+
+def test_all_functions_share_one_asset(lock_template: Json) -> None:
+    functions = resources(lock_template, "AWS::Lambda::Function").values()
+    assert len(functions) == 3
+    assert len({function["Properties"]["Code"]["S3Key"] for function in functions}) == 1
+
+
+@every_operation
+def test_logs_are_kept_for_a_month(lock_template: Json, operation: str) -> None:
+    _, logs = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    assert logs["Properties"] == {"RetentionInDays": 30}
+    assert logs["DeletionPolicy"] == "Retain"
+
+
+@every_operation
+def test_each_role_may_do_just_what_its_handler_does(lock_template: Json, operation: str) -> None:
+    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
+    logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    role_id, role = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
+    _, policy = one(lock_template, "AWS::IAM::Policy", f"{operation}RoleDefaultPolicy")
+    executions = [
+        "arn:",
+        {"Ref": "AWS::Partition"},
+        ":states:",
+        {"Ref": "AWS::Region"},
+        ":",
+        {"Ref": "AWS::AccountId"},
+        ":execution:*",
+    ]
+    expected = [
+        allow("dynamodb:UpdateItem", arn(table)),
+        allow(["logs:CreateLogStream", "logs:PutLogEvents"], arn(logs)),
+        allow(["xray:PutTelemetryRecords", "xray:PutTraceSegments"], "*"),
+    ]
+    if operation == "Acquire":
+        expected.append(allow("states:DescribeExecution", {"Fn::Join": ["", executions]}))
+    statements = policy["Properties"]["PolicyDocument"]["Statement"]
+    for statement in statements:
+        if isinstance(statement["Action"], list):
+            statement["Action"].sort()
+    assert statements == expected
+    assert policy["Properties"]["Roles"] == [{"Ref": role_id}]
+    assert set(role["Properties"]) == {"AssumeRolePolicyDocument"}
+    [trust] = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
+
+
+def allow(action: object, resource: object) -> Json:
+    return {"Action": action, "Effect": "Allow", "Resource": resource}
+
+
+def test_no_other_policy_is_deployed(lock_template: Json) -> None:
+    assert len(resources(lock_template, "AWS::IAM::Policy")) == len(OPERATIONS)
+    assert len(resources(lock_template, "AWS::IAM::Role")) == len(OPERATIONS)
+    assert resources(lock_template, "AWS::IAM::ManagedPolicy") == {}
+    assert resources(lock_template, "AWS::Lambda::Permission") == {}
+
+
+def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
+    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
+    expected = {"LockTableName": {"Ref": table}, "LockTableArn": arn(table)}
+    for operation in OPERATIONS:
+        function, _ = one(lock_template, "AWS::Lambda::Function", operation)
+        expected[f"{operation}FunctionName"] = {"Ref": function}
+        expected[f"{operation}FunctionArn"] = arn(function)
+    assert {name: output["Value"] for name, output in lock_template["Outputs"].items()} == expected
+
+
+def test_the_stack_names_no_account_and_no_region(lock_template: Json) -> None:
+    assert "AWS::AccountId" in str(lock_template)
+    assert "us-east-1" not in str(lock_template)
