@@ -1,0 +1,140 @@
+"""Builders of recorded facts: executions as they should be, in which single facts can be bent."""
+
+from examples.demo.facts import Account, Call, Execution, Role
+
+LEASE_SECONDS, TOLERANCE_SECONDS = 6, 2
+OPENING = 1000
+
+
+def guarded_execution(
+    name: str = "alice-1",
+    account_id: str = "alice",
+    *,
+    token: int = 1_700_000_000_000_001,
+    asked_ms: int = 0,
+    granted_ms: int = 100,
+    released_ms: int = 1_100,
+    seen: str = "opening",
+    read: int = OPENING,
+    amount: int = 10,
+) -> Execution:
+    refused = [
+        Call(
+            role=Role.ACQUIRE,
+            asked_at_ms=at_ms,
+            answered_at_ms=at_ms + 10,
+            answer={"acquired": False, "reason": "HELD", "retry_after_seconds": 1},
+        )
+        for at_ms in range(asked_ms, granted_ms - 1_000, 1_010)
+    ]
+    granted = Call(
+        role=Role.ACQUIRE,
+        asked_at_ms=granted_ms - 10,
+        answered_at_ms=granted_ms,
+        answer={
+            "acquired": True,
+            "fencing_token": token,
+            "acquired_at_ms": granted_ms - 5,
+            "expires_at_ms": granted_ms - 5 + LEASE_SECONDS * 1000,
+        },
+    )
+    charge = Call(
+        role=Role.CHARGE,
+        asked_at_ms=granted_ms + 1,
+        answered_at_ms=released_ms - 1,
+        answer=charge_answer(
+            name, token, (granted_ms + 20, released_ms - 20), seen=seen, read=read, amount=amount
+        ),
+    )
+    release = Call(
+        role=Role.RELEASE,
+        asked_at_ms=released_ms,
+        answered_at_ms=released_ms + 10,
+        answer={"released": True},
+    )
+    return Execution(
+        name=name,
+        account_id=account_id,
+        status="SUCCEEDED",
+        error=None,
+        started_at_ms=asked_ms,
+        ended_at_ms=released_ms + 12,
+        calls=(*refused, granted, charge, release),
+        transitions=5 + 2 * len(refused),
+    )
+
+
+def unguarded_execution(
+    name: str, account_id: str, worked_ms: tuple[int, int], *, seen: str, read: int, amount: int
+) -> Execution:
+    answer = charge_answer(name, None, worked_ms, seen=seen, read=read, amount=amount)
+    start_ms, end_ms = worked_ms
+    return Execution(
+        name=name,
+        account_id=account_id,
+        status="SUCCEEDED",
+        error=None,
+        started_at_ms=start_ms - 50,
+        ended_at_ms=end_ms + 20,
+        calls=(
+            Call(
+                role=Role.CHARGE,
+                asked_at_ms=start_ms - 40,
+                answered_at_ms=end_ms + 10,
+                answer=answer,
+            ),
+        ),
+        transitions=1,
+    )
+
+
+def charge_answer(
+    name: str,
+    token: int | None,
+    worked_ms: tuple[int, int],
+    *,
+    seen: str,
+    read: int,
+    amount: int,
+) -> dict[str, object]:
+    return {
+        "charge_id": name,
+        "account_id": "unused",
+        "amount": amount,
+        "fencing_token": token,
+        "balance_read": read,
+        "change_read": seen,
+        "balance_written": read - amount,
+        "started_at_ms": worked_ms[0],
+        "read_at_ms": worked_ms[0],
+        "written_at_ms": worked_ms[1],
+    }
+
+
+def account_after(account_id: str, last: Execution) -> Account:
+    assert last.charge is not None
+    return Account(
+        account_id=account_id,
+        opening=OPENING,
+        closing=last.charge.balance_written,
+        last_change=last.name,
+    )
+
+
+def turn_taking(account_id: str = "alice", count: int = 3) -> list[Execution]:
+    turns: list[Execution] = []
+    for number in range(count):
+        before = turns[-1].charge if turns else None
+        turns.append(
+            guarded_execution(
+                f"{account_id}-{number + 1}",
+                account_id,
+                token=1_700_000_000_000_000 + number,
+                granted_ms=100 + number * 1_500,
+                released_ms=1_100 + number * 1_500,
+                seen=before.charge_id if before else "opening",
+                read=before.balance_written if before else OPENING,
+                amount=10 * (number + 1),
+            )
+        )
+    return turns
