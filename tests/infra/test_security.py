@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,11 @@ def lint(template: Json) -> list[str]:
 
 
 def with_plain_definitions(template: Json) -> Json:
-    """State machines whose definitions cfn-lint can read: references replaced by their names."""
+    """State machines whose definitions cfn-lint can read.
+
+    References are replaced by their names, and the seconds of a Wait by a number: Step Functions
+    documents JSONata there, cfn-lint 1.58 does not know it.
+    """
     plain = copy.deepcopy(template)
     for resource in plain["Resources"].values():
         if resource["Type"] == "AWS::StepFunctions::StateMachine":
@@ -72,7 +77,7 @@ def with_plain_definitions(template: Json) -> Json:
             definition = flattened(properties["DefinitionString"]).replace(
                 "<AWS::Partition>", "aws"
             )
-            properties["DefinitionString"] = definition
+            properties["DefinitionString"] = re.sub(r'"Seconds":"[^"]*"', '"Seconds":1', definition)
     return plain
 
 
@@ -113,9 +118,7 @@ def test_cfn_lint_accepts_the_lock_stack(lock_template: Json) -> None:
 
 
 def test_cfn_lint_accepts_the_state_machines_of_all_forms(forms: Json) -> None:
-    found = lint(with_plain_definitions(forms))
-    # cfn-lint 1.58 wants a number there. Step Functions takes JSONata, see its page of the Wait state.
-    assert [finding for finding in found if not finding.endswith("Wait/Seconds'")] == []
+    assert lint(with_plain_definitions(forms)) == []
 
 
 def test_cfn_lint_reads_the_definitions(forms: Json) -> None:
