@@ -7,33 +7,86 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
+    AmazonCloudWatchEMFProvider,
+)
 
 from leasehold.metrics import NAMESPACE, SERVICE, MetricName
-from leasehold.store import LockStore
+from leasehold.model import HandOff
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+    from leasehold.push import Push
+    from leasehold.store import LockStore
+
+
+
+class _Provider(AmazonCloudWatchEMFProvider):
+    """Publishes what there is. A renewal and an invalid request count nothing, which is no mistake;
+    Powertools would warn about it, in a log line that is not JSON.
+    """
+
+    def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:  # noqa: FBT001, FBT002 - Powertools' signature
+        if self.metric_set:
+            super().flush_metrics(raise_on_empty_metrics)
+
 
 logger: Final = Logger(service=SERVICE, utc=True)
-metrics: Final = Metrics(namespace=NAMESPACE, service=SERVICE)
+metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=SERVICE))
+
+_SECONDS_TO_ANSWER: Final = 1.0
+"""What is left of the invocation when patience ends, so that the caller hears a typed error."""
+
+
+def lock_store(invocation: LambdaContext) -> LockStore:
+    """The store over the table named by LEASEHOLD_TABLE_NAME, patient until the invocation ends."""
+    # With these comes boto3, most of the import time: not before it is needed.
+    from leasehold.context import LockContext  # noqa: PLC0415
+    from leasehold.dynamo import LockTable  # noqa: PLC0415
+    from leasehold.liveness import execution_liveness  # noqa: PLC0415
+    from leasehold.patience import Patience  # noqa: PLC0415
+    from leasehold.store import LockStore  # noqa: PLC0415
+
+    remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
+    patience = Patience(deadline=time.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER)
+    dynamodb, executions = _clients()
+    table = LockTable(dynamodb, os.environ["LEASEHOLD_TABLE_NAME"], patience=patience)
+    context = LockContext(
+        table=table,
+        liveness_of=execution_liveness(executions),
+        push=task_push(),
+        observe=_observe_hand_off,
+        patience=patience,
+    )
+    return LockStore(context)
+
+
+def task_push() -> Push:
+    """Completes the task of a waiting workflow."""
+    from leasehold.push import push_by_task_token  # noqa: PLC0415 - see `lock_store`
+
+    return push_by_task_token(_clients()[1])
 
 
 @cache
-def lock_store() -> LockStore:
-    """The store over the table of the environment variable LEASEHOLD_TABLE_NAME."""
-    import boto3  # noqa: PLC0415 - a network library, and most of the import time: not before it is needed
+def _clients() -> tuple[DynamoDBClient, SFNClient]:
+    import boto3  # noqa: PLC0415 - see `lock_store`
 
-    from leasehold.context import LockContext  # noqa: PLC0415 - same
-    from leasehold.dynamo import CLIENT_CONFIG, LockTable  # noqa: PLC0415 - same
-    from leasehold.liveness import execution_liveness  # noqa: PLC0415 - same
+    from leasehold.dynamo import CLIENT_CONFIG  # noqa: PLC0415 - same
 
-    table = LockTable(
-        boto3.client("dynamodb", config=CLIENT_CONFIG), os.environ["LEASEHOLD_TABLE_NAME"]
+    return (
+        boto3.client("dynamodb", config=CLIENT_CONFIG),
+        boto3.client("stepfunctions", config=CLIENT_CONFIG),
     )
-    executions = boto3.client("stepfunctions", config=CLIENT_CONFIG)
-    return LockStore(LockContext(table=table, liveness_of=execution_liveness(executions)))
 
 
 def count(name: MetricName, number: int = 1) -> None:
@@ -50,3 +103,13 @@ def measure_ms(name: MetricName, milliseconds: int) -> None:
 def fingerprint(owner_id: str) -> str:
     """Names an owner in logs, without the owner_id itself: that is the proof of ownership."""
     return hashlib.sha256(owner_id.encode()).hexdigest()[:12]
+
+
+def _observe_hand_off(hand_off: HandOff) -> None:
+    grant = hand_off.grant
+    count(MetricName.GRANTED)
+    count(MetricName.HANDED_OVER)
+    measure_ms(MetricName.WAIT_TIME, hand_off.waited_ms)
+    owner = {"lock_name": grant.lock_name, "owner": fingerprint(grant.owner_id)}
+    waited = {"fencing_token": grant.fencing_token, "waited_ms": hand_off.waited_ms}
+    logger.info("handed over", extra={**owner, **waited})

@@ -1,12 +1,13 @@
-"""Lambda entry point: acquire a lock."""
+"""Lambda entry point: acquire a lock, or join its queue."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas._runtime import count, fingerprint, lock_store, logger, metrics
+from lambdas._runtime import count, fingerprint, lock_store, logger, metrics, task_push
+from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
-from leasehold.model import Grant, Refusal
+from leasehold.model import AcquireRequest, Grant, Queued, Refusal, RefusalReason
 from leasehold.rules import parse_acquire
 from leasehold.wire import acquire_answer
 
@@ -16,22 +17,46 @@ if TYPE_CHECKING:
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
-    """Grants or refuses; raises InvalidRequest or LockStoreUnavailable."""
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Grants, queues or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_acquire(event)
-    answer = lock_store().acquire(request)
+    answer = lock_store(context).acquire(request)
     _observe(answer)
+    if request.task_token is not None:
+        _answer_task(request, request.task_token, answer)
     return acquire_answer(answer)
 
 
-def _observe(answer: Grant | Refusal) -> None:
+def _answer_task(
+    request: AcquireRequest, task_token: str, answer: Grant | Queued | Refusal
+) -> None:
+    """A workflow that waits for its task token hears of a grant, or fails, at once."""
+    from leasehold.push import Pushed  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
+
+    if isinstance(answer, Grant) and task_push()(task_token, answer) is Pushed.UNKNOWN:
+        message = "granted, but Step Functions did not take the answer; repeat the call"
+        raise LockStoreUnavailable(message)
+    if isinstance(answer, Refusal):
+        if answer.reason is RefusalReason.ALREADY_RELEASED:
+            message = f"this acquisition of {request.lock_name!r} was released before; begin anew"
+            raise LockLost(message)
+        message = "others moved the lock all the time; repeat the call"
+        raise LockStoreUnavailable(message)
+
+
+def _observe(answer: Grant | Queued | Refusal) -> None:
     owner = {"lock_name": answer.lock_name, "owner": fingerprint(answer.owner_id)}
-    if isinstance(answer, Grant):
-        count(MetricName.GRANTED, 0 if answer.repeated else 1)
-        count(MetricName.TAKEN_OVER, answer.taken_over)
-        logger.info("granted", extra={**owner, "fencing_token": answer.fencing_token})
-    else:
-        count(MetricName.BUSY)
-        count(MetricName.EXTENDED, answer.extended)
-        count(MetricName.LIVENESS_UNKNOWN, answer.liveness_unknown)
-        logger.info("refused", extra={**owner, "reason": answer.reason.value})
+    match answer:
+        case Grant():
+            count(MetricName.GRANTED, 0 if answer.repeated else 1)
+            count(MetricName.TAKEN_OVER, answer.taken_over)
+            logger.info("granted", extra={**owner, "fencing_token": answer.fencing_token})
+        case Queued():
+            count(MetricName.QUEUED)
+            count(MetricName.QUEUE_LENGTH, answer.position)
+            logger.info("queued", extra={**owner, "position": answer.position})
+        case Refusal():
+            count(MetricName.BUSY, int(answer.reason is RefusalReason.HELD))
+            count(MetricName.EXTENDED, answer.extended)
+            count(MetricName.LIVENESS_UNKNOWN, answer.liveness_unknown)
+            logger.info("refused", extra={**owner, "reason": answer.reason.value})

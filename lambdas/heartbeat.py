@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Renews or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_heartbeat(event)
-    answer = lock_store().heartbeat(request)
+    answer = lock_store(context).heartbeat(request)
     _observe(answer)
     return heartbeat_answer(answer)
 

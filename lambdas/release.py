@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_release(event)
-    answer = lock_store().release(request)
+    answer = lock_store(context).release(request)
     _observe(answer)
     return release_answer(answer)
 
@@ -30,6 +30,7 @@ def _observe(answer: Released | NotHeld) -> None:
         count(MetricName.LOST)
         logger.warning("not held", extra=owner)
         return
+    count(MetricName.LEFT_QUEUE, int(answer.left_queue))
     if answer.held_ms is not None:
         count(MetricName.RELEASED)
         measure_ms(MetricName.HELD_TIME, answer.held_ms)

@@ -12,58 +12,72 @@ claim ──▶ written ──────────────────�
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from leasehold.backoff import advise_retry_seconds
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
+from leasehold.joining import advise, join
 from leasehold.model import (
     AcquireRequest,
     Grant,
     HeartbeatRequest,
     Holder,
     LockState,
+    Queued,
     Refusal,
     RefusalReason,
 )
-from leasehold.overdue import Departures, find_departures
-from leasehold.protocol.expressions import Update
+from leasehold.overdue import NO_DEPARTURES, Departures, find_departures
 from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.queue import Leaver
 from leasehold.protocol.requests import claim_permit, renew, take_over
-from leasehold.protocol.verdict import AlreadyHolder, AlreadyReleased, LeasesOver, judge
-
-_MOST_TRIES: Final = 4
-"""A try after the first follows only from a state that moved between two requests of ours."""
+from leasehold.protocol.verdict import (
+    AlreadyHolder,
+    AlreadyReleased,
+    FreeForWaiters,
+    LeasesOver,
+    judge,
+)
+from leasehold.protocol.writes import Update
+from leasehold.vacating import vacate
 
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """The next write to attempt; if it succeeds the caller is a holder."""
+    """The next write to attempt; if it succeeds the caller is a holder.
+
+    Attributes:
+        taken_over: how many holders lose their place by it.
+        waiters_served: whether all permits that waiters may have were handed over just before.
+    """
 
     update: Update
     taken_over: int = 0
+    waiters_served: bool = False
 
 
-def acquire(context: LockContext, request: AcquireRequest) -> Grant | Refusal:
+def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | Refusal:
     """See `LockStore.acquire`."""
+    began = context.patience.clock.monotonic()
     attempt = _claim(context, request)
-    for _ in range(_MOST_TRIES):
+    while True:
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
             holder = read_holder(outcome.item, request.owner_id)
             return _grant(request, holder, taken_over=attempt.taken_over)
         state = read_state(outcome.item)
-        step = _next_step(context, request, state)
+        step = _next_step(context, request, state, waiters_served=attempt.waiters_served)
         if not isinstance(step, _Try):
             return step
+        if context.patience.is_over(since=began):
+            return _refuse(context, request, state, RefusalReason.HELD)
         attempt = step
-    return _refuse(context, request, state, RefusalReason.HELD)
 
 
 def _next_step(
-    context: LockContext, request: AcquireRequest, state: LockState
-) -> _Try | Grant | Refusal:
+    context: LockContext, request: AcquireRequest, state: LockState, *, waiters_served: bool
+) -> _Try | Grant | Queued | Refusal:
     now_ms = context.clock.wall_ms()
     match judge(state, request, now_ms=now_ms, tolerance_ms=context.tolerance_ms):
         case AlreadyHolder(holder, is_over=False):
@@ -72,15 +86,45 @@ def _next_step(
             return _renew_own(context, request)
         case AlreadyReleased():
             return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case FreeForWaiters() if not waiters_served:
+            vacate(context, request.lock_name, state, asking=request.owner_id)
+            return replace(_claim(context, request), waiters_served=True)
         case LeasesOver(candidates, needed):
-            departures = find_departures(context, request.lock_name, candidates, needed=needed)
-            if len(departures.leavers) < needed:
-                return _refuse(context, request, state, RefusalReason.HELD, departures)
-            now_ms = context.clock.wall_ms()
-            update = take_over(request, departures.leavers, now_ms=now_ms)
-            return _Try(update, taken_over=len(departures.leavers))
+            return _replace_overdue(context, request, state, candidates, needed)
         case _:
-            return _refuse(context, request, state, RefusalReason.HELD)
+            return _wait_or_refuse(context, request, state)
+
+
+def _replace_overdue(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    candidates: Sequence[Holder],
+    needed: int,
+) -> _Try | Queued | Refusal:
+    """Puts out holders whose lease and workflow are over, for the oldest waiter or the caller."""
+    departures = find_departures(context, request.lock_name, candidates, needed=needed)
+    leavers = departures.leavers
+    if state.contended and leavers:
+        leaver = Leaver(leavers[0], by_itself=False)
+        vacate(context, request.lock_name, state, leaver=leaver, asking=request.owner_id)
+        return _claim(context, request)
+    if len(leavers) < needed:
+        return _wait_or_refuse(context, request, state, departures)
+    update = take_over(request, leavers, now_ms=context.clock.wall_ms())
+    return _Try(update, taken_over=len(leavers))
+
+
+def _wait_or_refuse(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    departures: Departures = NO_DEPARTURES,
+) -> _Try | Queued | Refusal:
+    if not request.waits:
+        return _refuse(context, request, state, RefusalReason.HELD, departures)
+    queued = join(context, request, state)
+    return queued if queued is not None else _claim(context, request)
 
 
 def _claim(context: LockContext, request: AcquireRequest) -> _Try:
@@ -118,21 +162,14 @@ def _refuse(
     request: AcquireRequest,
     state: LockState,
     reason: RefusalReason,
-    departures: Departures | None = None,
+    departures: Departures = NO_DEPARTURES,
 ) -> Refusal:
-    departures = departures or Departures()
-    retry_after_seconds = advise_retry_seconds(
-        now_ms=context.clock.wall_ms(),
-        entered_at_ms=request.entered_at_ms,
-        lease_ends_ms=[h.expires_at_ms + context.tolerance_ms for h in state.holders],
-        random=context.random,
-    )
     return Refusal(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         reason=reason,
         holders=state.holders,
-        retry_after_seconds=retry_after_seconds,
+        retry_after_seconds=advise(context, request, state),
         extended=departures.extended,
         liveness_unknown=departures.unknown,
     )

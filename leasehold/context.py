@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leasehold.backoff import Random
 from leasehold.clock import Clock, SystemClock
 from leasehold.dynamo import LockTable
 from leasehold.liveness import LivenessOf, nobody_knows
-from leasehold.model import DEFAULT_CLOCK_TOLERANCE_MS
+from leasehold.model import DEFAULT_CLOCK_TOLERANCE_MS, HandOff
+from leasehold.patience import Patience
+from leasehold.push import Push, push_nothing
+
+
+def _look_away(_hand_off: HandOff) -> None:
+    """For a caller that measures nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +28,9 @@ class LockContext:
         clock: the present; its wall clock is compared with leases that others wrote.
         tolerance_ms: added to another owner's lease before it counts as over.
         liveness_of: tells whether a holder's workflow still runs.
+        push: tells a waiter that it holds the lock now.
+        observe: is told of every hand-off, for metrics.
+        patience: how long to go on when others keep moving the lock.
         random: source of jitter, from 0 to 1.
     """
 
@@ -28,4 +38,7 @@ class LockContext:
     clock: Clock = field(default_factory=SystemClock)
     tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
     liveness_of: LivenessOf = nobody_knows
+    push: Push = push_nothing
+    observe: Callable[[HandOff], None] = _look_away
+    patience: Patience = field(default_factory=Patience)
     random: Random = random.random

@@ -1,45 +1,36 @@
 """The edge to DynamoDB: sends requests of the protocol, and translates what can go wrong.
 
-Three outcomes are kept apart: the write happened; the condition failed, which is an answer and
-carries the item; nobody knows, which is `LockStoreUnavailable`. Everything else (no such table, no
-permission, a request that DynamoDB finds invalid) is a defect of the set-up and is raised as boto3
-raises it.
+Four outcomes are kept apart: the write happened; the condition failed, which is an answer and
+carries the item; DynamoDB was too busy and certainly did not write, so it is tried again; nobody
+knows, which is `LockStoreUnavailable`. Everything else (no such table, no permission, a request
+that DynamoDB finds invalid) is a defect of the set-up and is raised as boto3 raises it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  # noqa: A004 - botocore's name
+from botocore.exceptions import (
+    ClientError,
+    ConnectionError,  # noqa: A004 - the name that botocore gave it
+    HTTPClientError,
+)
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.expressions import Update
-from leasehold.protocol.items import Item
+from leasehold.dynamo_errors import (
+    CONDITION_FAILED,
+    cancellation_reasons,
+    raise_if_unknown,
+    was_not_written,
+)
+from leasehold.patience import Patience
+from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-OUTCOME_UNKNOWN: Final = frozenset(
-    {
-        "InternalServerError",
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "ServiceUnavailable",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    }
-)
-_FIRST_SERVER_ERROR: Final = 500
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 CLIENT_CONFIG: Final = Config(
     connect_timeout=1,
@@ -47,8 +38,9 @@ CLIENT_CONFIG: Final = Config(
     retries={"mode": "standard", "total_max_attempts": 3},
 )
 """Three quick tries fit into the handlers' ten seconds. DynamoDB answers in milliseconds; a longer
-read
-timeout would only turn a lost reply into a lost invocation."""
+read timeout would only turn a lost reply into a lost invocation."""
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,52 +57,152 @@ class ConditionFailed:
     item: Item
 
 
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A transaction did not happen.
+
+    Attributes:
+        state: the lock's item, if it is its condition that failed.
+    """
+
+    state: Item | None
+
+
 class LockTable:
     """One lock table.
 
     Args:
         client: a DynamoDB client; `CLIENT_CONFIG` suits it.
         name: the table's name or ARN.
+        patience: how long to go on with a request that DynamoDB is too busy for.
+
+    All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
+    patience.
     """
 
-    def __init__(self, client: DynamoDBClient, name: str) -> None:
+    def __init__(
+        self, client: DynamoDBClient, name: str, *, patience: Patience | None = None
+    ) -> None:
         self._client = client
         self._name = name
+        self._patience = patience or Patience()
 
     def update(self, update: Update) -> Written | ConditionFailed:
-        """Sends one conditional update: one request, unless the connection fails.
-
-        Raises:
-            LockStoreUnavailable: a throttle, a timeout or a 5xx outlasted the retries. The write
-            may
-                have happened.
-        """
+        """Sends one conditional update."""
         try:
-            response = self._client.update_item(
-                TableName=self._name,
-                Key=update.key,
-                UpdateExpression=update.change,
-                ConditionExpression=update.condition,
-                ExpressionAttributeNames=update.names,
-                ExpressionAttributeValues=update.values,
-                ReturnValues=update.returns,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            response = self._patiently(
+                lambda: self._client.update_item(
+                    TableName=self._name,
+                    Key=update.key,
+                    UpdateExpression=update.change,
+                    ConditionExpression=update.condition,
+                    ExpressionAttributeNames=update.names,
+                    ExpressionAttributeValues=update.values,
+                    ReturnValues=update.returns,
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
             )
         except self._client.exceptions.ConditionalCheckFailedException as error:
             # The stubs know one shape of errors; this one also carries the item.
             return ConditionFailed(cast("Item", error.response.get("Item", {})))
-        except (ClientError, ConnectionError, HTTPClientError) as error:
-            raise_if_unknown(error)
-            raise
         return Written(response.get("Attributes", {}))
 
+    def transact(self, transaction: Transaction) -> Written | Cancelled:
+        """Sends two writes that happen together or not at all.
 
-def raise_if_unknown(error: Exception) -> None:
-    """Raises `LockStoreUnavailable` for a failure that leaves the outcome unknown; else returns."""
-    if isinstance(error, ClientError):
-        code = error.response.get("Error", {}).get("Code", "")
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if code not in OUTCOME_UNKNOWN and status < _FIRST_SERVER_ERROR:
-            return
-    message = f"the lock table did not answer: {error}; the outcome is unknown, repeat the call"
-    raise LockStoreUnavailable(message) from error
+        botocore adds a request token, so that a repeat after a lost reply is not a second
+        transaction.
+        """
+        writes = [self._update_of(transaction.state), self._write_of(transaction.waiter)]
+        try:
+            self._patiently(lambda: self._client.transact_write_items(TransactItems=writes))
+        except self._client.exceptions.TransactionCanceledException as error:
+            reasons = cancellation_reasons(error)
+            if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
+                raise
+            state_failed = reasons[0]["Code"] == CONDITION_FAILED
+            return Cancelled(reasons[0].get("Item", {}) if state_failed else None)
+        return Written({})
+
+    def delete(self, delete: Delete) -> bool:
+        """Deletes one item; tells whether it was there, as the condition wants it."""
+        try:
+            self._patiently(
+                lambda: self._client.delete_item(
+                    TableName=self._name,
+                    Key=delete.key,
+                    ConditionExpression=delete.condition,
+                    ExpressionAttributeNames=delete.names,
+                    ExpressionAttributeValues=delete.values,
+                )
+            )
+        except self._client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    def query(self, query: Query) -> list[Item]:
+        """The first items of a range, in order, strongly consistent."""
+        response = self._patiently(
+            lambda: self._client.query(
+                TableName=self._name,
+                KeyConditionExpression=query.condition,
+                ExpressionAttributeNames=query.names,
+                ExpressionAttributeValues=query.values,
+                ConsistentRead=True,
+                Limit=query.most,
+            )
+        )
+        return list(response["Items"])
+
+    def count(self, query: Query) -> int:
+        """How many items the range has."""
+        response = self._patiently(
+            lambda: self._client.query(
+                TableName=self._name,
+                KeyConditionExpression=query.condition,
+                ExpressionAttributeNames=query.names,
+                ExpressionAttributeValues=query.values,
+                Select="COUNT",
+            )
+        )
+        return response["Count"]
+
+    def _update_of(self, update: Update) -> TransactWriteItemTypeDef:
+        return {
+            "Update": {
+                "TableName": self._name,
+                "Key": update.key,
+                "UpdateExpression": update.change,
+                "ConditionExpression": update.condition,
+                "ExpressionAttributeNames": update.names,
+                "ExpressionAttributeValues": update.values,
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
+
+    def _write_of(self, write: Put | Delete) -> TransactWriteItemTypeDef:
+        if isinstance(write, Put):
+            return {"Put": {"TableName": self._name, "Item": write.item}}
+        return {
+            "Delete": {
+                "TableName": self._name,
+                "Key": write.key,
+                "ConditionExpression": write.condition,
+                "ExpressionAttributeNames": write.names,
+                "ExpressionAttributeValues": write.values,
+            }
+        }
+
+    def _patiently(self, send: Callable[[], _Answer]) -> _Answer:
+        """Sends until DynamoDB looks at the request, or patience ends."""
+        began = self._patience.clock.monotonic()
+        attempt = 0
+        while True:
+            try:
+                return send()
+            except (ClientError, ConnectionError, HTTPClientError) as error:
+                if not was_not_written(error) or self._patience.is_over(since=began):
+                    raise_if_unknown(error)
+                    raise
+            self._patience.pause(attempt)
+            attempt += 1

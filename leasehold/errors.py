@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 _LONGEST_SHOWN_VALUE: Final = 60
+_LONGEST_SHOWN_OWNER_ID: Final = 4
 
 
 class LeaseholdError(Exception):
@@ -27,7 +28,8 @@ class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API, see t
     Attributes:
         field: the field at fault; an unknown field's name, shortened and quoted if it is odd.
         rule: what the field must be.
-        value: the offending value, shortened; None if the field is missing.
+        value: the offending value, shortened; None if the field is missing. Of an owner_id, also
+            of a misspelled one, only the beginning: it may be somebody's proof of ownership.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API, see t
         ordinary = field.isidentifier() and len(field) <= _LONGEST_SHOWN_VALUE
         self.field = field if ordinary else shorten(field)
         self.rule = rule
-        self.value = None if missing else shorten(value)
+        self.value = None if missing else _shown(field, value)
         shown = "it is missing" if missing else f"got {self.value}"
         super().__init__(f"{self.field}: {rule} ({shown})")
 
@@ -54,6 +56,12 @@ class LockWaitTimeout(LeaseholdError):  # noqa: N818 - class names are API
 
 class LockLost(LeaseholdError):  # noqa: N818 - class names are API
     """The lease is over, or another owner holds the lock."""
+
+
+def _shown(field: str, value: object) -> str:
+    if isinstance(value, str) and "owner" in field.lower() and field != "owner_name":
+        return f"{value[:_LONGEST_SHOWN_OWNER_ID]!r}… ({len(value)} characters)"
+    return shorten(value)
 
 
 def shorten(value: object) -> str:

@@ -28,7 +28,8 @@ def execution_liveness(client: SFNClient) -> LivenessOf:
     """A `LivenessOf` that calls DescribeExecution, one request an answer.
 
     An execution that does not exist (any more: Step Functions forgets closed ones after 90 days) is
-    over. Any other failure or status is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
+    over. Any other failure or status is `UNKNOWN`, never a guess: a throttle must not cost a holder
+    its lock.
     """
 
     def liveness_of(execution_arn: str) -> Liveness:

@@ -11,7 +11,7 @@ SERVICE: Final = "leasehold"
 
 
 class MetricName(StrEnum):
-    """One datum an event; counts, except for the two that are named Time."""
+    """One datum an event; counts, except for times (milliseconds) and QueueLength."""
 
     GRANTED = "Granted"
     """A lock was granted by acquire, repeats of the same acquisition not counted."""
@@ -25,6 +25,16 @@ class MetricName(StrEnum):
     """A heartbeat or a release came from somebody who does not hold the lock any more."""
     HELD_TIME = "HeldTime"
     """Milliseconds from the grant to the release."""
+    QUEUED = "Queued"
+    """A waiter joined the queue, or asked again from its place in it."""
+    QUEUE_LENGTH = "QueueLength"
+    """Position of a waiter in the queue when it joined or asked again."""
+    HANDED_OVER = "HandedOver"
+    """A permit went to the oldest waiter; counts as Granted too."""
+    WAIT_TIME = "WaitTime"
+    """Milliseconds from a waiter's entry to its grant."""
+    LEFT_QUEUE = "LeftQueue"
+    """A waiter gave up."""
     EXTENDED = "Extended"
     """Leases that ran out while their workflow was still running, and were extended for it."""
     LIVENESS_UNKNOWN = "LivenessUnknown"

@@ -43,7 +43,10 @@ class AcquireRequest:
         limit: number of permits; 1 makes the lock a mutex.
         data: a JSON object, as compact text, that is kept with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
-        entered_at_ms: when the caller began to wait; shapes the advice when to try again.
+        entered_at_ms: when this acquisition began to wait: its place in the queue.
+        waits: whether to join the queue if all permits are out.
+        task_token: completed with the grant when the lock is handed over; without one a waiter
+        polls.
     """
 
     lock_name: str
@@ -54,6 +57,44 @@ class AcquireRequest:
     data: str | None = None
     execution_arn: str | None = None
     entered_at_ms: int | None = None
+    waits: bool = False
+    task_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiter:
+    """An acquisition in the queue.
+
+    Attributes:
+        request: what it asks for.
+        entered_at_ms: its place in the queue.
+        expires_at_ms: when it counts as gone unless it asks again.
+    """
+
+    request: AcquireRequest
+    entered_at_ms: int
+    expires_at_ms: int
+
+    def is_gone(self, *, now_ms: int, tolerance_ms: int) -> bool:
+        """Whether it stopped asking."""
+        return self.expires_at_ms + tolerance_ms < now_ms
+
+    def lease_begins_ms(self, now_ms: int) -> int:
+        """From when on a lease that is handed over now is counted.
+
+        A waiter that polls learns of it only when it asks again.
+        """
+        polls = self.request.task_token is None
+        return max(now_ms, self.expires_at_ms) if polls else now_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOff:
+    """A permit went from a leaver, or from the pool of free ones, to the oldest waiter."""
+
+    grant: Grant
+    waiter: Waiter
+    waited_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +109,11 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
-    """Give the permit back."""
+    """Give the permit back, or leave the queue (then `entered_at_ms` tells the place in it)."""
 
     lock_name: str
     owner_id: str
+    entered_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +190,24 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """Not yet: the caller is in the queue, and will be handed the lock when it is its turn.
+
+    Attributes:
+        entered_at_ms: the ticket; asking again with it keeps the place.
+        position: 1 is next. At the time of the answer; only waiters that entered before count.
+        retry_after_seconds: when a waiter without a task token must ask again to keep its place.
+    """
+
+    lock_name: str
+    owner_id: str
+    entered_at_ms: int
+    position: int
+    holders: tuple[Holder, ...]
+    retry_after_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
     """Yes: the lease now ends at `expires_at_ms`."""
 
@@ -161,11 +221,18 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """Yes: the permit is given back. `held_ms` is None when the answer repeats an earlier one."""
+    """Yes: this acquisition is over.
+
+    Attributes:
+        held_ms: how long the permit was held; None if this answer repeats an earlier one, or if the
+            acquisition was still waiting.
+        left_queue: whether it was still waiting.
+    """
 
     lock_name: str
     owner_id: str
     held_ms: int | None
+    left_queue: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

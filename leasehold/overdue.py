@@ -35,6 +35,9 @@ class Departures:
     unknown: int = 0
 
 
+NO_DEPARTURES: Final = Departures()
+
+
 def find_departures(
     context: LockContext, lock_name: str, candidates: Sequence[Holder], *, needed: int
 ) -> Departures:

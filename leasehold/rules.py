@@ -24,6 +24,7 @@ SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
 LARGEST_DATA_BYTES: Final = 2048
+LONGEST_TASK_TOKEN: Final = 2048
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -120,6 +121,11 @@ EXECUTION_ARN: Final = _rule(
         and _EXECUTION_ARN.fullmatch(value) is not None
     ),
 )
+TASK_TOKEN: Final = _rule(
+    f"must be a task token of Step Functions, a string of 1 to {LONGEST_TASK_TOKEN} characters",
+    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_TASK_TOKEN),
+)
+WAIT: Final = _rule("must be true or false", lambda value: isinstance(value, bool))
 ENTERED_AT_MS: Final = _rule(
     "must be a whole number of milliseconds since the epoch",
     lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
@@ -139,12 +145,17 @@ _ACQUIRE: Final = Schema(
         Optional("data"): DATA,
         Optional("execution_arn"): EXECUTION_ARN,
         Optional("entered_at_ms"): ENTERED_AT_MS,
+        Optional("ticket"): ENTERED_AT_MS,
+        Optional("wait"): WAIT,
+        Optional("task_token"): TASK_TOKEN,
     }
 )
 _HEARTBEAT: Final = Schema(
     {**_NAMED_OWNER, Optional("lease_seconds"): LEASE_SECONDS, Optional("data"): DATA}
 )
-_RELEASE: Final = Schema(_NAMED_OWNER)
+_RELEASE: Final = Schema(
+    {**_NAMED_OWNER, Optional("entered_at_ms"): ENTERED_AT_MS, Optional("ticket"): ENTERED_AT_MS}
+)
 
 
 def parse_acquire(event: object) -> AcquireRequest:
@@ -158,7 +169,9 @@ def parse_acquire(event: object) -> AcquireRequest:
         limit=int(fields.get("limit", 1)),
         data=_json_or_none(fields),
         execution_arn=fields.get("execution_arn"),
-        entered_at_ms=int(fields["entered_at_ms"]) if "entered_at_ms" in fields else None,
+        entered_at_ms=_entered_at_ms(fields),
+        waits=fields.get("wait", False) or "task_token" in fields,
+        task_token=fields.get("task_token"),
     )
 
 
@@ -176,7 +189,11 @@ def parse_heartbeat(event: object) -> HeartbeatRequest:
 def parse_release(event: object) -> ReleaseRequest:
     """A release request."""
     fields = _checked(_RELEASE, event)
-    return ReleaseRequest(lock_name=fields["lock_name"], owner_id=fields["owner_id"])
+    return ReleaseRequest(
+        lock_name=fields["lock_name"],
+        owner_id=fields["owner_id"],
+        entered_at_ms=_entered_at_ms(fields),
+    )
 
 
 def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
@@ -212,6 +229,12 @@ def _faults(
             yield 1, position, InvalidRequest(field=name, rule=rule, value=value)
         else:
             yield 0, position, InvalidRequest(field=name, rule=fault.msg, value=value)
+
+
+def _entered_at_ms(fields: Mapping[str, Any]) -> int | None:
+    """The place in the queue: made by the caller, or the ticket that an earlier answer gave it."""
+    place = fields.get("ticket", fields.get("entered_at_ms"))
+    return None if place is None else int(place)
 
 
 def _milliseconds(seconds: float | None) -> int | None:

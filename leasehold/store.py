@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold import acquisition
+from leasehold import acquisition, releasing
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
 from leasehold.model import (
@@ -10,13 +10,14 @@ from leasehold.model import (
     Grant,
     HeartbeatRequest,
     NotHeld,
+    Queued,
     Refusal,
     Released,
     ReleaseRequest,
     Renewal,
 )
-from leasehold.protocol.items import read_holder, read_state
-from leasehold.protocol.requests import give_back, renew
+from leasehold.protocol.items import read_holder
+from leasehold.protocol.requests import renew
 
 
 class LockStore:
@@ -36,11 +37,11 @@ class LockStore:
     def __init__(self, context: LockContext) -> None:
         self._context = context
 
-    def acquire(self, request: AcquireRequest) -> Grant | Refusal:
-        """Takes a permit if one is free, or if a holder's lease is over.
+    def acquire(self, request: AcquireRequest) -> Grant | Queued | Refusal:
+        """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
         One request if a permit is free or all are out; two to take over an expired holder, and one
-        DescribeExecution before if that holder is a workflow.
+        DescribeExecution before if that holder is a workflow; three to join the queue.
         """
         return acquisition.acquire(self._context, request)
 
@@ -61,16 +62,9 @@ class LockStore:
         )
 
     def release(self, request: ReleaseRequest) -> Released | NotHeld:
-        """Gives the permit back, if the caller has it.
+        """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
-        A repeated release is answered "released" again as long as nobody else released in between.
+        One request if nobody waits; three and a push if somebody does, however many. A repeated
+        release is answered "released" again as long as nobody else released in between.
         """
-        now_ms = self._context.clock.wall_ms()
-        outcome = self._context.table.update(give_back(request, now_ms=now_ms))
-        if isinstance(outcome, Written):
-            holder = read_holder(outcome.item, request.owner_id)
-            held_ms = max(0, now_ms - holder.acquired_at_ms)
-            return Released(lock_name=request.lock_name, owner_id=request.owner_id, held_ms=held_ms)
-        if read_state(outcome.item).last_released == request.owner_id:
-            return Released(lock_name=request.lock_name, owner_id=request.owner_id, held_ms=None)
-        return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+        return releasing.release(self._context, request)

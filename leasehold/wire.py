@@ -5,23 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.clock import iso_utc
-from leasehold.model import Grant, Holder, NotHeld, Refusal, Released, Renewal
+from leasehold.model import Grant, Holder, NotHeld, Queued, Refusal, Released, Renewal
 
 Json = dict[str, Any]
 
 
-def acquire_answer(answer: Grant | Refusal) -> Json:
+def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
     """`acquired` is true or false; both are answers. A competitor never sees an owner_id."""
     if isinstance(answer, Grant):
         return {"acquired": True, **_held(answer)}
+    details: Json = {}
+    if isinstance(answer, Queued):
+        reason = "QUEUED"
+        details = {"ticket": answer.entered_at_ms, "position": answer.position}
+    else:
+        reason = answer.reason.value
+        if answer.liveness_unknown:
+            details = {"detail": _LIVENESS_UNKNOWN}
     return {
         "acquired": False,
         "lock_name": answer.lock_name,
         "owner_id": answer.owner_id,
-        "reason": answer.reason.value,
+        "reason": reason,
+        **details,
         "holders": [_shown(holder) for holder in answer.holders],
         "retry_after_seconds": answer.retry_after_seconds,
-        **({"detail": _LIVENESS_UNKNOWN} if answer.liveness_unknown else {}),
     }
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from leasehold.protocol import schema
+from leasehold.protocol.writes import Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -47,18 +47,6 @@ _CONSTANTS: Final[dict[str, AttributeValueTypeDef]] = {
     ":no": {"BOOL": False},
 }
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """One conditional `UpdateItem`, still without the table's name."""
-
-    key: Mapping[str, AttributeValueTypeDef]
-    change: str
-    condition: str
-    names: Mapping[str, str]
-    values: Mapping[str, AttributeValueTypeDef]
-    returns: Literal["ALL_NEW", "ALL_OLD"]
 
 
 def all_of(*conditions: str) -> str:

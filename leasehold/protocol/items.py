@@ -2,33 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from leasehold.model import AcquireRequest, Holder, LockState
+from leasehold.model import AcquireRequest, Holder, LockState, Waiter
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import number
+from leasehold.protocol.writes import Item
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-Item: TypeAlias = "Mapping[str, AttributeValueTypeDef]"
 
-
-def new_holder(request: AcquireRequest, *, now_ms: int) -> AttributeValueTypeDef:
+def new_holder(
+    request: AcquireRequest, *, now_ms: int, expires_at_ms: int | None = None
+) -> AttributeValueTypeDef:
     """The attribute that makes this request's owner a holder from now on."""
-    holder: dict[str, AttributeValueTypeDef] = {
-        schema.OWNER_NAME: {"S": request.owner_name},
-        schema.ACQUIRED_AT_MS: number(now_ms),
-        schema.EXPIRES_AT_MS: number(now_ms + request.lease_ms),
-        schema.LEASE_MS: number(request.lease_ms),
-        schema.REVISION: number(1),
+    ends_ms = now_ms + request.lease_ms if expires_at_ms is None else expires_at_ms
+    return {
+        "M": {
+            **_identity(request),
+            schema.ACQUIRED_AT_MS: number(now_ms),
+            schema.EXPIRES_AT_MS: number(ends_ms),
+            schema.REVISION: number(1),
+        }
     }
-    if request.data is not None:
-        holder[schema.DATA] = {"S": request.data}
-    if request.execution_arn is not None:
-        holder[schema.EXECUTION_ARN] = {"S": request.execution_arn}
-    return {"M": holder}
+
+
+def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
+    """The item that puts an acquisition into the queue."""
+    request = waiter.request
+    optional: dict[str, AttributeValueTypeDef] = {}
+    if request.task_token is not None:
+        optional[schema.TASK_TOKEN] = {"S": request.task_token}
+    return {
+        **schema.waiter_key(
+            request.lock_name, entered_at_ms=waiter.entered_at_ms, owner_id=request.owner_id
+        ),
+        **_identity(request),
+        **optional,
+        schema.OWNER_ID: {"S": request.owner_id},
+        schema.LIMIT: number(request.limit),
+        schema.ENTERED_AT_MS: number(waiter.entered_at_ms),
+        schema.EXPIRES_AT_MS: number(waiter.expires_at_ms),
+        schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms)),
+    }
+
+
+def read_waiter(lock_name: str, item: Item) -> Waiter:
+    """A waiter of a lock."""
+    entered_at_ms = _number(item, schema.ENTERED_AT_MS)
+    request = AcquireRequest(
+        lock_name=lock_name,
+        owner_id=item[schema.OWNER_ID]["S"],
+        owner_name=_text(item, schema.OWNER_NAME) or "",
+        lease_ms=_number(item, schema.LEASE_MS),
+        limit=_number(item, schema.LIMIT),
+        data=_text(item, schema.DATA),
+        execution_arn=_text(item, schema.EXECUTION_ARN),
+        entered_at_ms=entered_at_ms,
+        waits=True,
+        task_token=_text(item, schema.TASK_TOKEN),
+    )
+    expires_at_ms = _number(item, schema.EXPIRES_AT_MS)
+    return Waiter(request=request, entered_at_ms=entered_at_ms, expires_at_ms=expires_at_ms)
 
 
 def read_state(item: Item) -> LockState:
@@ -59,6 +95,19 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         data=_text(attributes, schema.DATA),
         execution_arn=_text(attributes, schema.EXECUTION_ARN),
     )
+
+
+def _identity(request: AcquireRequest) -> dict[str, AttributeValueTypeDef]:
+    """What holder and waiter have in common."""
+    identity: dict[str, AttributeValueTypeDef] = {
+        schema.OWNER_NAME: {"S": request.owner_name},
+        schema.LEASE_MS: number(request.lease_ms),
+    }
+    if request.data is not None:
+        identity[schema.DATA] = {"S": request.data}
+    if request.execution_arn is not None:
+        identity[schema.EXECUTION_ARN] = {"S": request.execution_arn}
+    return identity
 
 
 def _is_holder(attribute_name: str) -> bool:

@@ -26,12 +26,12 @@ from leasehold.protocol.expressions import (
     NOT_CONTENDED,
     NOT_RELEASED_BY_ME,
     PERMIT_FREE,
-    Update,
     all_of,
     number,
     update_of,
 )
 from leasehold.protocol.items import new_holder
+from leasehold.protocol.writes import Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

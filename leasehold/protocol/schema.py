@@ -3,6 +3,8 @@
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
                                       expiry_time, holder:<owner_id>…, token:<owner_id>…
+    LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
+                                      what the waiter asks for, and how to tell it
 
 Each holder is a top-level attribute. One nested map of holders would not do: DynamoDB refuses to
 set `holders.x` on an item that has no `holders` yet, so the first acquire would take two requests.
@@ -36,15 +38,37 @@ REVISION: Final = "revision"
 DATA: Final = "data"
 EXECUTION_ARN: Final = "execution_arn"
 
+OWNER_ID: Final = "owner_id"
+LIMIT: Final = "limit"
+ENTERED_AT_MS: Final = "entered_at_ms"
+TASK_TOKEN: Final = "task_token"
+
 RETENTION_MS: Final = 48 * 3_600_000
 """How long a lock's item outlives its last write. Far longer than the longest lease (12 h) and than
 any clock error, so that TTL never deletes a holder, and a new fencing token seed is never
 behind."""
 
 
+WAITER_PREFIX: Final = "WAITER#"
+_WIDEST_EPOCH_MS: Final = 15
+
+
 def lock_key(lock_name: str) -> dict[str, AttributeValueTypeDef]:
     """The key of a lock's state."""
-    return {PARTITION_KEY: {"S": f"LOCK#{lock_name}"}, SORT_KEY: {"S": "STATE"}}
+    return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": "STATE"}}
+
+
+def waiter_key(
+    lock_name: str, *, entered_at_ms: int, owner_id: str
+) -> dict[str, AttributeValueTypeDef]:
+    """The key of a waiter: in order of entry, and the same whenever the same waiter asks again."""
+    sort_key = f"{WAITER_PREFIX}{entered_at_ms:0{_WIDEST_EPOCH_MS}d}#{owner_id}"
+    return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": sort_key}}
+
+
+def partition_of(lock_name: str) -> str:
+    """The partition in which a lock and its waiters are."""
+    return f"LOCK#{lock_name}"
 
 
 def ttl_seconds(now_ms: int) -> int:

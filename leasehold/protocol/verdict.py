@@ -34,11 +34,16 @@ class LeasesOver:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeForWaiters:
+    """A permit is free, but others came first: it goes to the oldest waiter, not to the caller."""
+
+
+@dataclass(frozen=True, slots=True)
 class Busy:
     """All permits are out."""
 
 
-Verdict = AlreadyHolder | AlreadyReleased | LeasesOver | Busy
+Verdict = AlreadyHolder | AlreadyReleased | FreeForWaiters | LeasesOver | Busy
 
 
 def judge(state: LockState, request: AcquireRequest, *, now_ms: int, tolerance_ms: int) -> Verdict:
@@ -52,8 +57,10 @@ def judge(state: LockState, request: AcquireRequest, *, now_ms: int, tolerance_m
         return AlreadyHolder(mine, is_over=mine.expires_at_ms <= now_ms)
     if state.last_released == request.owner_id:
         return AlreadyReleased()
+    if state.held < request.limit:
+        return FreeForWaiters()
     over = [h for h in state.holders if h.is_over(now_ms=now_ms, tolerance_ms=tolerance_ms)]
-    needed = max(1, state.held - request.limit + 1)
+    needed = state.held - request.limit + 1
     if len(over) >= needed:
         return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)
     return Busy()

@@ -1,0 +1,283 @@
+"""The writes of the queue: who waits, and how a permit goes from a leaver to the oldest waiter.
+
+    waiter                       lock item                      waiter item
+      │ join_queue     ── one ──▶ contended, wait_seq + 1   ───▶ put
+      │                           condition: permits are out
+      ┊ (sleeps)
+    leaver
+      │ oldest_waiters ─────────────────────────────────────▶ query
+      │ hand_over      ── one ──▶ leaver out, waiter in     ───▶ delete
+      └ push: tell the waiter     condition: as it was seen      condition: it exists
+
+Joining and handing over are transactions, so that at any time: a waiter item exists only while the
+lock is contended, and its owner is not a holder. From this follows all the rest. A claim needs a
+lock that is not contended, so nobody overtakes; an owner who was granted leaves no waiter behind,
+so no permit is ever handed to somebody who has been and gone.
+
+The flag is cleared by whoever finds the queue empty, on condition that `wait_seq` has not moved
+since the flag was seen: a waiter that joined in between keeps it set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from leasehold.model import Grant, HandOff, Holder, LockState, ReleaseRequest, Waiter
+from leasehold.protocol import schema
+from leasehold.protocol.expressions import (
+    I_DO_NOT_HOLD,
+    NOT_RELEASED_BY_ME,
+    all_of,
+    number,
+    update_of,
+)
+from leasehold.protocol.items import new_holder, new_waiter
+from leasehold.protocol.writes import Delete, Put, Query, Transaction, Update
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+_MOST_WAITERS_SEEN: Final = 10
+_WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
+_NAMES: Final = {"#pk": schema.PARTITION_KEY, "#sk": schema.SORT_KEY}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """A holder on its way out.
+
+    Attributes:
+        holder: who leaves, as it was seen.
+        by_itself: whether it gives the permit back; else it is put out, on the condition that its
+            revision is as seen, so that a heartbeat in between wins.
+    """
+
+    holder: Holder
+    by_itself: bool
+
+
+def join_queue(waiter: Waiter, *, now_ms: int) -> Transaction:
+    """Enter the queue, or keep the place in it with a new task token, unless a claim would do."""
+    request = waiter.request
+    state = update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change="SET #contended = :yes, #expiry_time = :expiry_time ADD #wait_seq :one",
+        # A free permit does not help who stands behind a waiter with a lower limit.
+        condition=all_of(
+            I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, "(#held >= :limit OR #contended = :yes)"
+        ),
+        values={
+            ":limit": number(request.limit),
+            ":expiry_time": number(schema.ttl_seconds(now_ms)),
+        },
+    )
+    return Transaction(state=state, waiter=Put(item=new_waiter(waiter, now_ms=now_ms)))
+
+
+def oldest_waiters(lock_name: str) -> Query:
+    """The head of the queue."""
+    return Query(
+        condition="#pk = :pk AND begins_with(#sk, :prefix)",
+        names=_NAMES,
+        values={
+            ":pk": {"S": schema.partition_of(lock_name)},
+            ":prefix": {"S": schema.WAITER_PREFIX},
+        },
+        most=_MOST_WAITERS_SEEN,
+    )
+
+
+def waiters_up_to(waiter: Waiter) -> Query:
+    """The queue from its head to this waiter; their number is its position."""
+    request = waiter.request
+    key = schema.waiter_key(
+        request.lock_name, entered_at_ms=waiter.entered_at_ms, owner_id=request.owner_id
+    )
+    return Query(
+        condition="#pk = :pk AND #sk BETWEEN :prefix AND :me",
+        names=_NAMES,
+        values={
+            ":pk": key[schema.PARTITION_KEY],
+            ":prefix": {"S": schema.WAITER_PREFIX},
+            ":me": key[schema.SORT_KEY],
+        },
+        most=_MOST_WAITERS_SEEN,
+    )
+
+
+def hand_over(
+    state: LockState, waiter: Waiter, leaver: Leaver | None, *, now_ms: int
+) -> tuple[Transaction, HandOff]:
+    """Give the leaver's permit, or a free one if there is no leaver, to a waiter.
+
+    A transaction returns nothing, so the token is chosen here, on the condition that nobody was
+    granted one since the state was seen.
+    """
+    request = waiter.request
+    token = state.fencing_token + 1
+    expires_at_ms = waiter.lease_begins_ms(now_ms) + request.lease_ms
+    leaving = _leaving(leaver)
+    update = update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
+        f"#expiry_time = :expiry_time{leaving.also_set} {leaving.remove} "
+        + ("" if leaver else "ADD #held :one"),
+        # The waiter's own limit holds: others than the leaver may hold at most `limit - 1`.
+        condition=all_of(
+            I_DO_NOT_HOLD,
+            "#fencing_token = :seen_token",
+            "#held <= :limit" if leaver else "#held < :limit",
+            *leaving.conditions,
+        ),
+        names=leaving.names,
+        values={
+            **leaving.values,
+            ":holder": new_holder(request, now_ms=now_ms, expires_at_ms=expires_at_ms),
+            ":token": number(token),
+            ":seen_token": number(state.fencing_token),
+            ":limit": number(request.limit),
+            ":expiry_time": number(schema.ttl_seconds(now_ms)),
+        },
+    )
+    grant = Grant(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        fencing_token=token,
+        lease_ms=request.lease_ms,
+        acquired_at_ms=now_ms,
+        expires_at_ms=expires_at_ms,
+    )
+    transaction = Transaction(state=update, waiter=drop_waiter(waiter))
+    waited_ms = max(0, now_ms - waiter.entered_at_ms)
+    return transaction, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms)
+
+
+def leave(lock_name: str, leaver: Leaver, *, waiters_limit: int, now_ms: int) -> Update:
+    """Leave without a successor: more permits are out than the oldest waiter's limit allows."""
+    return _leave(
+        lock_name,
+        leaver,
+        also_set="",
+        condition="#held > :limit",
+        values={":limit": number(waiters_limit)},
+        now_ms=now_ms,
+    )
+
+
+def leave_and_close(lock_name: str, leaver: Leaver, *, wait_seq: int, now_ms: int) -> Update:
+    """Leave a lock for which nobody waits any more, and let it be claimed again."""
+    return _leave(
+        lock_name,
+        leaver,
+        also_set=", #contended = :no",
+        condition=_WAIT_SEQ_UNMOVED,
+        values={":wait_seq": number(wait_seq)},
+        now_ms=now_ms,
+    )
+
+
+def close_queue(lock_name: str, *, wait_seq: int) -> Update:
+    """Let a lock be claimed again for which nobody waits any more."""
+    return update_of(
+        lock_name=lock_name,
+        owner_id="",
+        change="SET #contended = :no",
+        condition=_WAIT_SEQ_UNMOVED,
+        values={":wait_seq": number(wait_seq)},
+    )
+
+
+def drop_waiter(waiter: Waiter) -> Delete:
+    """Remove the waiter's item, unless it has asked again since it was seen.
+
+    Then its end has moved, and perhaps its task token: told by the old one it would never hear of
+    the grant.
+    """
+    request = waiter.request
+    return Delete(
+        key=schema.waiter_key(
+            request.lock_name, entered_at_ms=waiter.entered_at_ms, owner_id=request.owner_id
+        ),
+        condition="#expires_at_ms = :seen_expires_at_ms",
+        names={"#expires_at_ms": schema.EXPIRES_AT_MS},
+        values={":seen_expires_at_ms": number(waiter.expires_at_ms)},
+    )
+
+
+def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
+    """Give up waiting."""
+    return Delete(
+        key=schema.waiter_key(
+            request.lock_name, entered_at_ms=entered_at_ms, owner_id=request.owner_id
+        ),
+        condition="#owner_id = :me",
+        names={"#owner_id": schema.OWNER_ID},
+        values={":me": {"S": request.owner_id}},
+    )
+
+
+def mark_released(request: ReleaseRequest, *, now_ms: int) -> Update:
+    """Remember the one who gave up, so that a delayed acquire of its own is refused."""
+    return update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change="SET #last_released = :me, #expiry_time = :expiry_time",
+        condition=I_DO_NOT_HOLD,
+        values={":expiry_time": number(schema.ttl_seconds(now_ms))},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """The part of an update that takes a leaver out."""
+
+    also_set: str
+    remove: str
+    conditions: tuple[str, ...]
+    names: dict[str, str]
+    values: dict[str, AttributeValueTypeDef]
+
+
+def _leaving(leaver: Leaver | None) -> _Leaving:
+    if leaver is None:
+        return _Leaving("", "", (), {}, {})
+    owner_id = leaver.holder.owner_id
+    names = {
+        "#leaver": schema.HOLDER_PREFIX + owner_id,
+        "#leaver_token": schema.TOKEN_PREFIX + owner_id,
+    }
+    remove = "REMOVE #leaver, #leaver_token"
+    if leaver.by_itself:
+        values: dict[str, AttributeValueTypeDef] = {":leaver": {"S": owner_id}}
+        also_set = ", #last_released = :leaver"
+        return _Leaving(also_set, remove, ("attribute_exists(#leaver)",), names, values)
+    values = {":revision": number(leaver.holder.revision)}
+    return _Leaving("", remove, ("#leaver.#revision = :revision",), names, values)
+
+
+def _leave(
+    lock_name: str,
+    leaver: Leaver,
+    *,
+    also_set: str,
+    condition: str,
+    values: dict[str, AttributeValueTypeDef],
+    now_ms: int,
+) -> Update:
+    leaving = _leaving(leaver)
+    return update_of(
+        lock_name=lock_name,
+        owner_id=leaver.holder.owner_id,
+        change=f"SET #held = #held - :one, #expiry_time = :expiry_time{leaving.also_set}{also_set} "
+        f"{leaving.remove}",
+        condition=all_of(*leaving.conditions, condition),
+        names=leaving.names,
+        values={
+            **leaving.values,
+            **values,
+            ":expiry_time": number(schema.ttl_seconds(now_ms)),
+        },
+    )

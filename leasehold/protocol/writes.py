@@ -1,0 +1,62 @@
+"""The shapes of the requests that the protocol makes; `dynamo.py` sends them.
+
+None of them names the table, so that the protocol stays free of where it is deployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+Item: TypeAlias = "Mapping[str, AttributeValueTypeDef]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One conditional `UpdateItem`."""
+
+    key: Item
+    change: str
+    condition: str
+    names: Mapping[str, str]
+    values: Item
+    returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """One `PutItem` that replaces what is there."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """One conditional `DeleteItem`."""
+
+    key: Item
+    condition: str
+    names: Mapping[str, str]
+    values: Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """Writes that happen together or not at all; the lock's state comes first."""
+
+    state: Update
+    waiter: Put | Delete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The items of a range, in order of their sort key; at most so many."""
+
+    condition: str
+    names: Mapping[str, str]
+    values: Item
+    most: int

@@ -1,0 +1,82 @@
+"""Release: give the permit back, or leave the queue.
+
+give back ──▶ written ───────────────────────────────────▶ released
+     └──▶ condition failed, with the item as it was
+            ├─ I hold, and others wait ─▶ vacate ────────▶ released
+            ├─ I released last ──────────────────────────▶ released (again)
+            ├─ I may be waiting ─▶ leave the queue
+            │      ├─ my waiter was there ───────────────▶ released (left the queue)
+            │      └─ it was gone: perhaps granted ─▶ give back once more
+            └─ none of it ───────────────────────────────▶ not held
+"""
+
+from __future__ import annotations
+
+from leasehold.context import LockContext
+from leasehold.dynamo import Written
+from leasehold.model import Holder, LockState, NotHeld, Released, ReleaseRequest
+from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.queue import Leaver, leave_queue, mark_released
+from leasehold.protocol.requests import give_back
+from leasehold.vacating import vacate
+
+
+def release(context: LockContext, request: ReleaseRequest) -> Released | NotHeld:
+    """See `LockStore.release`."""
+    answer, state = _give_back(context, request)
+    if answer is not None:
+        return answer
+    if state.last_released == request.owner_id:
+        return _released(request)
+    if request.entered_at_ms is None:
+        return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+    return _stop_waiting(context, request, entered_at_ms=request.entered_at_ms)
+
+
+def _give_back(context: LockContext, request: ReleaseRequest) -> tuple[Released | None, LockState]:
+    """Takes the caller out of the lock; if it is no holder, tells the state that says so."""
+    outcome = context.table.update(give_back(request, now_ms=context.clock.wall_ms()))
+    if isinstance(outcome, Written):
+        holder = read_holder(outcome.item, request.owner_id)
+        return _released(request, held_ms=_held_ms(context, holder)), LockState()
+    state = read_state(outcome.item)
+    me = state.holder(request.owner_id)
+    if me is None:
+        return None, state
+    leaver = Leaver(me, by_itself=True)
+    if vacate(context, request.lock_name, state, leaver=leaver):
+        return _released(request, held_ms=_held_ms(context, me)), state
+    return None, state
+
+
+def _stop_waiting(
+    context: LockContext, request: ReleaseRequest, *, entered_at_ms: int
+) -> Released | NotHeld:
+    """Leaves the queue. Who finds its waiter gone was perhaps granted the lock in this moment."""
+    was_waiting = context.table.delete(leave_queue(request, entered_at_ms=entered_at_ms))
+    if not was_waiting:
+        answer, _ = _give_back(context, request)
+        if answer is not None:
+            return answer
+    # An acquire of ours may still be under way, for instance one that timed out: it must not land.
+    outcome = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
+    if was_waiting:
+        # Those behind us may have waited for our lower limit only.
+        vacate(context, request.lock_name, read_state(outcome.item))
+        return _released(request, left_queue=True)
+    return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+
+
+def _held_ms(context: LockContext, holder: Holder) -> int:
+    return max(0, context.clock.wall_ms() - holder.acquired_at_ms)
+
+
+def _released(
+    request: ReleaseRequest, *, held_ms: int | None = None, left_queue: bool = False
+) -> Released:
+    return Released(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        held_ms=held_ms,
+        left_queue=left_queue,
+    )

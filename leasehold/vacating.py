@@ -1,0 +1,123 @@
+"""Vacate: a holder leaves, and the oldest waiter gets its permit.
+
+Release, eviction (the lease is over) and the grant of free permits all end here, so that a
+contended lock changes hands in one place.
+
+Killed between any two of its requests, the lock is whole: state and queue change together, and a
+waiter that holds the lock without having been told finds out by its fallback poll.
+"""
+
+from __future__ import annotations
+
+from leasehold.context import LockContext
+from leasehold.dynamo import ConditionFailed, Written
+from leasehold.errors import LockStoreUnavailable
+from leasehold.model import Liveness, LockState, Waiter
+from leasehold.protocol.items import read_state, read_waiter
+from leasehold.protocol.queue import Leaver, drop_waiter, oldest_waiters
+from leasehold.protocol.settling import Step, is_in, next_step
+from leasehold.protocol.writes import Update
+from leasehold.push import Pushed
+
+
+def vacate(
+    context: LockContext,
+    lock_name: str,
+    state: LockState,
+    *,
+    leaver: Leaver | None = None,
+    asking: str | None = None,
+) -> bool:
+    """Takes a leaver out of a contended lock, and hands permits over while there are any to hand.
+
+    Costs a query and a transaction for a hand-off, however many wait, and a push to tell the
+    waiter.
+
+    Args:
+        context: the table and the world around it.
+        lock_name: the lock.
+        state: the lock as it was seen, with the leaver in it.
+        leaver: who leaves; None if there are only free permits to grant.
+        asking: owner_id of a waiter that is asking at this moment, so that it need not be told.
+
+    Returns:
+        Whether the leaver was taken out: not if it had left, or renewed its lease, before.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown, or others moved the lock all the time. What was
+            written is whole, and the next caller goes on from there.
+    """
+    began = context.patience.clock.monotonic()
+    has_left = False
+    queue: list[Waiter] = []
+    attempt = 0
+    while leaver is None or is_in(leaver, state):
+        queue = queue or _live_queue(context, lock_name)
+        step = next_step(lock_name, state, queue, leaver, now_ms=context.clock.wall_ms())
+        if step is None:
+            return has_left
+        moved = _send(context, step, state)
+        if moved is not None:
+            _keep_patience(context, began, attempt)
+            state, queue, attempt = moved, [], attempt + 1
+            continue
+        has_left = has_left or leaver is not None
+        if step.hand_off is None:
+            return has_left
+        leaver = _tell(context, step, asking=asking)
+        state, queue = step.after, queue[1:]
+        if leaver is None and not queue:
+            return has_left
+    return has_left
+
+
+def _send(context: LockContext, step: Step, state: LockState) -> LockState | None:
+    """Sends the step's write; if it does not happen, returns the lock as it is now."""
+    if isinstance(step.write, Update):
+        outcome = context.table.update(step.write)
+        return read_state(outcome.item) if isinstance(outcome, ConditionFailed) else None
+    result = context.table.transact(step.write)
+    if isinstance(result, Written):
+        return None
+    # If only the waiter has moved, the state still stands: its conditions guard the next write.
+    return state if result.state is None else read_state(result.state)
+
+
+def _live_queue(context: LockContext, lock_name: str) -> list[Waiter]:
+    """The oldest waiters that still ask; removes those that stopped."""
+    while True:
+        items = context.table.query(oldest_waiters(lock_name))
+        waiters = [read_waiter(lock_name, item) for item in items]
+        now_ms = context.clock.wall_ms()
+        gone = [w for w in waiters if w.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)]
+        for waiter in gone:
+            context.table.delete(drop_waiter(waiter))
+        live = [waiter for waiter in waiters if waiter not in gone]
+        if live or not gone:
+            return live
+
+
+def _tell(context: LockContext, step: Step, *, asking: str | None) -> Leaver | None:
+    """Pushes a grant to its waiter. Returns it as the next leaver if its workflow is over."""
+    hand_off = step.hand_off
+    if hand_off is None:
+        return None
+    request = hand_off.waiter.request
+    pushed = Pushed.UNKNOWN
+    if request.task_token is not None and request.owner_id != asking:
+        pushed = context.push(request.task_token, hand_off.grant)
+    context.observe(hand_off)
+    if pushed is not Pushed.GONE or request.execution_arn is None:
+        return None
+    if context.liveness_of(request.execution_arn) is not Liveness.OVER:
+        return None
+    holder = step.after.holder(request.owner_id)
+    return None if holder is None else Leaver(holder, by_itself=False)
+
+
+def _keep_patience(context: LockContext, began: float, attempt: int) -> None:
+    if context.patience.is_over(since=began):
+        message = "others moved the lock all the time; the outcome is unknown, repeat the call"
+        raise LockStoreUnavailable(message)
+    if attempt:
+        context.patience.pause(attempt)
