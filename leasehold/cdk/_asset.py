@@ -18,10 +18,6 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from aws_cdk import Stage
-from aws_cdk import aws_lambda as lambda_
-from constructs import Construct
-
 DISTRIBUTIONS: Final = (
     "aws-lambda-powertools",
     "jmespath",
@@ -60,15 +56,6 @@ Sources = Mapping[PurePosixPath, Path]
 
 class AssetError(Exception):
     """The asset cannot be assembled from what is installed."""
-
-
-def handler_code(scope: Construct) -> lambda_.Code:
-    """The code of all handlers, assembled beside the other assets of the cloud assembly."""
-    stage = Stage.of(scope)
-    if stage is None:
-        message = f"{scope.node.path} belongs to no App or Stage"
-        raise AssetError(message)
-    return lambda_.Code.from_asset(str(assemble(Path(stage.asset_outdir))))
 
 
 def assemble(parent: Path) -> Path:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Stage, Validations
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -13,9 +14,19 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from leasehold.cdk._asset import AssetError, assemble
 from leasehold.metrics import NAMESPACE, SERVICE
 
 FUNCTION_TIMEOUT_SECONDS: Final = 10
+
+
+def handler_code(scope: Construct) -> lambda_.Code:
+    """The code of all handlers, assembled beside the other assets of the cloud assembly."""
+    stage = Stage.of(scope)
+    if stage is None:
+        message = f"{scope.node.path} belongs to no App or Stage"
+        raise AssetError(message)
+    return lambda_.Code.from_asset(str(assemble(Path(stage.asset_outdir))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

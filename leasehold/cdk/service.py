@@ -12,8 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from leasehold.cdk._asset import handler_code
-from leasehold.cdk._functions import FunctionMaker
+from leasehold.cdk._functions import FunctionMaker, handler_code
 from leasehold.cdk._table import lock_table
 from leasehold.cdk.metrics import LockMetrics
 

@@ -1,0 +1,57 @@
+"""The wheel, built once per run, offline, and the asset that it gives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling import build
+
+from leasehold.cdk._asset import assemble
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def unpacked(wheel: Path, target: Path) -> Path:
+    """What installing a pure wheel does to the files."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+    subprocess.run([*command, str(ROOT)], check=True, capture_output=True)  # noqa: S603 - our own build
+    [built] = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory as site-packages is after installing the wheel."""
+    return unpacked(wheel, tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="session")
+def editable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory as site-packages is after an editable install."""
+    out = tmp_path_factory.mktemp("editable")
+    before = Path.cwd()
+    os.chdir(ROOT)  # the build backend's interface takes the project from the working directory
+    try:
+        name = build.build_editable(str(out))
+    finally:
+        os.chdir(before)
+    return unpacked(out / name, out / "site")
+
+
+@pytest.fixture(scope="session")
+def asset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Lambda asset, assembled from the checkout."""
+    return assemble(tmp_path_factory.mktemp("cdk.out"))

@@ -1,0 +1,119 @@
+"""The directory that Lambda gets: complete by itself, small, pure Python, always the same."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+
+import pytest
+
+from leasehold.cdk import _asset
+from leasehold.cdk._asset import AssetError, assemble
+
+MOST_BYTES = 1_500_000
+MOST_ZIPPED_BYTES = 400_000
+
+
+def files_of(asset: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(asset).as_posix(): path.read_bytes()
+        for path in asset.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_only_modules_are_in_it_and_none_is_compiled(asset: Path) -> None:
+    names = files_of(asset)
+    assert {PurePosixPath(name).suffix for name in names} == {".py"}
+    assert {name.split("/")[0] for name in names} == {
+        "aws_lambda_powertools",
+        "jmespath",
+        "lambdas",
+        "leasehold",
+        "typing_extensions.py",
+        "voluptuous",
+    }
+
+
+def test_the_constructs_stay_out(asset: Path) -> None:
+    assert not (asset / "leasehold" / "cdk").exists()
+    assert not (asset / "leasehold" / "_lambdas").exists()
+    assert (asset / "leasehold" / "store.py").is_file()
+    assert (asset / "lambdas" / "acquire.py").is_file()
+
+
+def test_it_is_small(asset: Path, record_property: Callable[[str, object], None]) -> None:
+    files = files_of(asset)
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    size, zipped_size = sum(map(len, files.values())), len(zipped.getvalue())
+    record_property("asset_bytes", size)
+    record_property("asset_zipped_bytes", zipped_size)
+    assert size <= MOST_BYTES
+    assert zipped_size <= MOST_ZIPPED_BYTES
+
+
+def test_two_assemblies_are_equal_to_the_byte(asset: Path, tmp_path: Path) -> None:
+    again = assemble(tmp_path)
+    assert again.name == asset.name
+    assert files_of(again) == files_of(asset)
+
+
+def test_an_unchanged_asset_is_not_written_again(tmp_path: Path) -> None:
+    first = assemble(tmp_path)
+    written = (first / "lambdas" / "acquire.py").stat().st_mtime_ns
+    assert assemble(tmp_path) == first
+    assert (first / "lambdas" / "acquire.py").stat().st_mtime_ns == written
+
+
+def test_older_versions_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = assemble(tmp_path)
+    monkeypatch.setattr(_asset, "DISTRIBUTIONS", ("voluptuous",))
+    second = assemble(tmp_path)
+    assert second != first
+    assert list(first.parent.iterdir()) == [second]
+
+
+def test_lambda_may_read_it_whatever_the_umask(asset: Path) -> None:
+    modes = {path.stat().st_mode & 0o777 for path in asset.rglob("*.py")}
+    assert modes == {0o644}
+
+
+def test_a_compiled_module_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wheel = SimpleNamespace(files=[FakeFile("fast/__init__.py"), FakeFile("fast/core.so")])
+    monkeypatch.setattr(_asset, "distribution", lambda _name: wheel)
+    with pytest.raises(AssetError, match=r"^compiled code cannot go into the asset: fast/core\.so"):
+        assemble(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_distribution_is_told_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def nothing_installed(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(_asset, "distribution", nothing_installed)
+    with pytest.raises(AssetError, match=r"is not installed: pip install 'leasehold\[cdk\]'"):
+        assemble(tmp_path)
+
+
+def test_a_distribution_without_files_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(_asset, "distribution", lambda _name: SimpleNamespace(files=None))
+    with pytest.raises(AssetError, match="is installed without its files"):
+        assemble(tmp_path)
+
+
+class FakeFile(PurePosixPath):
+    """A file of a distribution, as importlib.metadata lists it."""
+
+    def locate(self) -> Path:
+        return Path(__file__)

@@ -1,0 +1,124 @@
+"""The assembled asset runs by itself: nothing of this environment but boto3, as on Lambda."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+HANDLERS = ["acquire", "heartbeat", "release"]
+RUNTIME_HAS = ("boto3", "botocore", "s3transfer", "python-dateutil", "six", "urllib3")
+
+PRELUDE = """
+import importlib, json, socket, sys
+asset, boto3_home, name = sys.argv[1:]
+sys.path[:0] = [asset, boto3_home]
+touched = []
+class Blocked(socket.socket):
+    def __init__(self, *args, **kwargs):
+        touched.append(repr(args))
+        raise OSError("no network here")
+socket.socket = Blocked
+socket.create_connection = socket.getaddrinfo = Blocked
+"""
+
+IMPORT = """
+module = importlib.import_module(f"lambdas.{name}")
+homes = {getattr(found, "__file__", None) for found in sys.modules.values()}
+print(json.dumps({
+    "handler": callable(module.handler),
+    "network": touched,
+    "clients": [name for name in ("boto3", "botocore.client") if name in sys.modules],
+    "from_elsewhere": sorted(
+        home for home in homes
+        if home and "site-packages" in home and not home.startswith((asset, boto3_home))
+    ),
+}))
+"""
+
+INVOKE = """
+from types import SimpleNamespace
+handler = importlib.import_module(f"lambdas.{name}").handler
+context = SimpleNamespace(
+    function_name="f", memory_limit_in_mb=256, invoked_function_arn="arn", aws_request_id="id"
+)
+try:
+    handler({"lock_name": ""}, context)
+except Exception as error:
+    print(json.dumps({"error": type(error).__name__, "message": str(error)}))
+"""
+
+
+RASH = """
+import boto3, urllib.request
+handler = boto3.client
+try:
+    urllib.request.urlopen("http://127.0.0.1:9")
+except OSError:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def boto3_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with boto3 and what it needs, and not with the rest of site-packages."""
+    home = tmp_path_factory.mktemp("runtime")
+    for name in RUNTIME_HAS:
+        files = distribution(name).files or []
+        for top in {file.parts[0] for file in files if file.parts[0] not in {"..", "__pycache__"}}:
+            (home / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return home
+
+
+def run_alone(script: str, asset: Path, boto3_home: Path, handler: str) -> dict[str, object]:
+    """Runs isolated (-I), without site-packages (-S), leaving no bytecode (-B)."""
+    arguments = [str(asset), str(boto3_home), handler]
+    finished = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-I", "-S", "-B", "-c", PRELUDE + script, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"AWS_DEFAULT_REGION": "us-east-1", "LEASEHOLD_TABLE_NAME": "locks"},
+    )
+    assert finished.returncode == 0, finished.stderr
+    answer: dict[str, object] = json.loads(finished.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_importing_a_handler_touches_no_network_and_makes_no_client(
+    asset: Path, boto3_home: Path, handler: str
+) -> None:
+    assert run_alone(IMPORT, asset, boto3_home, handler) == {
+        "handler": True,
+        "network": [],
+        "clients": [],
+        "from_elsewhere": [],
+    }
+
+
+def test_a_client_made_at_import_would_be_noticed(
+    asset: Path, boto3_home: Path, tmp_path: Path
+) -> None:
+    rash = tmp_path / "lambdas"
+    rash.mkdir()
+    (rash / "rash.py").write_text(RASH)
+    (tmp_path / "jmespath").symlink_to(asset / "jmespath")
+    found = run_alone(IMPORT, tmp_path, boto3_home, "rash")
+    assert found["clients"] == ["boto3", "botocore.client"]
+    assert found["network"] != []
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_handler_runs_on_the_asset_alone(asset: Path, boto3_home: Path, handler: str) -> None:
+    assert run_alone(INVOKE, asset, boto3_home, handler) == {
+        "error": "InvalidRequest",
+        "message": (
+            "lock_name: must be a string of 1 to 512 bytes of UTF-8 without control characters "
+            "(got '')"
+        ),
+    }
