@@ -1,0 +1,41 @@
+# The only list of commands; CI calls it too. `make help` explains them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 1
+
+.PHONY: help demo test lint types deploy clean requirements
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/ready: requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+node_modules/ready: package.json package-lock.json
+	npm ci --silent --no-audit --no-fund
+	touch $@
+
+demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch workflows take turns (KEEP=1 leaves it running)
+	python -m examples.demo
+
+lint: $(VENV)/ready ## ruff: rules and format
+	ruff check . && ruff format --check .
+
+types: $(VENV)/ready ## mypy, strict
+	mypy leasehold lambdas infra localaws examples tests app.py
+
+test: lint types node_modules/ready ## everything that has to pass
+	python -m pytest --cov --cov-report=term --durations=5
+
+deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
+	cdk deploy Leasehold
+
+requirements: ## compile the pins anew
+	pip-compile --quiet --upgrade --strip-extras --no-emit-index-url --no-emit-find-links --extra cdk --extra dev -o requirements.txt pyproject.toml
+
+clean: ## remove what make has made
+	rm -rf $(VENV) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
