@@ -113,6 +113,7 @@ def _stay(aws: LocalAws, deployed: Deployed, narrator: Narrator) -> None:
     narrator.console.print("\nCtrl-C stops it and everything in it.")
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()
+    narrator.console.print("\nStopping it.")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ OWNER_ID = "me-and-my-terminal"
 
 def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str]) -> str:
     """Shell lines for the AWS CLI: the environment, two direct invocations, one workflow."""
-    aws = f"aws --endpoint-url {shlex.quote(endpoint_url)} --no-cli-pager"
+    aws = f"aws --endpoint-url {shlex.quote(endpoint_url)}"
     request = {"lock_name": "nightly-report", "owner_id": OWNER_ID}
     lease = {"lease_seconds": 300}
     charge = shlex.quote(json.dumps({"account_id": "alice", "amount": 10, "work_seconds": 5}))
@@ -23,6 +23,7 @@ def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str])
         (
             "# the environment: test credentials, which no real account knows",
             *(f"export {name}={shlex.quote(environment[name])}" for name in EXPORTED),
+            "export AWS_PAGER=",
             "",
             "# acquire a lock for five minutes, and release it",
             _invoke(aws, deployed.functions[Role.ACQUIRE], request | lease),
@@ -36,8 +37,9 @@ def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str])
 
 
 def _invoke(aws: str, function: str, payload: Mapping[str, Any]) -> str:
+    # A payload on the command line is read as base64 by version 2 of the CLI, as text by version 1.
     return (
-        f"{aws} lambda invoke --function-name {shlex.quote(function)}"
-        " --cli-binary-format raw-in-base64-out"
-        f" --payload {shlex.quote(json.dumps(payload))} /dev/stdout"
+        f"echo {shlex.quote(json.dumps(payload))} |"
+        f" {aws} lambda invoke --function-name {shlex.quote(function)}"
+        " --payload fileb:///dev/stdin /dev/stdout"
     )

@@ -81,13 +81,14 @@ def test_the_lines_to_paste_are_shell_words_and_json() -> None:
     text = keep.lines(deployed, "http://127.0.0.1:4566", environment)
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
     assert [w for w in words if w[:1] == ["export"]] == [
-        ["export", f"{name}=test"] for name in keep.EXPORTED
+        *(["export", f"{name}=test"] for name in keep.EXPORTED),
+        ["export", "AWS_PAGER="],
     ]
     calls: list[dict[str, Any]] = []
-    for line in (w for w in words if w[:1] == ["aws"]):
-        assert line[1:3] == ["--endpoint-url", "http://127.0.0.1:4566"]
+    for line in (w for w in words if "aws" in w):
         flags = dict(itertools.pairwise(line))
-        body = flags.get("--payload") or flags.get("--input") or "{}"
+        assert flags["--endpoint-url"] == "http://127.0.0.1:4566"
+        body = flags.get("echo") or flags.get("--input") or "{}"
         target = flags.get("--function-name") or flags["--state-machine-arn"]
         calls.append({"to": target, **json.loads(body)})
     owner = {"lock_name": "nightly-report", "owner_id": keep.OWNER_ID}
