@@ -9,6 +9,7 @@ from leasehold.context import LockContext
 from leasehold.dynamo import LockTable
 from leasehold.liveness import LivenessOf, nobody_knows
 from leasehold.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
+from leasehold.patience import Patience
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
 from leasehold.store import LockStore
 
@@ -83,8 +84,13 @@ def store_over(
     liveness_of: LivenessOf = nobody_knows,
     table: str = TABLE,
 ) -> LockStore:
+    patience = Patience(clock=clock, random=lambda: 0.5)
     context = LockContext(
-        table=LockTable(client, table), clock=clock, liveness_of=liveness_of, random=lambda: 0.5
+        table=LockTable(client, table, patience=patience),
+        clock=clock,
+        liveness_of=liveness_of,
+        patience=patience,
+        random=lambda: 0.5,
     )
     return LockStore(context)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import settings
 from moto import mock_aws
 
+from lambdas import _runtime as runtime
 from tests.support import TABLE, create_lock_table
 
 if TYPE_CHECKING:
@@ -37,3 +40,32 @@ def dynamodb(moto_dynamodb: DynamoDBClient) -> Iterator[DynamoDBClient]:
     create_lock_table(moto_dynamodb)
     yield moto_dynamodb
     moto_dynamodb.delete_table(TableName=TABLE)
+
+
+class PresentStdout:
+    """Writes to the stdout of that moment: pytest changes it, and loggers keep the first one."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+@pytest.fixture
+def lambda_environment(dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A new execution environment of the handlers, on the test's table."""
+    assert dynamodb
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+    for handler in runtime.logger.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            monkeypatch.setattr(handler, "stream", PresentStdout())
+    forget_clients()
+    yield
+    forget_clients()
+
+
+def forget_clients() -> None:
+    """What the handlers keep from one invocation to the next."""
+    for name in dir(runtime):
+        getattr(getattr(runtime, name), "cache_clear", lambda: None)()

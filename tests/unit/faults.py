@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -16,6 +16,7 @@ from botocore.exceptions import (
 )
 
 ENDPOINT: Final = "https://dynamodb.us-east-1.amazonaws.com"
+WRITES: Final = ("update_item", "transact_write_items", "put_item", "delete_item")
 THROTTLES: Final = (
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
@@ -82,44 +83,48 @@ def lost_reply() -> Exception:
 
 
 @dataclass
-class FaultyClient:
+class _WrappedClient:
+    """Reads go through; each write is the business of `_write`."""
+
+    inner: Any
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        if name not in WRITES:
+            return getattr(self.inner, name)
+        return lambda **arguments: self._write(getattr(self.inner, name), arguments)
+
+    def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        raise NotImplementedError
+
+
+@dataclass
+class FaultyClient(_WrappedClient):
     """Fails writes: `before` they reach the table, or `after` they were done.
 
     Attributes:
-        calls: which calls fail, counted from 1; none given, then all.
+        calls: which writes fail, counted from 1; none given, then all.
     """
 
-    inner: Any
     error: Exception
     when: Literal["before", "after"] = "before"
     calls: Collection[int] = ()
     count: int = field(default=0)
 
-    @property
-    def exceptions(self) -> Any:  # noqa: ANN401 - boto3 makes these classes at run time
-        return self.inner.exceptions
-
-    def update_item(self, **arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+    def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         self.count += 1
         if self.calls and self.count not in self.calls:
-            return self.inner.update_item(**arguments)
+            return send(**arguments)
         if self.when == "after":
             with suppress(ClientError):
-                self.inner.update_item(**arguments)
+                send(**arguments)
         raise self.error
 
 
 @dataclass
-class RepeatingClient:
+class RepeatingClient(_WrappedClient):
     """Sends each write twice and returns the second answer: botocore's retry after a lost reply."""
 
-    inner: Any
-
-    @property
-    def exceptions(self) -> Any:  # noqa: ANN401 - boto3 makes these classes at run time
-        return self.inner.exceptions
-
-    def update_item(self, **arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+    def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         with suppress(ClientError):
-            self.inner.update_item(**arguments)
-        return self.inner.update_item(**arguments)
+            send(**arguments)
+        return send(**arguments)

@@ -70,8 +70,10 @@ def test_a_missing_field_is_said_to_be_missing() -> None:
 
 
 def test_the_refusal_of_an_unknown_field_lists_the_known_ones() -> None:
-    assert str(blamed(parse_release, {**NAMED, "force": True})) == (
-        "force: is not a field of this request; its fields are lock_name, owner_id (got True)"
+    message = str(blamed(parse_heartbeat, {**NAMED, "force": True}))
+    assert message == (
+        "force: is not a field of this request; "
+        "its fields are lock_name, owner_id, lease_seconds, data (got True)"
     )
 
 
