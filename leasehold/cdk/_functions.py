@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -42,8 +43,13 @@ class FunctionMaker:
     log_level: str
     memory_size_mib: int
 
-    def make(self, construct_id: str, *, description: str) -> lambda_.Function:
-        """A function that may update items of the lock table; its handler is named as its id."""
+    def make(
+        self, construct_id: str, *, description: str, table_actions: Sequence[str]
+    ) -> lambda_.Function:
+        """A function that may do these actions on the lock table; its handler is named as its id.
+
+        A transaction needs no action of its own, but those of the writes in it.
+        """
         log_group = logs.LogGroup(
             self.scope,
             f"{construct_id}Logs",
@@ -61,7 +67,7 @@ class FunctionMaker:
             memory_size=self.memory_size_mib,
             timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
             tracing=lambda_.Tracing.ACTIVE,
-            role=self._role(construct_id, log_group),
+            role=self._role(construct_id, log_group, table_actions),
             log_group=log_group,
             environment={
                 "LEASEHOLD_TABLE_NAME": self.table.table_name,
@@ -78,29 +84,53 @@ class FunctionMaker:
 
     def let_describe_executions(self, function: lambda_.Function) -> None:
         """Lets a function ask whether a workflow of this account and region still runs."""
-        executions = Stack.of(self.scope).format_arn(
-            service="states",
+        self._let_use_workflows(
+            function,
+            action="DescribeExecution",
             resource="execution",
+            reason="Any workflow of this account and region may hold a lock; read-only.",
+        )
+
+    def let_complete_tasks(self, function: lambda_.Function) -> None:
+        """Lets a function tell a waiting workflow of this account and region that it was granted.
+
+        Which one is decided by the task token, which only the waiting workflow can have given.
+        """
+        self._let_use_workflows(
+            function,
+            action="SendTaskSuccess",
+            resource="stateMachine",
+            reason="Any workflow of this account and region may wait; its task token is needed.",
+        )
+
+    def _let_use_workflows(
+        self, function: lambda_.Function, *, action: str, resource: str, reason: str
+    ) -> None:
+        workflows = Stack.of(self.scope).format_arn(
+            service="states",
+            resource=resource,
             resource_name="*",
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         function.add_to_role_policy(
-            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[executions])
+            iam.PolicyStatement(actions=[f"states:{action}"], resources=[workflows])
         )
-        _acknowledge_wildcard(
-            function,
-            "Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution:*",
-            "Any workflow of this account and region may hold a lock; read-only.",
-        )
+        prefix = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
+        _acknowledge_wildcard(function, f"Resource::{prefix}:{resource}:*", reason)
 
-    def _role(self, construct_id: str, log_group: logs.ILogGroup) -> iam.Role:
+    def _role(
+        self, construct_id: str, log_group: logs.ILogGroup, table_actions: Sequence[str]
+    ) -> iam.Role:
         role = iam.Role(
             self.scope,
             f"{construct_id}Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         )
         role.add_to_policy(
-            iam.PolicyStatement(actions=["dynamodb:UpdateItem"], resources=[self.table.table_arn])
+            iam.PolicyStatement(
+                actions=[f"dynamodb:{action}" for action in table_actions],
+                resources=[self.table.table_arn],
+            )
         )
         if self.encryption_key is not None:
             self.encryption_key.grant_encrypt_decrypt(role)

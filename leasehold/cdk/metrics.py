@@ -45,6 +45,26 @@ class LockMetrics:
         """Heartbeats and releases of somebody who did not hold the lock any more."""
         return _count(MetricName.LOST, options)
 
+    def metric_queued(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Waiters that joined the queue, or asked again from their place in it."""
+        return _count(MetricName.QUEUED, options)
+
+    def metric_queue_length(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Position of a waiter in the queue when it joined or asked again; default the highest."""
+        return _metric(MetricName.QUEUE_LENGTH, "Maximum", options)
+
+    def metric_handed_over(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Permits that went to the oldest waiter. They count as granted, too."""
+        return _count(MetricName.HANDED_OVER, options)
+
+    def metric_left_queue(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Waiters that gave up."""
+        return _count(MetricName.LEFT_QUEUE, options)
+
+    def metric_wait_time(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds from a waiter's entry to its grant."""
+        return _metric(MetricName.WAIT_TIME, "p95", options)
+
     def metric_extended(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Leases that ran out while their workflow still ran: choose a longer lease."""
         return _count(MetricName.EXTENDED, options)

@@ -105,11 +105,24 @@ class LockService(_LockServiceBase):
             log_level=log_level,
             memory_size_mib=memory_size_mib,
         )
-        acquire = maker.make("Acquire", description="Leasehold: acquires locks")
+        acquire = maker.make(
+            "Acquire",
+            description="Leasehold: acquires locks",
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query"],
+        )
         maker.let_describe_executions(acquire)
+        maker.let_complete_tasks(acquire)
+        release = maker.make(
+            "Release",
+            description="Leasehold: releases locks",
+            table_actions=["UpdateItem", "DeleteItem", "Query"],
+        )
+        maker.let_complete_tasks(release)
         self.acquire_function = acquire
-        self.heartbeat_function = maker.make("Heartbeat", description="Leasehold: renews leases")
-        self.release_function = maker.make("Release", description="Leasehold: releases locks")
+        self.release_function = release
+        self.heartbeat_function = maker.make(
+            "Heartbeat", description="Leasehold: renews leases", table_actions=["UpdateItem"]
+        )
 
     @staticmethod
     def from_function_arns(

@@ -18,6 +18,12 @@ from tests.infra.forms import FUNCTION
 
 Json = dict[str, Any]
 
+STATISTICS = {
+    MetricName.HELD_TIME: "p95",
+    MetricName.WAIT_TIME: "p95",
+    MetricName.QUEUE_LENGTH: "Maximum",
+}
+
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> LockService:
@@ -114,7 +120,7 @@ def test_every_metric_that_the_handlers_emit_can_be_looked_at(
     assert isinstance(metric, cloudwatch.Metric)
     assert (metric.namespace, metric.metric_name) == ("Leasehold", name.value)
     assert metric.dimensions == {"service": "leasehold"}
-    assert metric.statistic == ("p95" if name is MetricName.HELD_TIME else "Sum")
+    assert metric.statistic == STATISTICS.get(name, "Sum")
 
 
 def test_a_metric_takes_statistic_period_and_label(own: LockService) -> None:

@@ -9,6 +9,14 @@ import pytest
 Json = dict[str, Any]
 
 OPERATIONS = ["Acquire", "Heartbeat", "Release"]
+ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
+    "Acquire": (
+        ["UpdateItem", "PutItem", "DeleteItem", "Query"],
+        {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"},
+    ),
+    "Heartbeat": (["UpdateItem"], {}),
+    "Release": (["UpdateItem", "DeleteItem", "Query"], {"SendTaskSuccess": "stateMachine"}),
+}
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)
 
 
@@ -102,26 +110,20 @@ def test_each_role_may_do_just_what_its_handler_does(lock_template: Json, operat
     logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
     role_id, role = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
     _, policy = one(lock_template, "AWS::IAM::Policy", f"{operation}RoleDefaultPolicy")
-    executions = [
-        "arn:",
-        {"Ref": "AWS::Partition"},
-        ":states:",
-        {"Ref": "AWS::Region"},
-        ":",
-        {"Ref": "AWS::AccountId"},
-        ":execution:*",
-    ]
+    table_actions, workflow_actions = ALLOWED[operation]
     expected = [
-        allow("dynamodb:UpdateItem", arn(table)),
+        allow([f"dynamodb:{action}" for action in table_actions], arn(table)),
         allow(["logs:CreateLogStream", "logs:PutLogEvents"], arn(logs)),
         allow(["xray:PutTelemetryRecords", "xray:PutTraceSegments"], "*"),
+        *(
+            allow([f"states:{action}"], workflows(resource))
+            for action, resource in workflow_actions.items()
+        ),
     ]
-    if operation == "Acquire":
-        expected.append(allow("states:DescribeExecution", {"Fn::Join": ["", executions]}))
     statements = policy["Properties"]["PolicyDocument"]["Statement"]
     for statement in statements:
-        if isinstance(statement["Action"], list):
-            statement["Action"].sort()
+        actions = statement["Action"]
+        statement["Action"] = sorted([actions] if isinstance(actions, str) else actions)
     assert statements == expected
     assert policy["Properties"]["Roles"] == [{"Ref": role_id}]
     assert set(role["Properties"]) == {"AssumeRolePolicyDocument"}
@@ -129,8 +131,15 @@ def test_each_role_may_do_just_what_its_handler_does(lock_template: Json, operat
     assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
 
 
-def allow(action: object, resource: object) -> Json:
-    return {"Action": action, "Effect": "Allow", "Resource": resource}
+def allow(actions: list[str], resource: object) -> Json:
+    return {"Action": sorted(actions), "Effect": "Allow", "Resource": resource}
+
+
+def workflows(resource: str) -> Json:
+    """All of this kind in the account and region, and nowhere else."""
+    region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
+    parts = ["arn:", {"Ref": "AWS::Partition"}, ":states:", region, ":", account, f":{resource}:*"]
+    return {"Fn::Join": ["", parts]}
 
 
 def test_no_other_policy_is_deployed(lock_template: Json) -> None:

@@ -97,19 +97,25 @@ def test_a_wildcard_that_nobody_acknowledged_is_found(service_stack: Stack) -> N
 def test_each_acknowledged_rule_has_its_reason(service_stack: Stack) -> None:
     xray = {"IAM5[Resource::*]": "X-Ray's write actions take no resource."}
     runtime = {"L1": "The handlers are tested with python3.13."}
+    states = "IAM5[Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
     executions = {
-        "IAM5[Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution:*]": (
+        f"{states}:execution:*]": (
             "Any workflow of this account and region may hold a lock; read-only."
+        )
+    }
+    machines = {
+        f"{states}:stateMachine:*]": (
+            "Any workflow of this account and region may wait; its task token is needed."
         )
     }
     reasons = {path: rules for path, rules in acknowledged(service_stack).items() if rules}
     assert reasons == {
         "Leasehold/Locks/Acquire": runtime,
-        "Leasehold/Locks/AcquireRole": {**xray, **executions},
+        "Leasehold/Locks/AcquireRole": {**xray, **executions, **machines},
         "Leasehold/Locks/Heartbeat": runtime,
         "Leasehold/Locks/HeartbeatRole": xray,
         "Leasehold/Locks/Release": runtime,
-        "Leasehold/Locks/ReleaseRole": xray,
+        "Leasehold/Locks/ReleaseRole": {**xray, **machines},
     }
 
 
