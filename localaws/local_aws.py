@@ -1,5 +1,6 @@
 """`LocalAws`: an AWS of its own for as long as a `with` block lasts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -7,11 +8,19 @@ from typing import Any, Self
 
 import boto3
 import botocore.config
+import botocore.session
 
 from localaws import cdk_cli, corrections
 from localaws.environment import REGION, client_settings
 from localaws.errors import EmulatorFailed
 from localaws.process import EmulatorProcess
+
+# botocore's form: name in a config file, environment variable, default, conversion.
+_NOTHING_OF_THE_USER = {
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
 
 
 class LocalAws:
@@ -59,6 +68,11 @@ class LocalAws:
         return self._running.pid
 
     @property
+    def home(self) -> Path:
+        """Where this instance keeps its files while it runs."""
+        return self._running.home
+
+    @property
     def environment(self) -> dict[str, str]:
         """Variables with which any SDK, AWS CLI or CDK CLI reaches this instance and only it."""
         return client_settings(self.endpoint_url)
@@ -66,7 +80,10 @@ class LocalAws:
     def client(self, service: str, **config: Any) -> Any:  # noqa: ANN401 - boto3's own type
         """A boto3 client bound to this instance; `config` goes into `botocore.config.Config`."""
         session = boto3.session.Session(
-            aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+            region_name=REGION,
+            botocore_session=botocore.session.Session(session_vars=_NOTHING_OF_THE_USER),
         )
         merged = botocore.config.Config(inject_host_prefix=False, proxies={}).merge(
             botocore.config.Config(**config)

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ministack.services import dynamodb
-from ministack.services.cloudformation import provisioners
 
 from localaws.corrections import _provisioner
 
@@ -30,7 +29,7 @@ def apply() -> None:
     """Set the dropped properties, and refuse to delete protected tables."""
     for resource_type in _TYPES:
         _provisioner.after_write(resource_type, _set_properties)
-        _refuse_protected_delete(resource_type)
+        _provisioner.wrap(resource_type, _refuse_protected_delete)
 
 
 def _set_properties(table_name: str, properties: Mapping[str, Any]) -> None:
@@ -80,8 +79,7 @@ def _first(properties: Mapping[str, Any], replica: Mapping[str, Any], name: str)
     return replica.get(name) if value is None else value
 
 
-def _refuse_protected_delete(resource_type: str) -> None:
-    handlers = provisioners._RESOURCE_HANDLERS[resource_type]
+def _refuse_protected_delete(handlers: _provisioner.Handlers) -> None:
     original = handlers["delete"]
 
     def delete(physical_id: str, properties: Any) -> Any:

@@ -1,0 +1,127 @@
+"""Corrections table_settings and function_settings."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from localaws.workbench import ROLE_ARN, Workbench
+
+WithoutCorrection = Callable[..., Workbench]
+
+KEY = {
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+    "TimeToLiveSpecification": {"AttributeName": "expiry_time", "Enabled": True},
+    "SSESpecification": {"SSEEnabled": True},
+}
+RECOVERY = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
+TABLES = {
+    "AWS::DynamoDB::Table": {**KEY, **RECOVERY, "DeletionProtectionEnabled": True},
+    "AWS::DynamoDB::GlobalTable": {
+        **KEY,
+        "Replicas": [{"Region": "us-east-1", **RECOVERY, "DeletionProtectionEnabled": True}],
+    },
+}
+
+
+def create(bench: Workbench, stack: str, resource_type: str, properties: Any) -> str:
+    cloudformation = bench.aws.client("cloudformation")
+    resource = {"Type": resource_type, "Properties": properties}
+    cloudformation.create_stack(
+        StackName=stack,
+        TemplateBody=json.dumps({"Resources": {"It": resource}}),
+        Capabilities=["CAPABILITY_IAM"],
+    )
+    wait(cloudformation, "stack_create_complete", stack)
+    found = cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId="It")
+    return str(found["StackResourceDetail"]["PhysicalResourceId"])
+
+
+def wait(cloudformation: Any, waiter: str, stack: str) -> None:
+    settings = {"Delay": 0.05, "MaxAttempts": 200}
+    cloudformation.get_waiter(waiter).wait(StackName=stack, WaiterConfig=settings)
+
+
+def table_settings(bench: Workbench, resource_type: str) -> dict[str, Any]:
+    stack = f"table-{resource_type.rsplit(':', 1)[-1]}"
+    table = create(bench, stack, resource_type, TABLES[resource_type])
+    described = bench.tables.describe_table(TableName=table)["Table"]
+    backups = bench.tables.describe_continuous_backups(TableName=table)
+    ttl = bench.tables.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+    recovery = backups["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+    return {
+        "ttl": (ttl["TimeToLiveStatus"], ttl.get("AttributeName")),
+        "recovery": recovery["PointInTimeRecoveryStatus"],
+        "encryption": described.get("SSEDescription", {}).get("Status"),
+        "protected": described["DeletionProtectionEnabled"],
+    }
+
+
+AS_WRITTEN = {
+    "ttl": ("ENABLED", "expiry_time"),
+    "recovery": "ENABLED",
+    "encryption": "ENABLED",
+    "protected": True,
+}
+
+
+@pytest.mark.parametrize("resource_type", TABLES)
+def test_a_table_is_as_its_template_says(corrected: Workbench, resource_type: str) -> None:
+    assert table_settings(corrected, resource_type) == AS_WRITTEN
+
+
+@pytest.mark.parametrize("resource_type", TABLES)
+def test_control_a_table_is_not(left_out: WithoutCorrection, resource_type: str) -> None:
+    found = table_settings(left_out("table_settings"), resource_type)
+    assert found["ttl"] == ("DISABLED", None)
+    assert found["recovery"] == "DISABLED"
+    assert found["encryption"] is None
+
+
+def status_after_delete(bench: Workbench, stack: str) -> str:
+    cloudformation = bench.aws.client("cloudformation")
+    create(bench, stack, "AWS::DynamoDB::Table", TABLES["AWS::DynamoDB::Table"])
+    stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
+    cloudformation.delete_stack(StackName=stack)
+    while True:
+        status = cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]["StackStatus"]
+        if status != "DELETE_IN_PROGRESS":
+            return str(status)
+
+
+def test_a_protected_table_is_not_deleted(corrected: Workbench) -> None:
+    assert status_after_delete(corrected, "protected") == "DELETE_FAILED"
+
+
+def test_control_a_protected_table_is_deleted(left_out: WithoutCorrection) -> None:
+    assert status_after_delete(left_out("table_settings"), "protected") == "DELETE_COMPLETE"
+
+
+LETTERS = "arn:aws:sqs:us-east-1:000000000000:letters"
+
+
+def function_settings(bench: Workbench) -> tuple[Any, Any]:
+    properties = {
+        "Runtime": "python3.13",
+        "Handler": "index.handler",
+        "Role": ROLE_ARN,
+        "Code": {"ZipFile": "def handler(event, context): return event"},
+        "DeadLetterConfig": {"TargetArn": LETTERS},
+        "ReservedConcurrentExecutions": 3,
+    }
+    function = create(bench, "function", "AWS::Lambda::Function", properties)
+    config = bench.functions.get_function_configuration(FunctionName=function)
+    reserved = bench.functions.get_function_concurrency(FunctionName=function)
+    letters = config.get("DeadLetterConfig", {}).get("TargetArn")
+    return letters, reserved.get("ReservedConcurrentExecutions")
+
+
+def test_a_function_has_its_dead_letter_queue_and_concurrency(corrected: Workbench) -> None:
+    assert function_settings(corrected) == (LETTERS, 3)
+
+
+def test_control_a_function_has_neither(left_out: WithoutCorrection) -> None:
+    assert function_settings(left_out("function_settings")) == (None, None)
