@@ -54,7 +54,7 @@ DARK |= dict(
 VARIABLES |= {colour: f"account-{number}" for number, colour in enumerate(ACCOUNT_COLOURS)}
 
 LANE_INCHES, GROUP_GAP_INCHES, FRAME_INCHES, LEGEND_INCHES = 0.30, 0.34, 1.25, 0.4
-WIDTH_INCHES = 13.0
+MARGIN_INCHES, RUN_INCHES = 3.5, 4.75
 SOLID, PALE = 0.64, 0.30
 STYLE = {
     "svg.fonttype": "none",
@@ -95,7 +95,8 @@ def _figure(picture: Picture, colours: Mapping[str, str]) -> Figure:
     upper = max(_height(panel) for panel in picture.runs)
     lower = _height(picture.incidents)
     layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12, hspace=0.02, wspace=0.03)
-    figure = Figure(figsize=(WIDTH_INCHES, upper + lower + LEGEND_INCHES), layout=layout)
+    width = MARGIN_INCHES + RUN_INCHES * len(picture.runs)
+    figure = Figure(figsize=(width, upper + lower + LEGEND_INCHES), layout=layout)
     rows = figure.add_gridspec(2, 1, height_ratios=[upper, lower])
     seconds = _widths([panel.span for panel in picture.runs])
     columns = rows[0].subgridspec(1, len(picture.runs), width_ratios=seconds)

@@ -53,6 +53,6 @@ def freed_in_time(incident: Incident, *, lease_seconds: int, tolerance_seconds: 
     return Check(
         claim=claim,
         passed=after > 0 and in_time and not late,
-        evidence=f"the next one was in {after:.1f} s later; {allowed:.1f} s of lease and tolerance "
-        f"were left, its last wait was {last_wait:.0f} s; {len(late)} refusals after that",
+        evidence=f"lease and tolerance were over after {allowed:.1f} s, the next one was in after "
+        f"{after:.1f} s (its last wait: {last_wait:.0f} s), {len(late)} late refusals",
     )

@@ -127,7 +127,7 @@ def _account_group(run: Run, account: Account, zero_ms: int) -> Group:
     wrong = account.closing != books.expected
     note = f"expected {books.expected}, holds {account.closing}"
     if books.lost:
-        note += f" · {len(books.lost)} of {books.changes} updates lost"
+        note += f" · {len(books.lost)} of {books.changes} lost"
     found = overlaps(executions, lambda e: _inside(run, e))
     return Group(
         account_id=account.account_id,

@@ -69,7 +69,7 @@ def test_the_next_one_must_be_in_when_lease_and_tolerance_are_over(
 def test_a_refusal_after_lease_and_tolerance_fails(stopped: Incident) -> None:
     check = freed_in_time(following(stopped, asked_ms=8_096, granted_ms=9_200), **LIMITS)
     assert not check.passed
-    assert check.evidence.endswith("1 refusals after that")
+    assert check.evidence.endswith(", 1 late refusals")
 
 
 def test_a_next_one_that_was_in_before_the_stop_fails(stopped: Incident) -> None:

@@ -18,7 +18,7 @@ def test_an_unguarded_account_shows_the_crowd_and_the_lost_update(unguarded_run:
             Lane(name="a-1", bars=(first,), verdict="lost", bad=True),
             Lane(name="a-2", bars=(second,)),
         ),
-        note="expected 970, holds 980 · 1 of 2 updates lost",
+        note="expected 970, holds 980 · 1 of 2 lost",
         bad=True,
         crowded=((0.25, 0.85),),
     )
