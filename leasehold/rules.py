@@ -24,13 +24,14 @@ SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
 LARGEST_DATA_BYTES: Final = 2048
+LONGEST_EXECUTION_ARN_BYTES: Final = 512
 LONGEST_TASK_TOKEN: Final = 2048
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 _EXECUTION_ARN: Final = re.compile(
-    r"arn:[\w-]+:states:[\w-]+:\d{12}:execution:[^:\s]{1,80}:[^:\s]{1,80}"
+    r"arn:[a-z0-9-]+:states:[a-z0-9-]+:[0-9]{12}:execution:[^:\s]{1,80}:[^:\s]{1,80}"
 )
 
 Rule = Callable[[Any], Any]
@@ -116,8 +117,7 @@ EXECUTION_ARN: Final = _rule(
     "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…; "
     "leave it out for an Express workflow, which Step Functions cannot describe",
     lambda value: (
-        isinstance(value, str)
-        and len(value) <= LONGEST_OWNER_NAME
+        _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES)
         and _EXECUTION_ARN.fullmatch(value) is not None
     ),
 )

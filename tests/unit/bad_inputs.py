@@ -173,6 +173,12 @@ ACQUIRES: Final = [
             "short account": VALID_EXECUTION.replace("123456789012", "12345678901"),
             "name of 81 characters": VALID_EXECUTION.replace("run-1", "r" * 81),
             "space in the name": VALID_EXECUTION.replace("run-1", "run 1"),
+            "control character in the name": VALID_EXECUTION.replace("run-1", "run\x001"),
+            "lone surrogate in the name": VALID_EXECUTION.replace("run-1", "run\ud8001"),
+            "digits that are not ASCII": VALID_EXECUTION.replace("123456789012", "١" * 12),
+            "513 bytes": VALID_EXECUTION.replace("run-1", "😀" * 80).replace(
+                "billing", "é" * 64 + "b" * 16
+            ),
             "newline at the end": f"{VALID_EXECUTION}\n",
             "empty": "",
             "null": None,
@@ -190,6 +196,13 @@ ACQUIRES: Final = [
             "text": "1900000000000",
             "null": None,
         },
+    ),
+    *_field("ticket", TEXT_ENTERED, {"negative": -1, "text": "1", "null": None}),
+    *_field("wait", "must be true or false", {"number": 1, "text": "true", "null": None}),
+    *_field(
+        "task_token",
+        "must be a task token of Step Functions",
+        {"empty": "", "2049 characters": "x" * 2049, "null": None, "newline": "a\n"},
     ),
     *_field("lockname", TEXT_UNKNOWN, {"an unknown field": "x"}),
     *_field("Limit", TEXT_UNKNOWN, {"capital letter": 1}),
@@ -212,6 +225,9 @@ RELEASES: Final = [
     ),
     *_field("lease_seconds", TEXT_UNKNOWN, {"a field of heartbeat only": 60}),
     *_field("data", TEXT_UNKNOWN, {"a field of heartbeat only": {}}),
+    *_field("ticket", TEXT_ENTERED, {"a fraction": 1.5}),
+    *_field("entered_at_ms", TEXT_ENTERED, {"NaN": NAN}),
+    *_field("wait", TEXT_UNKNOWN, {"a field of acquire only": True}),
 ]
 NO_OBJECTS: Final = [
     BadInput(name=f"request: {name}", event=event, field="request", rule="must be a JSON object")

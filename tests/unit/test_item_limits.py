@@ -1,0 +1,127 @@
+"""DynamoDB's limits: the fullest lock fits into one item, the largest request into its limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from leasehold.errors import InvalidRequest
+from leasehold.model import AcquireRequest, Grant, Holder
+from leasehold.protocol.requests import take_over
+from leasehold.rules import parse_acquire
+from tests.support import START_MS, FakeClock, store_over
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LARGEST_ITEM_BYTES = 400 * 1024
+LONGEST_EXPRESSION_BYTES = 4096
+MOST_OPERATORS = 300
+HOLDERS = 100
+ARN = "arn:aws:states:us-east-1:123456789012:execution:"
+LETTERS = ("r", "é", "€", "𝐚")
+"""Of one to four bytes, each a word character."""
+
+
+def utf8(text: str) -> int:
+    return len(text.encode())
+
+
+def value_bytes(value: Mapping[str, Any]) -> int:
+    """Size of an attribute value, by the rules in the DynamoDB developer guide ("Item sizes")."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return utf8(content)
+        case "N":
+            return len(content.strip("-0.")) // 2 + 2
+        case "BOOL":
+            return 1
+        case "M":
+            return 3 + sum(1 + utf8(name) + value_bytes(part) for name, part in content.items())
+    raise AssertionError(kind)
+
+
+def item_bytes(item: Mapping[str, Any]) -> int:
+    return sum(utf8(name) + value_bytes(value) for name, value in item.items())
+
+
+def accepted(fields: Mapping[str, object]) -> AcquireRequest | None:
+    try:
+        return parse_acquire(fields)
+    except InvalidRequest:
+        return None
+
+
+def fullest(number: int) -> AcquireRequest:
+    """The largest acquisition that the input rules let through, made of the widest letters."""
+    accounts = [f"arn:{letter * 90}:states:x:123456789012:execution:" for letter in LETTERS]
+    candidates = [f"{account}x:y" for account in accounts]
+    candidates += [f"{ARN}{letter * 80}:{letter * 80}" for letter in LETTERS]
+    candidates += [f"{ARN}{'€' * n}:{'€' * n}" for n in range(40, 80)]
+    fields = {
+        "lock_name": "x" * 512,
+        "owner_id": f"{number:~>128}",
+        "owner_name": "é" * 512,
+        "limit": HOLDERS,
+        "lease_seconds": 43_200,
+        "data": {"a": "x" * 2040},
+    }
+    requests = [accepted({**fields, "execution_arn": arn}) for arn in candidates]
+    sizes = [(utf8(request.execution_arn or ""), request) for request in requests if request]
+    return max(sizes, key=lambda size: size[0])[1]
+
+
+def full_item(dynamodb: DynamoDBClient, clock: FakeClock) -> dict[str, Any]:
+    """The item of a lock that a hundred of the fullest holders hold, made from that of one."""
+    owner = fullest(0)
+    assert isinstance(store_over(dynamodb, clock).acquire(owner), Grant)
+    (item,) = dynamodb.scan(TableName="locks")["Items"]
+    full: dict[str, Any] = dict(item)
+    for part in ("holder:", "token:"):
+        value = full.pop(part + owner.owner_id)
+        full |= {f"{part}{number:~>128}": value for number in range(HOLDERS)}
+    return full | {
+        "held": {"N": str(HOLDERS)},
+        "last_released": {"S": "x" * 128},
+        "contended": {"BOOL": True},
+        "wait_seq": {"N": "9" * 15},
+    }
+
+
+def test_a_hundred_of_the_fullest_holders_fit_into_one_item(
+    dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
+    item = full_item(dynamodb, clock)
+    assert sum(name.startswith("holder:") for name in item) == HOLDERS
+    assert LARGEST_ITEM_BYTES * 0.9 < item_bytes(item) <= LARGEST_ITEM_BYTES
+    dynamodb.put_item(TableName="locks", Item=item)
+
+
+def operators(expression: str) -> int:
+    return len(re.findall(r"<>|<=|>=|[=<>+]|\b(?:AND|OR|NOT|[a-z_]+\()", expression))
+
+
+def test_taking_over_a_hundred_leavers_keeps_the_limits_of_expressions() -> None:
+    """The limit was lowered from 100 to 1 while all leases ran out."""
+    leavers = [
+        Holder(
+            owner_id=f"{number:~>128}",
+            owner_name="",
+            acquired_at_ms=START_MS,
+            expires_at_ms=START_MS,
+            lease_ms=1_000,
+            revision=number,
+            fencing_token=number,
+        )
+        for number in range(HOLDERS)
+    ]
+    update = take_over(replace(fullest(0), limit=1), leavers, now_ms=START_MS)
+    assert update.condition.count(".#revision = :seen") == HOLDERS
+    for expression in (update.condition, update.change):
+        assert utf8(expression) <= LONGEST_EXPRESSION_BYTES
+        assert operators(expression) <= MOST_OPERATORS
+    assert operators(update.condition) > HOLDERS
+    assert update.values[":difference"] == {"N": str(1 - HOLDERS)}
