@@ -10,7 +10,7 @@
 What passes here has passed against a reading of the AWS documentation, not against AWS.
 """
 
-from localaws.errors import CdkFailed, EmulatorFailed, LocalAwsError
+from localaws.errors import CdkError, EmulatorError, LocalAwsError
 from localaws.local_aws import LocalAws
 
-__all__ = ["CdkFailed", "EmulatorFailed", "LocalAws", "LocalAwsError"]
+__all__ = ["CdkError", "EmulatorError", "LocalAws", "LocalAwsError"]

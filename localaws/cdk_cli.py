@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localaws.environment import ACCOUNT, REGION, without_foreign_settings
-from localaws.errors import CdkFailed
+from localaws.errors import CdkError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 _CLI = CHECKOUT / "node_modules" / ".bin" / "cdk"
@@ -27,14 +27,14 @@ _SWITCHED_OFF = {
 }
 
 
-def bootstrap(cloudformation: Any) -> None:  # noqa: ANN401 - a boto3 client
+def bootstrap(cloudformation: Any) -> None:
     """Create CDKToolkit from the CLI's own bootstrap template, without running the CLI.
 
     The same stack as `cdk bootstrap` makes (its template, its parameters), in well under a second
     instead of nine: what is left out is the CLI's start and its waiting between two looks.
     """
     if not _BOOTSTRAP_TEMPLATE.exists():
-        raise CdkFailed("the CDK CLI is not installed: run `npm ci`", output="")
+        raise CdkError("the CDK CLI is not installed: run `npm ci`", output="")
     parameters = {
         "FileAssetsBucketKmsKeyId": "AWS_MANAGED_KEY",
         "CloudFormationExecutionPolicies": "arn:aws:iam::aws:policy/AdministratorAccess",
@@ -71,7 +71,7 @@ class CdkCli:
     def deploy(
         self, *, stacks: Sequence[str], app: str, context: Mapping[str, str]
     ) -> dict[str, dict[str, str]]:
-        """Deploy and answer the outputs; CdkFailed if the CLI fails."""
+        """Deploy and answer the outputs; CdkError if the CLI fails."""
         with tempfile.TemporaryDirectory(dir=self._workspace, prefix="cdk-") as directory:
             outputs = Path(directory) / "outputs.json"
             self._run(
@@ -90,7 +90,7 @@ class CdkCli:
             return found
 
     def destroy(self, *, stacks: Sequence[str], app: str, context: Mapping[str, str]) -> None:
-        """Destroy without asking; CdkFailed if the CLI fails."""
+        """Destroy without asking; CdkError if the CLI fails."""
         with tempfile.TemporaryDirectory(dir=self._workspace, prefix="cdk-") as directory:
             self._run("destroy", *stacks, "--force", *self._source(app, context, directory))
 
@@ -104,7 +104,7 @@ class CdkCli:
 
     def _run(self, *arguments: str) -> None:
         if not _CLI.exists():
-            raise CdkFailed("the CDK CLI is not installed: run `npm ci`", output="")
+            raise CdkError("the CDK CLI is not installed: run `npm ci`", output="")
         done = subprocess.run(
             [str(_CLI), *arguments, *_QUIET],
             cwd=CHECKOUT,
@@ -117,4 +117,4 @@ class CdkCli:
         )
         if done.returncode != 0:
             command = " ".join(["cdk", *arguments])
-            raise CdkFailed(f"`{command}` ended with {done.returncode}", output=done.stdout)
+            raise CdkError(f"`{command}` ended with {done.returncode}", output=done.stdout)

@@ -1,8 +1,8 @@
 """What can go wrong with the embedded AWS itself.
 
 LocalAwsError
-├── EmulatorFailed   the emulator is the wrong version, did not come up, or is gone
-└── CdkFailed        the CDK CLI ended with an error; its output is part of the message
+├── EmulatorError   the emulator is the wrong version, did not come up, or is gone
+└── CdkError        the CDK CLI ended with an error; its output is part of the message
 """
 
 
@@ -10,11 +10,11 @@ class LocalAwsError(Exception):
     """Base of everything this package raises on its own account."""
 
 
-class EmulatorFailed(LocalAwsError):
+class EmulatorError(LocalAwsError):
     """The emulator cannot be used; the message carries the tail of its log."""
 
 
-class CdkFailed(LocalAwsError):
+class CdkError(LocalAwsError):
     """The CDK CLI failed; `output` is everything it printed."""
 
     def __init__(self, message: str, *, output: str) -> None:

@@ -1,6 +1,8 @@
 """`LocalAws`: an AWS of its own for as long as a `with` block lasts."""
 
+import functools
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +14,7 @@ import botocore.session
 
 from localaws import cdk_cli, corrections
 from localaws.environment import REGION, client_settings
-from localaws.errors import EmulatorFailed
+from localaws.errors import EmulatorError
 from localaws.process import EmulatorProcess
 
 # botocore's form: name in a config file, environment variable, default, conversion.
@@ -21,6 +23,19 @@ _NOTHING_OF_THE_USER = {
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
 }
+
+_making_clients = threading.Lock()  # a session makes one client at a time
+
+
+@functools.cache
+def _session() -> boto3.session.Session:
+    """One for all instances: reading the services' descriptions takes longer than a test."""
+    return boto3.session.Session(
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        region_name=REGION,
+        botocore_session=botocore.session.Session(session_vars=_NOTHING_OF_THE_USER),
+    )
 
 
 class LocalAws:
@@ -33,7 +48,7 @@ class LocalAws:
 
     `without` names corrections to leave out (see `localaws.corrections.NAMES`), for tests that
     show what a correction is good for. `settings` are more environment variables of the emulator.
-    Raises EmulatorFailed if the emulator is of another version or does not come up.
+    Raises EmulatorError if the emulator is of another version or does not come up.
     """
 
     def __init__(
@@ -45,6 +60,7 @@ class LocalAws:
         self._process: EmulatorProcess | None = None
 
     def __enter__(self) -> Self:
+        """Start the emulator and wait until it answers."""
         self._process = EmulatorProcess(without=self._without, settings=self._settings)
         return self
 
@@ -54,6 +70,7 @@ class LocalAws:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """End every process of this instance and remove its files."""
         self._running.end()
         self._process = None
 
@@ -77,19 +94,16 @@ class LocalAws:
         """Variables with which any SDK, AWS CLI or CDK CLI reaches this instance and only it."""
         return client_settings(self.endpoint_url)
 
-    def client(self, service: str, **config: Any) -> Any:  # noqa: ANN401 - boto3's own type
+    def client(self, service: str, **config: Any) -> Any:
         """A boto3 client bound to this instance; `config` goes into `botocore.config.Config`."""
-        session = boto3.session.Session(
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            region_name=REGION,
-            botocore_session=botocore.session.Session(session_vars=_NOTHING_OF_THE_USER),
-        )
         merged = botocore.config.Config(inject_host_prefix=False, proxies={}).merge(
             botocore.config.Config(**config)
         )
-        # The overloads of boto3-stubs want a literal service name.
-        return session.client(service, endpoint_url=self.endpoint_url, config=merged)  # type: ignore[call-overload]
+        with _making_clients:
+            # The overloads of boto3-stubs want a literal service name.
+            return _session().client(  # type: ignore[call-overload]
+                service, endpoint_url=self.endpoint_url, config=merged
+            )
 
     def bootstrap(self) -> None:
         """Prepare the account for the CDK, with the template of the pinned CDK CLI."""
@@ -105,7 +119,7 @@ class LocalAws:
         """Deploy stacks with the real CDK CLI; stack name -> outputs.
 
         `app` is a command that synthesizes, or the directory of a cloud assembly synthesized
-        before (which saves the synthesis). Raises CdkFailed with the CLI's output.
+        before (which saves the synthesis). Raises CdkError with the CLI's output.
         """
         cli = cdk_cli.CdkCli(environment=self.environment, workspace=self._running.home)
         return cli.deploy(stacks=stacks, app=str(app), context=dict(context or {}))
@@ -117,7 +131,7 @@ class LocalAws:
         app: str | Path = "python3 app.py",
         context: Mapping[str, str] | None = None,
     ) -> None:
-        """Destroy stacks with the real CDK CLI. Raises CdkFailed with the CLI's output."""
+        """Destroy stacks with the real CDK CLI. Raises CdkError with the CLI's output."""
         cli = cdk_cli.CdkCli(environment=self.environment, workspace=self._running.home)
         cli.destroy(stacks=stacks, app=str(app), context=dict(context or {}))
 
@@ -128,5 +142,5 @@ class LocalAws:
     @property
     def _running(self) -> EmulatorProcess:
         if self._process is None:
-            raise EmulatorFailed("LocalAws is not running: use it in a `with` block")
+            raise EmulatorError("LocalAws is not running: use it in a `with` block")
         return self._process

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from localaws.environment import client_settings, without_foreign_settings
-from localaws.errors import EmulatorFailed
+from localaws.errors import EmulatorError
 
 MINISTACK_VERSION = "1.5.33"
 START_SECONDS = 30.0
@@ -34,7 +34,7 @@ class EmulatorProcess:
     is gone, however that happened: the child watches a pipe whose other end dies with the parent.
     Not covered: a process that a Lambda handler moves into a session of its own.
 
-    Raises EmulatorFailed on a ministack version whose behaviour nobody has checked, or when the
+    Raises EmulatorError on a ministack version whose behaviour nobody has checked, or when the
     emulator does not answer within 30 seconds.
     """
 
@@ -119,7 +119,7 @@ class EmulatorProcess:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 message = f"the emulator ended at once (status {self._process.returncode})"
-                raise EmulatorFailed(f"{message}; its log ends with:\n{self.log_tail()}")
+                raise EmulatorError(f"{message}; its log ends with:\n{self.log_tail()}")
             with (
                 contextlib.suppress(urllib.error.URLError, OSError),
                 opener.open(f"{self.endpoint_url}/_ministack/ready", timeout=5) as answer,
@@ -128,7 +128,7 @@ class EmulatorProcess:
                     return
             time.sleep(0.02)
         message = f"the emulator did not answer within {START_SECONDS:.0f} s"
-        raise EmulatorFailed(f"{message}; its log ends with:\n{self.log_tail()}")
+        raise EmulatorError(f"{message}; its log ends with:\n{self.log_tail()}")
 
 
 def require_known_version() -> None:
@@ -138,7 +138,7 @@ def require_known_version() -> None:
     except importlib.metadata.PackageNotFoundError:
         found = "none"
     if found != MINISTACK_VERSION:
-        raise EmulatorFailed(
+        raise EmulatorError(
             f"ministack {MINISTACK_VERSION} is needed, found: {found}. The corrections replace"
             " functions of exactly that version; check each of them before moving the pin."
         )

@@ -86,7 +86,7 @@ def sleep(seconds: float) -> None:
         check()
 
 
-def start(function: Callable[..., Any], *arguments: Any) -> "Call":  # noqa: ANN401 - any call
+def start(function: Callable[..., Any], *arguments: Any) -> "Call":
     """Run the call in a thread of its own, in this thread's context."""
     return Call(function, arguments)
 
@@ -111,14 +111,14 @@ class Call:
         finally:
             self.done.set()
 
-    def result(self) -> Any:  # noqa: ANN401 - any call
+    def result(self) -> Any:
         """What the finished call returned, or raise what it raised."""
         if self._error is not None:
             raise self._error
         return self._result
 
 
-def run(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:  # noqa: ANN401 - any call
+def run(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
     """Call inside the current scope; TimeoutError when it takes longer than `seconds`."""
     call = start(function, *arguments)
     if not wait(call.done, seconds):

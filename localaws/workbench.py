@@ -37,7 +37,7 @@ class Workbench:
         self.workflows = aws.client("stepfunctions", retries={"max_attempts": 0})
         self.tables = aws.client("dynamodb", retries={"max_attempts": 0})
 
-    def function(self, source: str, **settings: Any) -> str:  # noqa: ANN401 - boto3's
+    def function(self, source: str, **settings: Any) -> str:
         """Create a Lambda function from Python source that defines `handler`; answers its name."""
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as files:
@@ -74,20 +74,20 @@ class Workbench:
         )
         return str(machine["stateMachineArn"])
 
-    def start(self, definition: Mapping[str, Any], data: Any = None) -> str:  # noqa: ANN401 - any JSON
+    def start(self, definition: Mapping[str, Any], data: Any = None) -> str:
         """Start an execution of a new state machine; answers the execution's ARN."""
         started = self.workflows.start_execution(
             stateMachineArn=self.machine(definition), input=json.dumps(data)
         )
         return str(started["executionArn"])
 
-    def run(self, definition: Mapping[str, Any], data: Any = None) -> Ended:  # noqa: ANN401 - any JSON
+    def run(self, definition: Mapping[str, Any], data: Any = None) -> Ended:
         """Start an execution and wait for its end."""
         return self.wait(self.start(definition, data))
 
     def wait(self, execution_arn: str, *, seconds: float = 30) -> Ended:
         """Wait until an execution has ended; LocalAwsError when it still runs after the time."""
-        deadline = time.monotonic() + seconds
+        deadline, pause = time.monotonic() + seconds, 0.01
         while time.monotonic() < deadline:
             found = self.workflows.describe_execution(executionArn=execution_arn)
             if found["status"] != "RUNNING":
@@ -100,7 +100,8 @@ class Workbench:
                     cause=found.get("cause"),
                     seconds=(found["stopDate"] - found["startDate"]).total_seconds(),
                 )
-            time.sleep(0.02)
+            time.sleep(pause)
+            pause = min(0.1, 1.5 * pause)
         raise LocalAwsError(f"{execution_arn} still runs after {seconds:.0f} s")
 
     def events(self, execution_arn: str) -> list[dict[str, Any]]:

@@ -57,8 +57,8 @@ def _wrap_add_event() -> None:
     original = stepfunctions._add_event
 
     def add_event(execution: Any, event_type: str, details: Any = None) -> Any:
-        failed = (details or {}).get("taskFailedEventDetails")
-        if event_type == "TaskFailed" and failed["error"] in _TIMED_OUT:
+        failed = (details or {}).get("taskFailedEventDetails", {})
+        if event_type == "TaskFailed" and failed.get("error") in _TIMED_OUT:
             return original(execution, "TaskTimedOut", {"taskTimedOutEventDetails": failed})
         return original(execution, event_type, details)
 

@@ -8,7 +8,7 @@ from localaws.workbench import Workbench
 WithoutCorrection = Callable[..., Workbench]
 
 
-def branch(**states: Any) -> dict[str, Any]:
+def branch(**states: object) -> dict[str, Any]:
     return {"StartAt": next(iter(states)), "States": states}
 
 
@@ -16,7 +16,7 @@ FAILS = branch(F={"Type": "Fail", "Error": "Broken", "Cause": "on purpose"})
 WAITS = branch(W={"Type": "Wait", "Seconds": 2, "End": True})
 
 
-def parallel(*branches: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def parallel(*branches: dict[str, Any], **fields: object) -> dict[str, Any]:
     return branch(P={"Type": "Parallel", "Branches": list(branches), "End": True, **fields})
 
 

@@ -30,7 +30,7 @@ def handler(event, context):
 """
 
 
-def waiting(function: str, **fields: Any) -> dict[str, Any]:
+def waiting(function: str, **fields: object) -> dict[str, Any]:
     task = {
         "Type": "Task",
         "Resource": "arn:aws:states:::lambda:invoke.waitForTaskToken",
@@ -124,7 +124,7 @@ def test_an_unknown_token_is_refused(corrected: Workbench) -> None:
 SLEEPS = "import time\ndef handler(event, context): time.sleep(3)\n"
 
 
-def limited(function: str, **fields: Any) -> dict[str, Any]:
+def limited(function: str, **fields: object) -> dict[str, Any]:
     call = "Arguments" if fields.get("QueryLanguage") == "JSONata" else "Parameters"
     task = {
         "Type": "Task",

@@ -1,13 +1,12 @@
 """Bootstrap, deploy and destroy with the real CDK CLI, from an assembly written by hand."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from localaws import CdkFailed, LocalAws
+from localaws import CdkError, LocalAws
 
 STACK = {
     "Resources": {
@@ -45,12 +44,19 @@ def assembly(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_stack_is_deployed_and_destroyed(aws: LocalAws, assembly: Path) -> None:
+def test_a_stack_is_deployed_and_destroyed_without_the_users_files(
+    aws: LocalAws, assembly: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("AWS_PROFILE", "production")
     outputs = aws.deploy(stacks=("Small",), app=assembly)
     table = outputs["Small"]["TableName"]
     assert aws.client("dynamodb").list_tables()["TableNames"] == [table]
     aws.destroy(stacks=("Small",), app=assembly)
     assert aws.client("dynamodb").list_tables()["TableNames"] == []
+    assert list(home.iterdir()) == []
 
 
 def test_the_account_is_bootstrapped_as_the_cli_does_it(aws: LocalAws) -> None:
@@ -63,16 +69,5 @@ def test_the_account_is_bootstrapped_as_the_cli_does_it(aws: LocalAws) -> None:
 def test_an_app_that_fails_is_reported_with_its_output(aws: LocalAws, tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text("raise SystemExit('this app is broken on purpose')\n")
-    with pytest.raises(CdkFailed, match="this app is broken on purpose"):
+    with pytest.raises(CdkError, match="this app is broken on purpose"):
         aws.deploy(stacks=("Small",), app=f"python3 {app}")
-
-
-def test_the_cli_touches_no_file_of_the_user(
-    aws: LocalAws, assembly: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("AWS_PROFILE", "production")
-    aws.deploy(stacks=("Small",), app=assembly)
-    assert os.listdir(home) == []  # noqa: PTH208 - one look at names

@@ -27,7 +27,7 @@ TABLES = {
 }
 
 
-def create(bench: Workbench, stack: str, resource_type: str, properties: Any) -> str:
+def create(bench: Workbench, stack: str, resource_type: str, properties: object) -> str:
     cloudformation = bench.aws.client("cloudformation")
     resource = {"Type": resource_type, "Properties": properties}
     cloudformation.create_stack(
@@ -40,7 +40,7 @@ def create(bench: Workbench, stack: str, resource_type: str, properties: Any) ->
     return str(found["StackResourceDetail"]["PhysicalResourceId"])
 
 
-def wait(cloudformation: Any, waiter: str, stack: str) -> None:
+def wait(cloudformation: Any, waiter: str, stack: str) -> None:  # noqa: ANN401 - boto3
     settings = {"Delay": 0.05, "MaxAttempts": 200}
     cloudformation.get_waiter(waiter).wait(StackName=stack, WaiterConfig=settings)
 

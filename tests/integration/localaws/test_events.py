@@ -46,7 +46,7 @@ def test_control_a_failing_target_function_is_called_once(left_out: WithoutCorre
     assert calls_of_a_failing_target(left_out("event_targets")) == 1
 
 
-def waits(seconds: int, **fields: Any) -> dict[str, Any]:
+def waits(seconds: int, **fields: object) -> dict[str, Any]:
     wait = {"Type": "Wait", "Seconds": seconds, "End": True}
     return {"StartAt": "W", "States": {"W": wait}, **fields}
 

@@ -18,9 +18,9 @@ OWN_ARN = {
 }
 
 
-def run_sync(bench: Workbench, definition: dict[str, Any]) -> Any:
+def run_sync(bench: Workbench, definition: dict[str, Any]) -> dict[str, Any]:
     machine = bench.machine(definition, kind="EXPRESS")
-    return bench.workflows.start_sync_execution(stateMachineArn=machine, input="[1]")
+    return dict(bench.workflows.start_sync_execution(stateMachineArn=machine, input="[1]"))
 
 
 def test_a_synchronous_execution_answers_its_output(corrected: Workbench) -> None:

@@ -22,12 +22,12 @@ def handler(event, context):
 """
 
 
-def invoke(bench: Workbench, function: str, data: Any = None) -> Any:
+def invoke(bench: Workbench, function: str, data: object = None) -> Any:  # noqa: ANN401 - any JSON
     answer = bench.functions.invoke(FunctionName=function, Payload=json.dumps(data))
     return json.loads(answer["Payload"].read())
 
 
-def caught_by_name(bench: Workbench, function: str, name: str) -> Any:
+def caught_by_name(bench: Workbench, function: str, name: str) -> Any:  # noqa: ANN401 - any JSON
     task = {
         "Type": "Task",
         "Resource": "arn:aws:states:::lambda:invoke",
@@ -98,7 +98,7 @@ def test_a_function_can_be_invoked_again_after_it_ended_its_process(corrected: W
 
 
 @pytest.mark.parametrize("value", [None, 0, "", "text", [], [[]], {}, {"a": [None]}, 2**53 - 1])
-def test_any_json_value_goes_in_and_out(corrected: Workbench, value: Any) -> None:
+def test_any_json_value_goes_in_and_out(corrected: Workbench, value: object) -> None:
     function = echo(corrected)
     assert invoke(corrected, function, value) == value
 
@@ -200,7 +200,7 @@ def test_a_task_gets_payload_status_and_version(corrected: Workbench) -> None:
     assert ended.output == {"ExecutedVersion": "$LATEST", "Payload": {"a": 1}, "StatusCode": 200}
 
 
-def result_of_a_task(bench: Workbench, **arguments: Any) -> Any:
+def result_of_a_task(bench: Workbench, **arguments: object) -> object:
     function = echo(bench)
     task = {
         "Type": "Task",

@@ -35,15 +35,15 @@ VALUES: list[Any] = [
 ]
 
 
-def machine(**states: Any) -> dict[str, Any]:
+def machine(**states: object) -> dict[str, Any]:
     return {"QueryLanguage": "JSONata", "StartAt": next(iter(states)), "States": states}
 
 
-def inside(**state: Any) -> dict[str, Any]:
+def inside(**state: object) -> dict[str, Any]:
     return {"StartAt": "Inside", "States": {"Inside": {"Type": "Pass", "End": True, **state}}}
 
 
-def around(branch: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def around(branch: dict[str, Any], **fields: object) -> dict[str, Any]:
     return {"Type": "Parallel", "Branches": [branch], "End": True, **fields}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from localaws import EmulatorFailed, LocalAws, corrections
+from localaws import EmulatorError, LocalAws, corrections
 from localaws.workbench import Workbench
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -41,7 +41,7 @@ def listening_addresses(process: int) -> set[str]:
     inodes = set()
     for descriptor in Path(f"/proc/{process}/fd").iterdir():
         try:
-            inodes.add(os.readlink(descriptor))
+            inodes.add(str(descriptor.readlink()))
         except OSError:  # closed while we looked
             continue
     addresses = set()
@@ -90,10 +90,17 @@ def test_nothing_is_left_after_the_block() -> None:
 
 @needs_proc
 def test_nothing_is_left_after_an_exception() -> None:
-    with pytest.raises(ZeroDivisionError), LocalAws() as aws:
-        start_worker(aws)
-        group, home = aws.pid, aws.home
-        _ = 1 / 0
+    seen: list[tuple[int, Path]] = []
+
+    def fail_inside() -> None:
+        with LocalAws() as aws:
+            start_worker(aws)
+            seen.append((aws.pid, aws.home))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
+    [(group, home)] = seen
     assert group_members(group) == []
     assert not home.exists()
 
@@ -152,12 +159,12 @@ def test_the_users_credentials_are_not_used(
 
 def test_another_version_of_the_emulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "1.5.34")
-    with pytest.raises(EmulatorFailed, match=r"ministack 1\.5\.33 is needed, found: 1\.5\.34"):
+    with pytest.raises(EmulatorError, match=r"ministack 1\.5\.33 is needed, found: 1\.5\.34"):
         LocalAws().__enter__()
 
 
 def test_an_emulator_that_does_not_come_up_says_why() -> None:
-    with pytest.raises(EmulatorFailed, match="could not convert string to float: 'soon'"):
+    with pytest.raises(EmulatorError, match="could not convert string to float: 'soon'"):
         LocalAws(settings={"LOCALAWS_TTL_SECONDS": "soon"}).__enter__()
 
 
@@ -177,5 +184,5 @@ def test_every_correction_says_what_aws_does(left_out: Callable[..., Workbench])
 
 
 def test_used_outside_a_block_it_says_so() -> None:
-    with pytest.raises(EmulatorFailed, match="use it in a `with` block"):
+    with pytest.raises(EmulatorError, match="use it in a `with` block"):
         _ = LocalAws().endpoint_url

@@ -129,7 +129,7 @@ def test_the_stream_tells_who_deleted_an_expired_item(corrected: Workbench) -> N
     assert removed["userIdentity"] == {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
 
 
-def first_record(bench: Workbench, stream_arn: str, name: str) -> Any:
+def first_record(bench: Workbench, stream_arn: str, name: str) -> dict[str, Any]:
     streams = bench.aws.client("dynamodbstreams")
     shard = streams.describe_stream(StreamArn=stream_arn)["StreamDescription"]["Shards"][0]
     deadline = time.monotonic() + 5
@@ -139,6 +139,6 @@ def first_record(bench: Workbench, stream_arn: str, name: str) -> Any:
         )["ShardIterator"]
         for record in streams.get_records(ShardIterator=iterator)["Records"]:
             if record["eventName"] == name:
-                return record
+                return dict(record)
         time.sleep(0.05)
     raise AssertionError(f"no {name} record within 5 s")

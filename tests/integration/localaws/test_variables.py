@@ -10,11 +10,11 @@ WithoutCorrection = Callable[..., Workbench]
 LOCK = {"token": 7, "name": "customer/1", "tags": ["a", "b"], "free": False, "seconds": 0}
 
 
-def pass_state(following: str | None, **fields: Any) -> dict[str, Any]:
+def pass_state(following: str | None, **fields: object) -> dict[str, Any]:
     return {"Type": "Pass", **fields, **({"Next": following} if following else {"End": True})}
 
 
-def with_lock(**states: Any) -> dict[str, Any]:
+def with_lock(**states: object) -> dict[str, Any]:
     """A JSONPath machine whose first state assigns `$lock`."""
     first = pass_state(next(iter(states)), Result=LOCK, ResultPath=None, Assign={"lock.$": "$"})
     return {"StartAt": "Assign", "States": {"Assign": first, **states}}
