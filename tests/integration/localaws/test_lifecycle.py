@@ -186,3 +186,16 @@ def test_every_correction_says_what_aws_does(left_out: Callable[..., Workbench])
 def test_used_outside_a_block_it_says_so() -> None:
     with pytest.raises(EmulatorError, match="use it in a `with` block"):
         _ = LocalAws().endpoint_url
+
+
+def test_by_hand_it_prints_what_to_export_and_ends_on_ctrl_c() -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "localaws"], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    with running.stdout as lines:
+        first, second = lines.readline(), lines.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=10) == 0
+    assert first.startswith("# Embedded AWS at http://127.0.0.1:")
+    assert second.startswith("export AWS_ENDPOINT_URL=http://127.0.0.1:")
