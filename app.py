@@ -8,7 +8,7 @@ from infra.lock_stack import LockStack
 from infra.settings import Settings
 
 
-def build(app: App) -> None:
+def build(app: App) -> LockStack:
     """Declares the stacks. They name no account and no region: credentials decide at deployment."""
     settings = Settings.from_context(app.node)
     lock_stack = LockStack(app, "Leasehold", settings=settings)
@@ -16,6 +16,7 @@ def build(app: App) -> None:
         from infra.demo_stack import DemoStack  # noqa: PLC0415 - only the demo needs its modules
 
         DemoStack(app, "LeaseholdDemo", locks=lock_stack.locks)
+    return lock_stack
 
 
 if __name__ == "__main__":

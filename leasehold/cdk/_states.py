@@ -12,9 +12,10 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from leasehold.cdk._periods import PAUSE_SECONDS, Periods
 from leasehold.cdk._variable import GuardVariable, jsonata
 from leasehold.cdk.service import ILockService
-from leasehold.errors import InvalidRequest, LockWaitTimeout
+from leasehold.errors import InvalidRequest, LockLost, LockWaitTimeout
 
 UNCHANGED: Final = jsonata("$states.input")
 ANY_ERROR: Final = "States.ALL"
@@ -22,7 +23,13 @@ ANY_ERROR: Final = "States.ALL"
 _REQUEST_TIMEOUT: Final = Duration.seconds(25)
 """The function's own 10 s, and as much again for a cold start."""
 
-_NOT_WORTH_REPEATING: Final = (InvalidRequest.__name__, "States.QueryEvaluationError")
+_NOT_WORTH_REPEATING: Final = (
+    InvalidRequest.__name__,
+    LockLost.__name__,
+    "States.QueryEvaluationError",
+)
+_TIMEOUT: Final = "States.Timeout"
+_ERROR_OUTPUT: Final = jsonata("$states.errorOutput")
 _SHOWN_HOLDERS: Final = 5
 
 
@@ -64,30 +71,64 @@ class GuardStates:
         An error means "outcome unknown": the call is repeated with the same owner id, and when that
         does not help either, `on_error` must release what may have been granted.
         """
-        execution = jsonata("$states.context.Execution.Id")
-        answer = jsonata(
-            "$merge([$states.result.Payload, "
-            f"{{'entered_at_ms': {self.variable.field('entered_at_ms')}}}])"
+        acquire = self._invoke(
+            "Acquire",
+            self.service.acquire_function,
+            payload=self._request(terms),
+            assign=self._keep("$states.result.Payload"),
         )
+        _repeat_unknown(acquire)
+        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=_ERROR_OUTPUT)
+        return acquire
+
+    def acquire_by_push(
+        self,
+        terms: AcquireTerms,
+        periods: Periods,
+        *,
+        again: sfn.IChainable,
+        on_timeout: sfn.IChainable,
+        on_error: sfn.IChainable,
+    ) -> tasks.LambdaInvoke:
+        """Asks for the lock and sleeps on a task token until it is granted.
+
+        Once a period it asks again, with the same owner id and place in the queue: that finds a
+        grant whose push was lost, and puts out a holder that died.
+        """
         acquire = self._invoke(
             "Acquire",
             self.service.acquire_function,
             payload={
-                **self._owner(),
-                "owner_name": execution,
-                **({} if self.express else {"execution_arn": execution}),
-                "entered_at_ms": self.variable.jsonata("entered_at_ms"),
-                "lease_seconds": terms.lease_seconds,
-                "limit": terms.limit,
+                **self._request(terms),
+                "task_token": jsonata("$states.context.Task.Token"),
             },
-            assign={self.variable.name: answer},
+            assign=self._keep("$states.result"),
+            integration_pattern=sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN,
+            timeout=Duration.seconds(periods.seconds),
         )
-        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=jsonata("$states.errorOutput"))
+        acquire.add_retry(
+            errors=[_TIMEOUT],
+            max_attempts=periods.number - 1,
+            interval=Duration.seconds(PAUSE_SECONDS),
+            backoff_rate=1,
+        )
+        _repeat_unknown(acquire)
+        acquire.add_catch(again, errors=[LockLost.__name__], outputs=UNCHANGED)
+        acquire.add_catch(on_timeout, errors=[_TIMEOUT], outputs=UNCHANGED)
+        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=_ERROR_OUTPUT)
         return acquire
 
-    def release(self, purpose: str, *, then: sfn.IChainable) -> tasks.LambdaInvoke:
-        """Frees the lock and hands on its input, also when the lock could not be freed."""
-        release = self._invoke(purpose, self.service.release_function, payload=self._owner())
+    def release(
+        self, purpose: str, *, then: sfn.IChainable, may_wait: bool = False
+    ) -> tasks.LambdaInvoke:
+        """Frees the lock and hands on its input, also when the lock could not be freed.
+
+        `may_wait` says that the acquisition may still be in the queue, and is to leave it.
+        """
+        place = {"entered_at_ms": self.variable.jsonata("entered_at_ms")} if may_wait else {}
+        payload = {**self._owner(), **place}
+        release = self._invoke(purpose, self.service.release_function, payload=payload)
+        _repeat_unknown(release)
         release.add_catch(then, errors=[ANY_ERROR], outputs=UNCHANGED)
         return release
 
@@ -139,6 +180,22 @@ class GuardStates:
             cause=jsonata(cause),
         )
 
+    def _request(self, terms: AcquireTerms) -> dict[str, object]:
+        execution = jsonata("$states.context.Execution.Id")
+        return {
+            **self._owner(),
+            "owner_name": execution,
+            **({} if self.express else {"execution_arn": execution}),
+            "entered_at_ms": self.variable.jsonata("entered_at_ms"),
+            "lease_seconds": terms.lease_seconds,
+            "limit": terms.limit,
+        }
+
+    def _keep(self, answer: str) -> dict[str, str]:
+        """Keeps an answer in the variable, with the time of entry, which it does not have."""
+        entered = f"{{'entered_at_ms': {self.variable.field('entered_at_ms')}}}"
+        return {self.variable.name: jsonata(f"$merge([{answer}, {entered}])")}
+
     def _owner(self) -> Mapping[str, str]:
         return {name: self.variable.jsonata(name) for name in ("lock_name", "owner_id")}
 
@@ -149,8 +206,10 @@ class GuardStates:
         *,
         payload: Mapping[str, object],
         assign: Mapping[str, Any] | None = None,
+        integration_pattern: sfn.IntegrationPattern | None = None,
+        timeout: Duration = _REQUEST_TIMEOUT,
     ) -> tasks.LambdaInvoke:
-        invoke = tasks.LambdaInvoke.jsonata(
+        return tasks.LambdaInvoke.jsonata(
             self.scope,
             purpose.title().replace(" ", ""),
             state_name=self.variable.state_name(purpose),
@@ -158,19 +217,23 @@ class GuardStates:
             payload=sfn.TaskInput.from_object(payload),
             outputs=UNCHANGED,
             assign=assign,
-            task_timeout=sfn.Timeout.duration(_REQUEST_TIMEOUT),
+            task_timeout=sfn.Timeout.duration(timeout),
+            integration_pattern=integration_pattern,
             retry_on_service_exceptions=False,
         )
-        invoke.add_retry(errors=list(_NOT_WORTH_REPEATING), max_attempts=0)
-        invoke.add_retry(
-            errors=[ANY_ERROR],
-            interval=Duration.seconds(1),
-            backoff_rate=2,
-            max_delay=Duration.seconds(20),
-            max_attempts=8,
-            jitter_strategy=sfn.JitterType.FULL,
-        )
-        return invoke
+
+
+def _repeat_unknown(invoke: tasks.LambdaInvoke) -> None:
+    """Repeats what failed with an unknown outcome, which every call of the service may be."""
+    invoke.add_retry(errors=list(_NOT_WORTH_REPEATING), max_attempts=0)
+    invoke.add_retry(
+        errors=[ANY_ERROR],
+        interval=Duration.seconds(1),
+        backoff_rate=2,
+        max_delay=Duration.seconds(20),
+        max_attempts=8,
+        jitter_strategy=sfn.JitterType.FULL,
+    )
 
 
 def _string_or(expression: str, default: str) -> str:

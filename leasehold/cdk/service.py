@@ -20,9 +20,20 @@ from leasehold.cdk.metrics import LockMetrics
 class ILockService(Protocol):
     """What a guard needs of a lock service, whoever deployed it."""
 
-    acquire_function: lambda_.IFunction
-    heartbeat_function: lambda_.IFunction
-    release_function: lambda_.IFunction
+    @property
+    def acquire_function(self) -> lambda_.IFunction:
+        """Grants or refuses a lock."""
+        ...
+
+    @property
+    def heartbeat_function(self) -> lambda_.IFunction:
+        """Renews a holder's lease."""
+        ...
+
+    @property
+    def release_function(self) -> lambda_.IFunction:
+        """Frees a lock."""
+        ...
 
 
 class _LockServiceBase(LockMetrics, Construct):

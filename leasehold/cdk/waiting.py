@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
+from leasehold.cdk._checks import checked_fallback_seconds
+from leasehold.cdk._periods import divide
 from leasehold.cdk._states import AcquireTerms, GuardStates
 from leasehold.cdk._variable import jsonata
 from leasehold.model import RefusalReason
 
 _LONGEST_POLL_HOURS: Final = 24
 """At one poll a minute (the longest advice) and 9 events a poll: half of an execution's history."""
+
+_DEFAULT_FALLBACK: Final = Duration.minutes(5)
+_MOST_PERIODS: Final = 2000
+"""At five events a period: less than half of an execution's history of 25,000 events."""
+_SHORTEST_QUEUE_SECONDS: Final = 5
 
 
 class Waiting(ABC):
@@ -28,6 +36,32 @@ class Waiting(ABC):
         up to a fifth of the time waited. It is not fair: whoever asks first after a release wins.
         """
         return _Poll()
+
+    @staticmethod
+    def queue(*, fallback: Duration | None = None) -> Waiting:
+        """Sleeps on a task token in a fair queue; whoever leaves the lock hands it over.
+
+        Standard workflows only. One state transition whether it waits a second or an hour, and one
+        more for each fallback period; nothing else is paid for while it waits.
+
+        Args:
+            fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
+                bounds the wait if a push is lost or a holder dies without anybody noticing.
+
+        Raises:
+            InvalidRequest: the fallback period breaks its rule.
+        """
+        return _Queue(checked_fallback_seconds(fallback or _DEFAULT_FALLBACK))
+
+    @property
+    def express(self) -> bool:
+        """Whether it works in Express workflows."""
+        return True
+
+    @property
+    def shortest_seconds(self) -> int:
+        """The shortest `max_wait` that leaves the service time to answer."""
+        return 0
 
     @property
     @abstractmethod
@@ -99,6 +133,42 @@ class _Poll(Waiting):
             state_name=states.variable.state_name("Wait"),
             time=sfn.WaitTime.seconds(jsonata(f"$max([1, $min([{advised}, {left}])])")),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue(Waiting):
+    """acquire, which returns when the lock is granted."""
+
+    fallback_seconds: int
+
+    @property
+    def express(self) -> bool:
+        return False
+
+    @property
+    def shortest_seconds(self) -> int:
+        return _SHORTEST_QUEUE_SECONDS
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
+
+    def begin(
+        self,
+        states: GuardStates,
+        terms: AcquireTerms,
+        *,
+        again: sfn.IChainable,
+        granted: sfn.IChainable,
+        gave_up: sfn.IChainable,
+        failed: sfn.IChainable,
+    ) -> sfn.TaskStateBase:
+        periods = divide(terms.max_wait_seconds, fallback_seconds=self.fallback_seconds)
+        acquire = states.acquire_by_push(
+            terms, periods, again=again, on_timeout=gave_up, on_error=failed
+        )
+        acquire.next(granted)
+        return acquire
 
 
 def _when(expression: str) -> sfn.Condition:

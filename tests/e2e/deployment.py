@@ -1,0 +1,142 @@
+"""What end-to-end tests say to the deployed service, in their words."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from leasehold.protocol.schema import HELD, lock_key
+from localaws import LocalAws
+
+Json = dict[str, Any]
+
+LONGEST_RUN_SECONDS = 60
+_PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an execution ended."""
+
+    status: str
+    output: Any = None
+    error: str | None = None
+    cause: str | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The embedded AWS, and the outputs of the stacks in it."""
+
+    aws: LocalAws
+    outputs: dict[str, dict[str, str]]
+
+    @cached_property
+    def _workflows(self) -> Any:  # noqa: ANN401 - a boto3 client
+        return self.aws.client("stepfunctions")
+
+    @cached_property
+    def _functions(self) -> Any:  # noqa: ANN401 - a boto3 client
+        return self.aws.client("lambda", read_timeout=LONGEST_RUN_SECONDS)
+
+    @cached_property
+    def _table(self) -> Any:  # noqa: ANN401 - a boto3 client
+        return self.aws.client("dynamodb")
+
+    def invoke(self, operation: str, **request: object) -> Json:
+        """Calls "Acquire", "Heartbeat" or "Release" directly; an error of theirs fails the test."""
+        response = self._functions.invoke(
+            FunctionName=self.outputs["Leasehold"][f"{operation}FunctionName"],
+            Payload=json.dumps(request),
+        )
+        answer = json.load(response["Payload"])
+        assert "FunctionError" not in response, answer
+        assert isinstance(answer, dict)
+        return answer
+
+    def start(self, machine: str, value: object) -> str:
+        """Starts a workflow of the test stacks, and returns the execution's ARN."""
+        arn = self._machine_arn(machine)
+        started = self._workflows.start_execution(stateMachineArn=arn, input=json.dumps(value))
+        return str(started["executionArn"])
+
+    def ended(self, execution_arn: str) -> Ended:
+        """Waits for an execution's end."""
+        wait_until(lambda: self._describe(execution_arn)["status"] != "RUNNING")
+        return _ended(self._describe(execution_arn))
+
+    def run(self, machine: str, value: object) -> Ended:
+        """Runs a Standard workflow of the test stacks to its end."""
+        return self.ended(self.start(machine, value))
+
+    def run_express(self, machine: str, value: object) -> Ended:
+        """Runs an Express workflow of the test stacks to its end."""
+        arn = self._machine_arn(machine)
+        return _ended(
+            self._workflows.start_sync_execution(stateMachineArn=arn, input=json.dumps(value))
+        )
+
+    def states_entered(self, execution_arn: str) -> list[str]:
+        """The names of the states in the order in which they were entered."""
+        return [
+            event["stateEnteredEventDetails"]["name"]
+            for event in self._history(execution_arn)
+            if "stateEnteredEventDetails" in event
+        ]
+
+    def failed_calls(self, execution_arn: str) -> list[str]:
+        """The errors of all tasks, also of those that were repeated."""
+        return [
+            event["taskFailedEventDetails"]["error"]
+            for event in self._history(execution_arn)
+            if "taskFailedEventDetails" in event
+        ]
+
+    def held(self, lock_name: str) -> int:
+        """How many permits of a lock are out. A lock that was never used fails the test."""
+        item = self._table.get_item(
+            TableName=self.outputs["Leasehold"]["LockTableName"],
+            Key=lock_key(lock_name),
+            ConsistentRead=True,
+        )["Item"]
+        return int(item[HELD]["N"])
+
+    def _machine_arn(self, machine: str) -> str:
+        [arn] = [
+            stack[key] for stack in self.outputs.values() for key in stack if key == f"{machine}Arn"
+        ]
+        return arn
+
+    def _history(self, execution_arn: str) -> list[Json]:
+        paginator = self._workflows.get_paginator("get_execution_history")
+        return [
+            event
+            for page in paginator.paginate(executionArn=execution_arn)
+            for event in page["events"]
+        ]
+
+    def _describe(self, execution_arn: str) -> Json:
+        return dict(self._workflows.describe_execution(executionArn=execution_arn))
+
+
+def _ended(description: Json) -> Ended:
+    succeeded = description["status"] == "SUCCEEDED"
+    return Ended(
+        status=description["status"],
+        # The emulator shows an output of failed executions, too; AWS has none.
+        output=json.loads(description["output"]) if succeeded else None,
+        error=description.get("error"),
+        cause=description.get("cause"),
+    )
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float = LONGEST_RUN_SECONDS) -> None:
+    """Looks again and again, and fails the test when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(_PAUSE_SECONDS)

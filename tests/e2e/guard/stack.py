@@ -1,0 +1,263 @@
+"""Workflows with a guard in every form, around a function that does as its input says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from leasehold.cdk import ILockService, LockGuard
+
+JSONATA = sfn.QueryLanguage.JSONATA
+PER_EXECUTION = "{% 'form/' & $states.context.Execution.Name %}"
+INPUT = "{% $states.input %}"
+RESULT = "{% $states.result.Payload %}"
+
+
+def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
+    """A function of the directory `worker`."""
+    return lambda_.Function(
+        scope,
+        construct_id,
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        architecture=lambda_.Architecture.ARM_64,
+        code=lambda_.Code.from_asset(str(Path(__file__).parent / "worker")),
+        timeout=Duration.seconds(30),
+        **props,
+    )
+
+
+class GuardForms(Stack):
+    """One state machine a form; the output `<form>Arn` names it."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, locks: ILockService) -> None:
+        super().__init__(scope, construct_id)
+        self.locks = locks
+        self.worker = function(self, "Worker", handler="worker.handler")
+        for form in (
+            Flat(self, "Flat"),
+            FlatPath(self, "FlatPath"),
+            ChainPath(self, "ChainPath"),
+            ChainDecides(self, "ChainDecides"),
+            Nested(self, "Nested"),
+            TwoInARow(self, "TwoInARow"),
+            MapGuarded(self, "MapGuarded"),
+            MapUnguarded(self, "MapUnguarded"),
+            Waits(self, "Waits"),
+            GivesUp(self, "GivesUp"),
+            GivesUpElsewhere(self, "GivesUpElsewhere"),
+            TokenJsonata(self, "TokenJsonata"),
+            TokenPath(self, "TokenPath"),
+            ExpressFlat(self, "ExpressFlat"),
+        ):
+            CfnOutput(self, f"{form.node.id}Arn", value=form.machine.state_machine_arn)
+
+
+class Form(Construct):
+    """A workflow in a scope of its own. Each form says what its body is."""
+
+    language: sfn.QueryLanguage | None = None
+    kind: sfn.StateMachineType | None = None
+
+    def __init__(self, scope: GuardForms, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.forms = scope
+        self.machine = sfn.StateMachine(
+            self,
+            "Machine",
+            definition_body=sfn.DefinitionBody.from_chainable(self.body()),
+            query_language=self.language,
+            state_machine_type=self.kind,
+        )
+
+    def body(self) -> sfn.IChainable:
+        raise NotImplementedError
+
+    def work(self, name: str = "Work", payload: object = INPUT) -> tasks.LambdaInvoke:
+        """The function in a JSONata state."""
+        return tasks.LambdaInvoke.jsonata(
+            self,
+            name,
+            lambda_function=self.forms.worker,
+            payload=_payload(payload),
+            outputs=RESULT,
+            retry_on_service_exceptions=False,
+        )
+
+    def work_by_path(self, name: str = "Work", **options: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - LambdaInvoke's
+        """The function in a JSONPath state."""
+        return tasks.LambdaInvoke.json_path(
+            self,
+            name,
+            lambda_function=self.forms.worker,
+            output_path="$.Payload",
+            retry_on_service_exceptions=False,
+            **options,
+        )
+
+    def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        arguments = {"lock_name": PER_EXECUTION, "lease": Duration.seconds(30), **props}
+        return LockGuard(self, name, service=self.forms.locks, task=task, **arguments)
+
+
+def _payload(value: object) -> sfn.TaskInput:
+    if isinstance(value, str):
+        return sfn.TaskInput.from_text(value)
+    return sfn.TaskInput.from_object(value)  # type: ignore[arg-type]  # a dict by now
+
+
+class Flat(Form):
+    """A bare task in a JSONata machine."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(self.work())
+
+
+class FlatPath(Form):
+    """A bare task in a JSONPath machine."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work_by_path(),
+            lock_name=sfn.JsonPath.format("form/{}", sfn.JsonPath.string_at("$$.Execution.Name")),
+        )
+
+
+class ChainPath(Form):
+    """Two states in a JSONPath machine, and one after the guard."""
+
+    def body(self) -> sfn.IChainable:
+        chain = sfn.Pass(self, "First").next(self.work_by_path())
+        return self.guard(chain).next(sfn.Pass(self, "After"))
+
+
+class ChainDecides(Form):
+    """Choice, Catch, Succeed and Fail inside the guard, a state after it."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        work = self.work()
+        work.add_catch(sfn.Pass.jsonata(self, "Handled", outputs="handled"), errors=["Known"])
+        decide = sfn.Choice.jsonata(self, "Which?")
+        decide.when(_when("$states.input = 'succeed'"), sfn.Succeed.jsonata(self, "Succeed"))
+        decide.when(
+            _when("$states.input = 'fail'"),
+            sfn.Fail.jsonata(self, "Fail", error="Refused", cause="by choice"),
+        )
+        decide.otherwise(work)
+        return self.guard(decide).next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
+
+
+class Nested(Form):
+    """A guard around a guard, on two locks."""
+
+    def body(self) -> sfn.IChainable:
+        inner = self.guard(self.work(), "Inner", lock_name="{% 'inner/' & $states.input.lock %}")
+        return self.guard(inner, "Outer", lock_name="{% 'outer/' & $states.input.lock %}")
+
+
+class TwoInARow(Form):
+    """Two guards on the same lock, one after the other."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(self.work("One"), "First").next(self.guard(self.work("Two"), "Second"))
+
+
+class _Map(Form):
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        items = sfn.ProvideItems.jsonata(INPUT)
+        each = sfn.Map.jsonata(self, "Each", items=items)
+        return each.item_processor(self.each())
+
+    def each(self) -> sfn.IChainable:
+        raise NotImplementedError
+
+
+class MapGuarded(_Map):
+    """Iterations that want the same lock."""
+
+    def each(self) -> sfn.IChainable:
+        return self.guard(self.work())
+
+
+class MapUnguarded(_Map):
+    """The same without a guard."""
+
+    def each(self) -> sfn.IChainable:
+        return self.work()
+
+
+class Waits(Form):
+    """Waits as long as it takes."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(self.work_by_path(), lock_name=sfn.JsonPath.string_at("$.lock"))
+
+
+class GivesUp(Form):
+    """Waits for two seconds at most."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work_by_path(),
+            lock_name=sfn.JsonPath.string_at("$.lock"),
+            max_wait=Duration.seconds(2),
+        )
+
+
+class GivesUpElsewhere(Form):
+    """Waits for a second at most, and then goes another way."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work_by_path(),
+            lock_name=sfn.JsonPath.string_at("$.lock"),
+            max_wait=Duration.seconds(1),
+            on_timeout=sfn.Pass.jsonata(self, "Later", outputs={"later": INPUT}),
+        ).next(sfn.Pass.jsonata(self, "After", outputs="after"))
+
+
+class TokenJsonata(Form):
+    """A chain of JSONata states whose second one is given the fencing token."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        token = LockGuard.fencing_token_of(self, "Guard")
+        work = self.work(payload={"return": {"token": token}})
+        return self.guard(sfn.Pass.jsonata(self, "First").next(work))
+
+
+class TokenPath(Form):
+    """A bare JSONPath task that is given the fencing token."""
+
+    def body(self) -> sfn.IChainable:
+        token = sfn.JsonPath.number_at(LockGuard.fencing_token_path_of(self, "Guard"))
+        payload = sfn.TaskInput.from_object({"return": {"token": token}})
+        return self.guard(self.work_by_path(payload=payload))
+
+
+class ExpressFlat(Form):
+    """A bare task in an Express workflow."""
+
+    language = JSONATA
+    kind = sfn.StateMachineType.EXPRESS
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(self.work(), express=True, max_wait=Duration.seconds(30))
+
+
+def _when(expression: str) -> sfn.Condition:
+    return sfn.Condition.jsonata(f"{{% {expression} %}}")

@@ -1,0 +1,45 @@
+"""What the guard does when calls of the lock service go wrong."""
+
+from __future__ import annotations
+
+from tests.e2e.deployment import Deployment, Ended
+from tests.e2e.guard.test_errors import lock_of
+
+
+def test_a_release_that_fails_does_not_replace_the_result(deployment: Deployment) -> None:
+    execution = deployment.start("NotReleased", {"a": 1})
+    assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": {"a": 1}})
+    assert "Guard: Not released" in deployment.states_entered(execution)
+    assert deployment.held(lock_of(execution)) == 1  # until the lease ends it
+
+
+def test_a_release_that_fails_does_not_replace_the_error(deployment: Deployment) -> None:
+    execution = deployment.start("NotReleased", {"raise": "CardDeclined"})
+    assert deployment.ended(execution).error == "CardDeclined"
+    assert deployment.held(lock_of(execution)) == 1
+
+
+def test_a_lost_reply_does_not_make_the_workflow_wait_for_itself(deployment: Deployment) -> None:
+    execution = deployment.start("LostReply", {"a": 1})
+    assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": {"a": 1}})
+    assert deployment.failed_calls(execution) == ["ConnectionError"]
+    states = deployment.states_entered(execution)
+    assert "Guard: Wait" not in states
+    assert states.count("Guard: Enter") == 1
+    assert deployment.held(lock_of(execution)) == 0
+
+
+def test_a_grant_whose_call_failed_for_good_is_given_back(deployment: Deployment) -> None:
+    execution = deployment.start("GrantedAndFailed", {})
+    ended = deployment.ended(execution)
+    assert (ended.status, ended.error) == ("FAILED", "InvalidRequest")
+    assert "granted, but who knows" in (ended.cause or "")
+    assert "Work" not in deployment.states_entered(execution)
+    assert deployment.held(lock_of(execution)) == 0
+
+
+def test_an_acquisition_that_was_released_meanwhile_begins_anew(deployment: Deployment) -> None:
+    execution = deployment.start("ReleasedMeanwhile", {"a": 1})
+    assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": {"a": 1}})
+    assert deployment.states_entered(execution).count("Guard: Enter") == 2
+    assert deployment.held(lock_of(execution)) == 0
