@@ -31,17 +31,20 @@ def stopped_at_work(incident: Incident) -> Check:
 
 
 def freed_in_time(incident: Incident, *, lease_seconds: int, tolerance_seconds: int) -> Check:
-    """The next execution got the lock within lease and tolerance of its last extension.
+    """The next execution got the lock when lease and tolerance of the broken one were over.
 
-    Two things must hold: whoever asked after that moment was not refused, and the next execution
-    was in by then, give or take the one wait it had been told to sleep through.
+    It had to wait while the broken one held the lock; nobody who asked after that moment was
+    refused; and it was in by then, but for the one wait it had been told to sleep through.
     """
     claim = f"{incident.title}: the lock is free again within its lease"
     gone, held = incident.broken.grant, incident.broken.held
-    came = incident.following.grant
-    if gone is None or held is None or came is None:
-        missing = "next one never got it" if came is None else "broken one never held the lock"
+    waited, came = incident.following.waited, incident.following.grant
+    if gone is None or held is None or waited is None or came is None:
+        missing = "broken one never held the lock" if gone is None else "next one never got it"
         return Check(claim=claim, passed=False, evidence=f"the {missing}")
+    if not waited.start_ms < held.end_ms < came.answered_at_ms:
+        evidence = "no evidence: the next one did not wait while the broken one held the lock"
+        return Check(claim=claim, passed=False, evidence=evidence)
     deadline_ms = gone.acquired_at_ms + (lease_seconds + tolerance_seconds) * 1000
     refusals = incident.following.refusals
     late = [call for call in refusals if call.asked_at_ms > deadline_ms]
@@ -52,7 +55,7 @@ def freed_in_time(incident: Incident, *, lease_seconds: int, tolerance_seconds: 
     in_time = after <= allowed + last_wait + 1
     return Check(
         claim=claim,
-        passed=after > 0 and in_time and not late,
+        passed=in_time and not late,
         evidence=f"lease and tolerance were over after {allowed:.1f} s, the next one was in after "
         f"{after:.1f} s (its last wait: {last_wait:.0f} s), {len(late)} late refusals",
     )

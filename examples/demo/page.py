@@ -9,6 +9,7 @@ from string import Template
 from examples.demo.bill import summary
 from examples.demo.checks import Check
 from examples.demo.facts import Incident, Run, Story
+from examples.demo.incidents import freed_in_time
 from examples.demo.ledger import statements
 from examples.demo.table import HEADINGS, Row, tables
 
@@ -40,7 +41,13 @@ def _tiles(story: Story) -> Iterable[str]:
         lost, changes = sum(len(s.lost) for s in books), sum(s.changes for s in books)
         yield _tile(f"{lost} of {changes}", f"updates lost: {run.title.lower()}", bad=bool(lost))
     for incident in (story.failed, story.stopped):
-        yield _tile(_gap(incident), f"from {incident.title} to the next one inside", bad=False)
+        freed = freed_in_time(
+            incident,
+            lease_seconds=story.lease_seconds,
+            tolerance_seconds=story.clock_tolerance_seconds,
+        )
+        text = f"from {incident.title} to the next one inside"
+        yield _tile(_gap(incident), text, bad=not freed.passed)
 
 
 def _gap(incident: Incident) -> str:

@@ -76,13 +76,14 @@ def fail_one(runner: Runner, watcher: Watcher) -> Incident:
 
 
 def stop_one(runner: Runner, watcher: Watcher) -> Incident:
-    """An execution that is stopped in the middle of its work, and the next one for its lock."""
+    """An execution that is stopped in the middle of its work while another waits for its lock."""
     machine = runner.deployed.guarded_machine
     runner.open_account("erin")
     broken = runner.start(machine, "erin-1", _charge("erin", 10, STOPPED_WORK_SECONDS))
+    runner.watch([broken], _is_working, within_seconds=INCIDENT_DEADLINE_SECONDS)
+    following = runner.start(machine, "erin-2", _charge("erin", 20, WORK_SECONDS))
     runner.watch([broken], _is_well_under_way, within_seconds=INCIDENT_DEADLINE_SECONDS)
     runner.stop(broken)
-    following = runner.start(machine, "erin-2", _charge("erin", 20, WORK_SECONDS))
     first, second = runner.watch(
         [broken, following], _is_over, within_seconds=INCIDENT_DEADLINE_SECONDS, watcher=watcher
     )

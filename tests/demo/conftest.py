@@ -83,7 +83,7 @@ def stopped() -> Incident:
             "erin-2",
             "erin",
             token=1_700_000_000_000_002,
-            asked_ms=1_050,
+            asked_ms=500,
             granted_ms=8_300,
             released_ms=9_300,
         ),

@@ -50,11 +50,20 @@ def test_an_execution_stopped_before_or_after_its_work_is_no_evidence(stopped: I
     assert not stopped_at_work(after).passed
 
 
-def following(stopped: Incident, *, asked_ms: int = 1_050, granted_ms: int) -> Incident:
+def following(stopped: Incident, *, asked_ms: int = 500, granted_ms: int) -> Incident:
     late = guarded_execution(
         "erin-2", "erin", asked_ms=asked_ms, granted_ms=granted_ms, released_ms=granted_ms + 500
     )
     return replace(stopped, following=late)
+
+
+def slept_from(incident: Incident, asked_ms: int) -> Incident:
+    """The same without the refusals after `asked_ms`, as if the next one had slept."""
+    calls = incident.following.calls
+    kept = tuple(
+        c for c in calls if c not in incident.following.refusals or c.asked_at_ms < asked_ms
+    )
+    return replace(incident, following=replace(incident.following, calls=kept))
 
 
 # The lock was acquired at 95 ms: lease and tolerance are over at 8,095 ms. A poller that was told
@@ -63,17 +72,27 @@ def following(stopped: Incident, *, asked_ms: int = 1_050, granted_ms: int) -> I
 def test_the_next_one_must_be_in_when_lease_and_tolerance_are_over(
     stopped: Incident, granted_ms: int, *, passed: bool
 ) -> None:
-    assert freed_in_time(following(stopped, granted_ms=granted_ms), **LIMITS).passed is passed
+    incident = slept_from(following(stopped, granted_ms=granted_ms), 8_000)
+    assert freed_in_time(incident, **LIMITS).passed is passed
 
 
 def test_a_refusal_after_lease_and_tolerance_fails(stopped: Incident) -> None:
-    check = freed_in_time(following(stopped, asked_ms=8_096, granted_ms=9_200), **LIMITS)
+    incident = following(stopped, granted_ms=9_700)
+    assert freed_in_time(slept_from(incident, 8_000), **LIMITS).evidence.endswith(
+        " 0 late refusals"
+    )
+    check = freed_in_time(incident, **LIMITS)
     assert not check.passed
     assert check.evidence.endswith(", 1 late refusals")
 
 
-def test_a_next_one_that_was_in_before_the_stop_fails(stopped: Incident) -> None:
-    assert not freed_in_time(following(stopped, asked_ms=500, granted_ms=900), **LIMITS).passed
+@pytest.mark.parametrize(("asked_ms", "granted_ms"), [(500, 900), (1_050, 1_100)])
+def test_a_next_one_that_did_not_wait_for_the_broken_one_is_no_evidence(
+    stopped: Incident, asked_ms: int, granted_ms: int
+) -> None:
+    incident = following(stopped, asked_ms=asked_ms, granted_ms=granted_ms)
+    check = freed_in_time(incident, **LIMITS)
+    assert (check.passed, check.evidence[:11]) == (False, "no evidence")
 
 
 def test_without_a_grant_on_both_sides_there_is_no_evidence(stopped: Incident) -> None:
