@@ -19,6 +19,7 @@ NAMES: tuple[str, ...] = (
     "callbacks",
     "jsonata_states",
     "branch_failure",
+    "missing_paths",
     "variables",
     "error_names",
     "express",

@@ -34,7 +34,8 @@ def test_a_jsonpath_state_reads_what_a_jsonpath_state_assigned(corrected: Workbe
 
 
 def test_control_a_jsonpath_state_reads_null(left_out: WithoutCorrection) -> None:
-    assert read(left_out("variables"), "$lock.token").output == {"x": None}
+    bench = left_out("variables", "missing_paths")
+    assert read(bench, "$lock.token").output == {"x": None}
 
 
 def test_the_input_is_untouched_by_assigning(corrected: Workbench) -> None:
