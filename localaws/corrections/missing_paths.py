@@ -49,13 +49,13 @@ def _wrap_resolve_path() -> None:
 
 def _exists(tokens: list[tuple[str, Any]], data: Any) -> bool:
     """Whether a path without wildcards leads to a value, null included."""
-    for kind, value in tokens:
-        if (kind == "field" and isinstance(data, dict) and value in data) or (
-            kind == "index" and isinstance(data, list) and value < len(data)
-        ):
-            data = data[value]
-        else:
+    containers = {"field": dict, "index": list}
+    for kind, key in tokens:
+        if not isinstance(data, containers[kind]):
             return False
+        if (key not in data) if kind == "field" else (key >= len(data)):
+            return False
+        data = data[key]
     return True
 
 

@@ -59,7 +59,7 @@ def test_what_surrounds_a_failed_parallel_goes_on(corrected: Workbench) -> None:
     definition["States"]["Done"] = {"Type": "Pass", "Result": "went on", "End": True}
     ended = corrected.run(definition)
     assert (ended.status, ended.output) == ("SUCCEEDED", "went on")
-    assert 1 <= ended.seconds < 2
+    assert 1 <= ended.seconds < 3  # and not the siblings' two seconds more
 
 
 def test_an_inner_failure_caught_inside_leaves_the_outer_branches_alone(

@@ -76,9 +76,9 @@ def test_control_a_missing_heartbeat_is_ignored(left_out: WithoutCorrection) -> 
 def test_heartbeats_keep_the_task_alive(corrected: Workbench) -> None:
     table = corrected.table()
     writes = corrected.function(WRITES_TOKEN, Environment={"Variables": {"TABLE": table}})
-    execution = corrected.start(waiting(writes, HeartbeatSeconds=1))
+    execution = corrected.start(waiting(writes, HeartbeatSeconds=2))
     token = next(iter(tokens(corrected, table, count=1)))
-    beats_until = time.monotonic() + 2
+    beats_until = time.monotonic() + 3
     while time.monotonic() < beats_until:
         corrected.workflows.send_task_heartbeat(taskToken=token)
         time.sleep(0.2)
