@@ -227,3 +227,12 @@ def test_a_task_calls_the_alias_it_names(corrected: Workbench) -> None:
     corrected.functions.create_alias(FunctionName=function, Name="live", FunctionVersion=version)
     result = result_of_a_task(corrected, Qualifier="live", Payload=1)
     assert result == {"ExecutedVersion": version, "Payload": 1, "StatusCode": 200}
+
+
+def test_a_throttled_task_has_the_name_that_retriers_match(corrected: Workbench) -> None:
+    function = corrected.function("def handler(event, context): return event\n")
+    corrected.functions.put_function_concurrency(
+        FunctionName=function, ReservedConcurrentExecutions=0
+    )
+    caught = caught_by_name(corrected, function, "Lambda.TooManyRequestsException")
+    assert caught["Error"] == "Lambda.TooManyRequestsException"
