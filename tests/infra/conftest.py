@@ -23,6 +23,15 @@ def lock_app(tmp_path_factory: pytest.TempPathFactory) -> App:
 
 
 @pytest.fixture(scope="session")
+def demo_app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    """The app of this repository with `-c demo=true`."""
+    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context={"demo": "true"})
+    build(app)
+    app.synth()
+    return app
+
+
+@pytest.fixture(scope="session")
 def lock_stack(lock_app: App) -> Stack:
     stack = lock_app.node.find_child("Leasehold")
     assert isinstance(stack, Stack)
@@ -48,6 +57,6 @@ def forms(forms_stack: Stack) -> Json:
 
 
 @pytest.fixture(scope="module")
-def stack() -> Stack:
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """A stack for constructs that are looked at one by one."""
-    return Stack(App(), "Scratch")
+    return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Scratch")

@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ImportedLockService, LockGuard, LockService
+from leasehold.cdk import ImportedLockService, LockGuard, LockService, Waiting
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
 RELEASE = f"{FUNCTION}:release"
@@ -34,7 +34,11 @@ class Form(Construct):
         return tasks.LambdaInvoke(self, name, lambda_function=function)
 
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        arguments = {"lock_name": "{% 'customer/' & $states.input.customer %}", **props}
+        arguments = {
+            "lock_name": "{% 'customer/' & $states.input.customer %}",
+            "waiting": Waiting.poll(),
+            **props,
+        }
         return LockGuard(self, name, service=self.locks, task=task, **arguments)
 
     def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a state machine's

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from aws_cdk import App, RemovalPolicy
+from aws_cdk import App, RemovalPolicy, Stack
 from aws_cdk import aws_logs as logs
+from constructs import RootConstruct
 
 from infra.settings import SettingError, Settings
 
@@ -17,7 +18,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def settings(**context: object) -> Settings:
-    return Settings.from_context(App(context=context).node)
+    root = RootConstruct()
+    for name, value in context.items():
+        root.node.set_context(name, value)
+    return Settings.from_context(root.node)
+
+
+def stacks(app: App) -> dict[str, Stack]:
+    return {child.node.id: child for child in app.node.children if isinstance(child, Stack)}
+
+
+def test_the_app_is_the_lock_service_alone_unless_the_demo_is_asked_for(
+    lock_app: App, demo_app: App
+) -> None:
+    assert set(stacks(lock_app)) == {"Leasehold"}
+    assert set(stacks(demo_app)) == {"Leasehold", "LeaseholdDemo"}
+
+
+def test_the_demo_uses_the_lock_service_of_the_other_stack(demo_app: App) -> None:
+    deployed = stacks(demo_app)
+    assert deployed["LeaseholdDemo"].dependencies == [deployed["Leasehold"]]
 
 
 def test_without_context_nothing_is_lost_and_no_demo_is_deployed() -> None:
@@ -69,12 +89,11 @@ def test_an_unknown_value_is_told_with_the_known_ones(name: str, value: str, cho
 
 def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:
     """Its environment has no AWS variable, and any proxy-aware client would meet a closed port."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     environment = {
-        **kept,
-        "HOME": str(tmp_path),
-        "TMPDIR": str(tmp_path),
+        **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         "CDK_OUTDIR": str(tmp_path / "cdk.out"),
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
         "HTTP_PROXY": "http://127.0.0.1:9",
         "HTTPS_PROXY": "http://127.0.0.1:9",

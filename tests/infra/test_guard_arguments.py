@@ -9,7 +9,7 @@ from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import ImportedLockService, LockGuard
+from leasehold.cdk import ImportedLockService, LockGuard, Waiting
 from leasehold.errors import InvalidRequest
 from tests.infra.asl import evaluate
 from tests.infra.forms import FUNCTION
@@ -35,7 +35,8 @@ class Scratch:
         self._made += 1
         scope = Construct(self._stack, f"Scratch{self._made}")
         task = sfn.Pass(scope, "Work")
-        return LockGuard(scope, name, service=self._locks, task=task, **{"lock_name": "x", **props})
+        arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
+        return LockGuard(scope, name, service=self._locks, task=task, **arguments)
 
     def lock_name(self, lock_name: str) -> str:
         """What the guard's first state makes of a lock name."""

@@ -168,7 +168,10 @@ def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
 ) -> None:
     call = machine_of(forms, "Flat").states[f"Guard: {purpose}"]
     assert call["Retry"] == [
-        {"ErrorEquals": ["InvalidRequest", "States.QueryEvaluationError"], "MaxAttempts": 0},
+        {
+            "ErrorEquals": ["InvalidRequest", "LockLost", "States.QueryEvaluationError"],
+            "MaxAttempts": 0,
+        },
         {
             "ErrorEquals": ["States.ALL"],
             "IntervalSeconds": 1,
@@ -182,22 +185,22 @@ def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
 
 
 @pytest.mark.parametrize(
-    ("purpose", "next_state"),
+    ("purpose", "next_state", "named"),
     [
-        ("Release", "Guard: Not released"),
-        ("Release after error", "Guard: Failed"),
-        ("Give up", "Guard: Timed out"),
+        ("Release", "Guard: Not released", {"lock_name", "owner_id"}),
+        ("Release after error", "Guard: Failed", {"lock_name", "owner_id", "entered_at_ms"}),
+        ("Give up", "Guard: Timed out", {"lock_name", "owner_id", "entered_at_ms"}),
     ],
 )
 def test_a_release_that_fails_hands_on_its_input(
-    forms: Json, purpose: str, next_state: str
+    forms: Json, purpose: str, next_state: str, named: set[str]
 ) -> None:
     release = machine_of(forms, "Flat").states[f"Guard: {purpose}"]
     assert release["Catch"] == [
         {"ErrorEquals": ["States.ALL"], "Output": "{% $states.input %}", "Next": next_state}
     ]
     assert release["Output"] == "{% $states.input %}"
-    assert set(release["Arguments"]["Payload"]) == {"lock_name", "owner_id"}
+    assert set(release["Arguments"]["Payload"]) == named
 
 
 def test_what_follows_the_guard_follows_a_failed_release_as_well(forms: Json) -> None:

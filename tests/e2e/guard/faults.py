@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard, LockService
+from leasehold.cdk import ILockService, LockGuard, LockService, Waiting
 from tests.e2e.guard.stack import INPUT, PER_EXECUTION, RESULT, function
 
 
@@ -74,6 +74,7 @@ class GuardFaults(Stack):
             task=work,
             lock_name=PER_EXECUTION,
             max_wait=Duration.seconds(20),
+            waiting=Waiting.poll(),
         )
         after = sfn.Pass.jsonata(scope, "After", outputs={"after": INPUT})
         body = sfn.DefinitionBody.from_chainable(guard.next(after))

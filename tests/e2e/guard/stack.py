@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard
+from leasehold.cdk import ILockService, LockGuard, Waiting
 
 JSONATA = sfn.QueryLanguage.JSONATA
 PER_EXECUTION = "{% 'form/' & $states.context.Execution.Name %}"
@@ -101,7 +101,12 @@ class Form(Construct):
         )
 
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        arguments = {"lock_name": PER_EXECUTION, "lease": Duration.seconds(30), **props}
+        arguments = {
+            "lock_name": PER_EXECUTION,
+            "lease": Duration.seconds(30),
+            "waiting": Waiting.poll(),
+            **props,
+        }
         return LockGuard(self, name, service=self.forms.locks, task=task, **arguments)
 
 
