@@ -175,7 +175,9 @@ ACQUIRES: Final = [
             "space in the name": VALID_EXECUTION.replace("run-1", "run 1"),
             "control character in the name": VALID_EXECUTION.replace("run-1", "run\x001"),
             "lone surrogate in the name": VALID_EXECUTION.replace("run-1", "run\ud8001"),
-            "digits that are not ASCII": VALID_EXECUTION.replace("123456789012", "١" * 12),
+            "digits that are not ASCII": VALID_EXECUTION.replace(
+                "123456789012", "\N{ARABIC-INDIC DIGIT ONE}" * 12
+            ),
             "513 bytes": VALID_EXECUTION.replace("run-1", "😀" * 80).replace(
                 "billing", "é" * 64 + "b" * 16
             ),

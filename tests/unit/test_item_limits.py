@@ -21,7 +21,7 @@ LONGEST_EXPRESSION_BYTES = 4096
 MOST_OPERATORS = 300
 HOLDERS = 100
 ARN = "arn:aws:states:us-east-1:123456789012:execution:"
-LETTERS = ("r", "é", "€", "𝐚")
+LETTERS = ("r", "é", "€", "\N{MATHEMATICAL BOLD SMALL A}")
 """Of one to four bytes, each a word character."""
 
 

@@ -1,0 +1,218 @@
+"""DynamoDB's condition and update expressions, interpreted: the part of the language we use.
+
+Written from the DynamoDB developer guide, apart from Leasehold's code, because it judges that code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+Value = Mapping[str, Any]
+Item = dict[str, Any]
+Path = tuple[str, ...]
+
+_TOKEN = re.compile(r"\s*([#:]?\w+|<>|<=|>=|[=<>(),.+-])")
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+class InvalidExpression(Exception):  # noqa: N818 - named like DynamoDB's ValidationException
+    """DynamoDB would raise a ValidationException."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the placeholders of one request mean, and the item they are applied to."""
+
+    item: Mapping[str, Any]
+    names: Mapping[str, str]
+    values: Mapping[str, Value]
+
+    def look_up(self, path: Path) -> Value | None:
+        found: Any = {"M": self.item}
+        for name in path:
+            if found is None or "M" not in found:
+                return None
+            found = found["M"].get(self.names[name])
+        result: Value | None = found
+        return result
+
+
+Condition = Callable[[Scope], bool]
+Operand = Callable[[Scope], Value | None]
+Change = tuple[str, Path, Operand | None]
+
+
+class _Parser:
+    """Recursive descent over the tokens of one expression."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = _TOKEN.findall(text)
+        if "".join(self.tokens) != re.sub(r"\s", "", text):
+            raise InvalidExpression(text)
+
+    def peek(self) -> str:
+        return self.tokens[0] if self.tokens else ""
+
+    def take(self, expected: str | None = None) -> str:
+        if not self.tokens or expected not in (None, self.tokens[0]):
+            message = f"expected {expected}, found {self.tokens[:3]}"
+            raise InvalidExpression(message)
+        token: str = self.tokens.pop(0)
+        return token
+
+    def takes(self, token: str) -> bool:
+        if self.peek() != token:
+            return False
+        self.take()
+        return True
+
+    def disjunction(self) -> Condition:
+        parts = [self.conjunction()]
+        while self.takes("OR"):
+            parts.append(self.conjunction())
+        return lambda scope: any(part(scope) for part in parts)
+
+    def conjunction(self) -> Condition:
+        parts = [self.predicate()]
+        while self.takes("AND"):
+            parts.append(self.predicate())
+        return lambda scope: all(part(scope) for part in parts)
+
+    def predicate(self) -> Condition:
+        if self.takes("("):
+            inner = self.disjunction()
+            self.take(")")
+            return inner
+        if self.peek() in ("attribute_exists", "attribute_not_exists"):
+            wanted = self.take() == "attribute_exists"
+            self.take("(")
+            path = self.path()
+            self.take(")")
+            return lambda scope: (scope.look_up(path) is not None) is wanted
+        left, comparison, right = self.operand(), self.take(), self.operand()
+        return lambda scope: _compare(left(scope), comparison, right(scope))
+
+    def path(self) -> Path:
+        names = [self.take()]
+        while self.takes("."):
+            names.append(self.take())
+        return tuple(names)
+
+    def operand(self) -> Operand:
+        if self.peek().startswith(":"):
+            placeholder = self.take()
+            return lambda scope: scope.values[placeholder]
+        if self.takes("if_not_exists"):
+            self.take("(")
+            path = self.path()
+            self.take(",")
+            otherwise = self.operand()
+            self.take(")")
+            return lambda scope: scope.look_up(path) or otherwise(scope)
+        path = self.path()
+        return lambda scope: scope.look_up(path)
+
+    def sum(self) -> Operand:
+        left = self.operand()
+        if self.peek() not in ("+", "-"):
+            return left
+        sign = 1 if self.take() == "+" else -1
+        right = self.operand()
+        return lambda scope: _number(_int(left(scope)) + sign * _int(right(scope)))
+
+    def changes(self) -> list[Change]:
+        changes: list[Change] = []
+        while self.tokens:
+            verb = self.take()
+            while True:
+                changes.append(self.change(verb))
+                if not self.takes(","):
+                    break
+        return changes
+
+    def change(self, verb: str) -> Change:
+        path = self.path()
+        if verb == "REMOVE":
+            return verb, path, None
+        if verb == "SET":
+            self.take("=")
+            return verb, path, self.sum()
+        if verb == "ADD":
+            added = self.operand()
+            return (
+                "SET",
+                path,
+                lambda scope: _number(_int(scope.look_up(path) or _number(0)) + _int(added(scope))),
+            )
+        raise InvalidExpression(verb)
+
+
+@lru_cache(maxsize=1024)
+def parse_condition(text: str) -> Condition:
+    parser = _Parser(text)
+    condition = parser.disjunction()
+    if parser.tokens:
+        raise InvalidExpression(text)
+    return condition
+
+
+@lru_cache(maxsize=1024)
+def parse_changes(text: str) -> list[Change]:
+    return _Parser(text).changes()
+
+
+def changed(scope: Scope, changes: list[Change]) -> Item:
+    """The item after the changes; all operands are read from the item before."""
+    item: Item = dict(scope.item)
+    for _, path, operand in changes:
+        new = None if operand is None else operand(scope)
+        if operand is not None and new is None:
+            message = "an operand does not exist in the item"
+            raise InvalidExpression(message)
+        _assign(item, [scope.names[name] for name in path], new)
+    return item
+
+
+def _assign(item: Item, path: list[str], value: Value | None) -> None:
+    *parents, last = path
+    for name in parents:
+        if "M" not in item.get(name, {}):
+            message = "the document path is invalid for update"
+            raise InvalidExpression(message)
+        item[name] = {"M": dict(item[name]["M"])}
+        item = item[name]["M"]
+    if value is None:
+        item.pop(last, None)
+    else:
+        item[last] = value
+
+
+def _compare(left: Value | None, comparison: str, right: Value | None) -> bool:
+    if left is None or right is None or set(left) != set(right):
+        return comparison == "<>"
+    ((kind, a),), ((_, b),) = left.items(), right.items()
+    if kind == "N":
+        a, b = int(a), int(b)
+    return _COMPARISONS[comparison](a, b)
+
+
+def _int(value: Value | None) -> int:
+    if value is None or "N" not in value:
+        message = "an operand of the update is no number"
+        raise InvalidExpression(message)
+    return int(value["N"])
+
+
+def _number(value: int) -> Value:
+    return {"N": str(value)}

@@ -1,0 +1,44 @@
+"""The property test can fail: each wrong protocol is found by the same machine."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.property.bench import Bench
+from tests.property.machine import LockMachine
+from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.property.mutants import MUTANTS
+
+BUDGET = settings(
+    max_examples=150,
+    stateful_step_count=40,
+    phases=[Phase.generate],  # nobody reads the counterexample, so it need not be short
+    report_multiple_bugs=False,
+    print_blob=False,
+)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_protocol_is_found(name: str) -> None:
+    benches: list[Bench] = []
+
+    class Wrong(LockMachine):
+        @staticmethod
+        def make_bench() -> Bench:
+            benches.append(Bench(MemoryDynamoDB(), mutate=MUTANTS[name]))
+            return benches[-1]
+
+    # A wrong protocol may also leave an item that makes no sense to the store.
+    with pytest.raises((AssertionError, KeyError)):
+        run_state_machine_as_test(Wrong, settings=BUDGET)
+    assert benches[-1].client.mutated, "the wrong request was never sent"
+
+
+def test_a_contender_without_clock_tolerance_is_found() -> None:
+    class Hasty(LockMachine):
+        make_bench = staticmethod(lambda: Bench(MemoryDynamoDB(), tolerance_ms=0))
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Hasty, settings=BUDGET)
