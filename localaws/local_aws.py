@@ -6,16 +6,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-import boto3
-import botocore.config
-import botocore.session
+from typing import TYPE_CHECKING, Any, Self
 
 from localaws import cdk_cli, corrections
 from localaws.environment import REGION, client_settings
 from localaws.errors import EmulatorError
 from localaws.process import EmulatorProcess
+
+if TYPE_CHECKING:
+    import boto3
 
 # botocore's form: name in a config file, environment variable, default, conversion.
 _NOTHING_OF_THE_USER = {
@@ -28,8 +27,12 @@ _making_clients = threading.Lock()  # a session makes one client at a time
 
 
 @functools.cache
-def _session() -> boto3.session.Session:
+def _session() -> "boto3.session.Session":
     """One for all instances: reading the services' descriptions takes longer than a test."""
+    # The emulator's own process imports this package too, and would load the SDK for nothing.
+    import boto3  # noqa: PLC0415
+    import botocore.session  # noqa: PLC0415
+
     return boto3.session.Session(
         aws_access_key_id="test",
         aws_secret_access_key="test",
@@ -96,6 +99,8 @@ class LocalAws:
 
     def client(self, service: str, **config: Any) -> Any:
         """A boto3 client bound to this instance; `config` goes into `botocore.config.Config`."""
+        import botocore.config  # noqa: PLC0415 - see _session
+
         merged = botocore.config.Config(inject_host_prefix=False, proxies={}).merge(
             botocore.config.Config(**config)
         )
