@@ -54,7 +54,7 @@ def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
 
 def tell(runner: Runner, narrator: Narrator) -> Story:
     """Run the three acts and record them."""
-    with narrator.step("Rehearse once, each workflow on an account of its own (cold starts)"):
+    with narrator.step("Rehearse, so that no act waits for a cold start"):
         scenario.rehearse(runner)
     sizes = dict.fromkeys(scenario.ACCOUNTS, scenario.CHARGES_PER_ACCOUNT)
     with narrator.contest("12 workflows charge 3 accounts, without the guard", sizes) as watcher:
