@@ -113,6 +113,20 @@ def test_a_json_path_without_counterpart_is_refused(scratch: Scratch, path: str)
         scratch.guard(lock_name=sfn.JsonPath.string_at(path))
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        sfn.JsonPath.uuid(),
+        sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$..customer")),
+        sfn.JsonPath.format("{}", sfn.JsonPath.uuid()),
+        sfn.JsonPath.format(sfn.JsonPath.string_at("$.template"), "x"),
+    ],
+)
+def test_an_intrinsic_function_without_counterpart_is_refused(scratch: Scratch, token: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^lock_name: uses a JSONPath that has no simple"):
+        scratch.guard(lock_name=token)
+
+
 def test_a_formatted_path_becomes_a_concatenation(scratch: Scratch) -> None:
     token = sfn.JsonPath.format(
         "o'clock/{}/{}!", sfn.JsonPath.string_at("$.a"), sfn.JsonPath.string_at("$$.Execution.Name")

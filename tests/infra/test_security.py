@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_iam as iam
+from aws_cdk.assertions import Template
 from cdk_nag import AwsSolutionsChecks
 from cfnlint import api  # type: ignore[import-untyped]  # ships no types
 from cfnlint.config import ManualArgs  # type: ignore[import-untyped]  # same
@@ -121,6 +122,12 @@ def test_each_acknowledged_rule_has_its_reason(service_stack: Stack) -> None:
 
 def test_cfn_lint_accepts_the_lock_stack(lock_template: Json) -> None:
     assert lint(lock_template) == []
+
+
+def test_cfn_lint_accepts_the_demo_stack(demo_app: App) -> None:
+    demo = demo_app.node.find_child("LeaseholdDemo")
+    assert isinstance(demo, Stack)
+    assert lint(with_plain_definitions(dict(Template.from_stack(demo).to_json()))) == []
 
 
 def test_cfn_lint_accepts_the_state_machines_of_all_forms(forms: Json) -> None:
