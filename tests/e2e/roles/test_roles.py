@@ -1,0 +1,72 @@
+"""The roles suffice for what the handlers do, on an embedded AWS that enforces them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from aws_cdk import App
+
+from app import build
+from localaws import LocalAws
+from tests.e2e.deployment import Deployment, Json, wait_until
+
+ENDED_EXECUTION = "arn:aws:states:us-east-1:000000000000:execution:nothing:gone"
+
+
+@pytest.fixture(scope="module")
+def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """An embedded AWS of its own, because enforcing is a setting of the whole of it."""
+    assembly = tmp_path_factory.mktemp("cdk.out")
+    app = App(outdir=str(assembly))
+    build(app)
+    app.synth()
+    with LocalAws(settings={"AUTH": "true"}) as aws:
+        aws.bootstrap()
+        storage = aws.client("s3")
+        for bucket in storage.list_buckets()["Buckets"]:
+            storage.delete_bucket_policy(Bucket=bucket["Name"])  # it refuses what comes without TLS
+        yield Deployment(aws=aws, outputs=aws.deploy(app=assembly, stacks=("Leasehold",)))
+
+
+def owner(lock_name: str) -> Json:
+    return {"lock_name": lock_name, "owner_id": str(uuid.uuid4())}
+
+
+def test_holding_and_the_queue_need_no_more_than_the_roles_allow(enforcing: Deployment) -> None:
+    first, second = owner("shop"), owner("shop")
+    assert enforcing.invoke("Acquire", **first)["acquired"] is True
+    queued = enforcing.invoke("Acquire", **second, wait=True)
+    assert queued["reason"] == "QUEUED"
+    assert enforcing.invoke("Heartbeat", **first)["renewed"] is True
+    assert enforcing.invoke("Release", **first)["released"] is True
+    handed_over = enforcing.invoke("Acquire", **second, wait=True, ticket=queued["ticket"])
+    assert handed_over["acquired"] is True
+    assert enforcing.invoke("Release", **second)["released"] is True
+
+
+def test_a_waiter_may_leave_the_queue(enforcing: Deployment) -> None:
+    holder, waiter = owner("left"), owner("left")
+    enforcing.invoke("Acquire", **holder)
+    ticket = enforcing.invoke("Acquire", **waiter, wait=True)["ticket"]
+    assert enforcing.invoke("Release", **waiter, ticket=ticket)["released"] is True
+
+
+def test_the_end_of_a_workflow_may_be_looked_up(enforcing: Deployment) -> None:
+    dead = owner("overdue")
+    enforcing.invoke("Acquire", **dead, lease_seconds=1, execution_arn=ENDED_EXECUTION)
+    heir = owner("overdue")
+    wait_until(lambda: bool(enforcing.invoke("Acquire", **heir)["acquired"]), seconds=15)
+
+
+def test_a_role_without_its_policy_is_noticed(enforcing: Deployment) -> None:
+    """Runs last in this module: it takes away what the others need."""
+    function = enforcing.outputs["Leasehold"]["HeartbeatFunctionName"]
+    functions, identities = enforcing.aws.client("lambda"), enforcing.aws.client("iam")
+    role = functions.get_function(FunctionName=function)["Configuration"]["Role"].split("/")[-1]
+    for policy in identities.list_role_policies(RoleName=role)["PolicyNames"]:
+        identities.delete_role_policy(RoleName=role, PolicyName=policy)
+    response = functions.invoke(FunctionName=function, Payload=json.dumps(owner("shop")))
+    assert "AccessDenied" in json.load(response["Payload"])["errorMessage"]
