@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.model import Grant, Holder, NotHeld, Refusal, RefusalReason, Released, Renewal
+from leasehold.model import (
+    Grant,
+    Holder,
+    NotHeld,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Released,
+    Renewal,
+)
 from leasehold.wire import acquire_answer, heartbeat_answer, release_answer
 from tests.support import START_MS
 
@@ -91,6 +100,26 @@ def test_a_refusal_says_when_step_functions_did_not_tell_whether_a_holder_lives(
         "detail": "a lease is over, but Step Functions did not say whether its workflow still runs:"
         " still held",
     }
+
+
+def test_a_place_in_the_queue() -> None:
+    queued = Queued(
+        lock_name="customer/1",
+        owner_id=MINE,
+        entered_at_ms=START_MS,
+        position=3,
+        holders=(COMPETITOR,),
+        retry_after_seconds=5,
+    )
+    answer = acquire_answer(queued)
+    assert answer == {
+        **REFUSED,
+        "reason": "QUEUED",
+        "ticket": START_MS,
+        "position": 3,
+        "retry_after_seconds": 5,
+    }
+    assert THEIRS not in json.dumps(answer)
 
 
 def test_a_renewal_and_its_refusal() -> None:

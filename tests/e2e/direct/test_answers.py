@@ -1,0 +1,159 @@
+"""Direct invocation, as the contract documents it."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from typing import Any
+
+from tests.e2e.deployment import wait_until
+from tests.e2e.direct.functions import Functions, unique
+
+HOURS_48 = 48 * 3600
+
+
+def epoch_ms(shown: str) -> int:
+    assert len(shown) == len("2030-01-31T09:15:00.250Z")
+    assert shown.endswith("Z")
+    return round(datetime.fromisoformat(shown).timestamp() * 1000)
+
+
+def test_acquire_heartbeat_and_release_answer_in_the_documented_shapes(
+    functions: Functions,
+) -> None:
+    named = {"lock_name": unique("shapes"), "owner_id": unique("owner")}
+    before_ms = time.time_ns() // 1_000_000
+    granted = functions.ask(
+        "acquire", {**named, "owner_name": "anna", "lease_seconds": 30, "data": {"why": "é"}}
+    )
+    after_ms = time.time_ns() // 1_000_000
+    token, acquired_at = granted["fencing_token"], granted["acquired_at"]
+    assert granted == {
+        "acquired": True,
+        **named,
+        "fencing_token": token,
+        "lease_seconds": 30,
+        "acquired_at": acquired_at,
+        "expires_at": granted["expires_at"],
+    }
+    assert before_ms <= epoch_ms(acquired_at) <= after_ms
+    assert epoch_ms(granted["expires_at"]) == epoch_ms(acquired_at) + 30_000
+    assert token == epoch_ms(acquired_at) * 1000 + 1
+
+    renewed = functions.ask("heartbeat", {**named, "lease_seconds": 90.5})
+    assert renewed == {
+        "renewed": True,
+        **named,
+        "fencing_token": token,
+        "lease_seconds": 90.5,
+        "acquired_at": acquired_at,
+        "expires_at": renewed["expires_at"],
+    }
+    assert epoch_ms(renewed["expires_at"]) >= epoch_ms(acquired_at) + 90_500
+    assert functions.ask("release", named) == {"released": True, **named}
+
+
+def test_refusals_answer_in_the_documented_shapes(functions: Functions) -> None:
+    lock_name = unique("refusals")
+    anna = {"lock_name": lock_name, "owner_id": unique("anna")}
+    ben = {"lock_name": lock_name, "owner_id": unique("ben")}
+    granted = functions.ask("acquire", {**anna, "owner_name": "anna"})
+    refused = functions.invoke("acquire", ben)
+    assert refused.payload == {
+        "acquired": False,
+        **ben,
+        "reason": "HELD",
+        "holders": [
+            {
+                "owner_name": "anna",
+                "acquired_at": granted["acquired_at"],
+                "expires_at": granted["expires_at"],
+            }
+        ],
+        "retry_after_seconds": refused.payload["retry_after_seconds"],
+    }
+    assert refused.payload["retry_after_seconds"] in (1, 2)
+    not_held = {**ben, "reason": "NOT_HELD"}
+    assert functions.ask("heartbeat", ben) == {"renewed": False, **not_held}
+    assert functions.ask("release", ben) == {"released": False, **not_held}
+    functions.ask("release", anna)
+    late = functions.ask("acquire", anna)
+    assert (late["acquired"], late["reason"], late["holders"]) == (False, "ALREADY_RELEASED", [])
+
+
+def test_an_owner_id_is_made_for_a_caller_who_brings_none(functions: Functions) -> None:
+    lock_name = unique("anonymous")
+    granted = functions.ask("acquire", {"lock_name": lock_name})
+    named = {"lock_name": lock_name, "owner_id": granted["owner_id"]}
+    assert functions.ask("release", named) == {"released": True, **named}
+
+
+def test_repeated_calls_get_the_same_answers_and_change_nothing(functions: Functions) -> None:
+    named = {"lock_name": unique("repeats"), "owner_id": unique("owner")}
+    granted = functions.ask("acquire", named)
+    item = functions.item(named["lock_name"])
+    assert functions.ask("acquire", named) == granted
+    assert functions.item(named["lock_name"]) == item
+    released = functions.ask("release", named)
+    item = functions.item(named["lock_name"])
+    assert functions.ask("release", named) == released == {"released": True, **named}
+    assert functions.item(named["lock_name"]) == item
+
+
+def test_who_was_taken_over_can_neither_renew_nor_release(functions: Functions) -> None:
+    lock_name = unique("stale")
+    anna = {"lock_name": lock_name, "owner_id": unique("anna")}
+    ben = {"lock_name": lock_name, "owner_id": unique("ben")}
+    first = functions.ask("acquire", {**anna, "lease_seconds": 1})
+    answers: list[dict[str, Any]] = []
+
+    def ben_has_it() -> bool:
+        answers.append(functions.ask("acquire", ben))
+        return bool(answers[-1]["acquired"])
+
+    wait_until(ben_has_it, seconds=10)
+    taken_ms = epoch_ms(answers[-1]["acquired_at"])
+    assert taken_ms > epoch_ms(first["expires_at"]) + 2_000, "not before the clock tolerance"
+    assert answers[-1]["fencing_token"] == first["fencing_token"] + 1
+
+    item = functions.item(lock_name)
+    not_held = {**anna, "reason": "NOT_HELD"}
+    assert functions.ask("heartbeat", anna) == {"renewed": False, **not_held}
+    assert functions.ask("release", anna) == {"released": False, **not_held}
+    assert functions.item(lock_name) == item
+    assert functions.ask("acquire", ben)["fencing_token"] == first["fencing_token"] + 1
+
+
+def test_ttl_is_on_and_its_attribute_is_epoch_seconds_two_days_ahead(
+    functions: Functions,
+) -> None:
+    described = functions.dynamodb.describe_time_to_live(TableName=functions.table)
+    assert described["TimeToLiveDescription"] == {
+        "TimeToLiveStatus": "ENABLED",
+        "AttributeName": "expiry_time",
+    }
+    named = {"lock_name": unique("ttl"), "owner_id": unique("owner")}
+    for operation in ("acquire", "heartbeat", "release"):
+        before = int(time.time())
+        functions.ask(operation, named)
+        expiry_seconds = int(functions.item(named["lock_name"])["expiry_time"]["N"])
+        assert before + HOURS_48 <= expiry_seconds <= int(time.time()) + HOURS_48
+
+
+def test_the_functions_log_json_lines_without_owner_ids(functions: Functions) -> None:
+    named = {"lock_name": unique("logs"), "owner_id": unique("owner")}
+    invoked = [
+        functions.invoke(operation, named)
+        for operation in ("acquire", "acquire", "heartbeat", "release", "release", "heartbeat")
+    ]
+    lines = [line for one in invoked for line in one.log.splitlines() if _is_ours(line)]
+    messages = [json.loads(line).get("message") for line in lines]
+    said = [message for message in messages if message is not None]
+    assert said == ["granted", "granted", "released", "released", "not held"]
+    assert not [one.log for one in invoked if named["owner_id"] in one.log]
+
+
+def _is_ours(line: str) -> bool:
+    """Apart from the lines that the Lambda platform writes."""
+    return bool(line.strip()) and not line.startswith(("START ", "END ", "REPORT ", "INIT_START "))
