@@ -12,6 +12,9 @@ from leasehold.errors import InvalidRequest
 from leasehold.rules import LEASE_SECONDS, LIMIT, Rule
 
 EXPRESS_SECONDS: Final = 5 * 60
+SHORTEST_FALLBACK_SECONDS: Final = 10
+LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
+"""A waiter's item is kept for 48 h after it last asked, which must stay far more than a period."""
 
 _T = TypeVar("_T")
 
@@ -39,9 +42,17 @@ def checked_lease_seconds(lease: Duration) -> int:
     return checked("lease", LEASE_SECONDS, _whole_seconds("lease", lease))
 
 
-def checked_max_wait_seconds(max_wait: Duration, *, longest: Duration, express: bool) -> int:
-    """Whole seconds from zero (a single try) to what the way to wait, or Express, allows."""
+def checked_max_wait_seconds(
+    max_wait: Duration, *, shortest_seconds: int, longest: Duration, express: bool
+) -> int:
+    """Whole seconds that the way to wait, and Express, allow."""
     seconds = _whole_seconds("max_wait", max_wait)
+    if seconds < shortest_seconds:
+        rule = (
+            f"must be at least {shortest_seconds} s, so that the service has time to answer; "
+            "Waiting.poll() also takes less"
+        )
+        raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
     if express and seconds >= EXPRESS_SECONDS:
         rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
         raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
@@ -52,6 +63,29 @@ def checked_max_wait_seconds(max_wait: Duration, *, longest: Duration, express: 
         )
         raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
     return seconds
+
+
+def checked_fallback_seconds(fallback: Duration) -> int:
+    """Whole seconds between two questions of a waiter that sleeps in the queue."""
+    seconds = _whole_seconds("fallback", fallback)
+    if not SHORTEST_FALLBACK_SECONDS <= seconds <= LONGEST_FALLBACK_SECONDS:
+        rule = f"must be from {SHORTEST_FALLBACK_SECONDS} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
+        raise InvalidRequest(field="fallback", rule=rule, value=f"{seconds} s")
+    return seconds
+
+
+def checked_keep_alive(keep_alive: Duration | None) -> None:
+    """Nothing but None.
+
+    Raises:
+        InvalidRequest: an interval was given.
+    """
+    if keep_alive is not None:
+        rule = (
+            "is not offered by this version; leave it out: while a Standard workflow runs, "
+            "its lease is extended whenever somebody asks for the lock"
+        )
+        raise InvalidRequest(field="keep_alive", rule=rule, value=keep_alive.to_human_string())
 
 
 def _whole_seconds(field: str, duration: Duration) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
-PAUSE_SECONDS: Final = 1
-"""Between two periods; the shortest that a Retry of Step Functions can be told."""
-
-_MOST_TRIES: Final = 100
+_PAUSES_SECONDS: Final = range(1, 11)
+"""A Retry of Step Functions pauses for a second at least. In a pause a waiter cannot be told."""
+_LARGEST_MISS_SECONDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,24 +16,30 @@ class Periods:
 
     number: int
     seconds: int
+    pause_seconds: int
 
     @property
     def total_seconds(self) -> int:
         """How long they last together."""
-        return self.number * (self.seconds + PAUSE_SECONDS) - PAUSE_SECONDS
+        return self.number * (self.seconds + self.pause_seconds) - self.pause_seconds
 
 
 def divide(max_wait_seconds: int, *, fallback_seconds: int) -> Periods:
-    """Equal periods of about `fallback_seconds` at most, which last as long as `max_wait_seconds`.
+    """Equal periods of `fallback_seconds` at most, which last as long as `max_wait_seconds`.
 
-    Whole seconds do not always come out even: among some numbers of periods from the fewest possible
-    upwards, the one that misses the least is taken. Up to 24 hours of five minutes it misses by one
-    second at most.
+    Whole seconds do not always come out even. The longest periods are taken that, with some pause,
+    miss by two seconds at most; the tests hold that there are some.
     """
-    span = max_wait_seconds + PAUSE_SECONDS
-    fewest = max(1, math.ceil(span / (fallback_seconds + PAUSE_SECONDS)))
+    if max_wait_seconds <= fallback_seconds:
+        return Periods(1, max_wait_seconds, min(_PAUSES_SECONDS))
+
     candidates = (
-        Periods(number, max(1, round(span / number) - PAUSE_SECONDS))
-        for number in range(fewest, fewest + _MOST_TRIES)
+        Periods(round((max_wait_seconds + pause) / (seconds + pause)), seconds, pause)
+        for seconds in range(fallback_seconds, fallback_seconds // 10, -1)
+        for pause in _PAUSES_SECONDS
     )
-    return min(candidates, key=lambda periods: abs(periods.total_seconds - max_wait_seconds))
+    return next(
+        candidate
+        for candidate in candidates
+        if abs(candidate.total_seconds - max_wait_seconds) <= _LARGEST_MISS_SECONDS
+    )

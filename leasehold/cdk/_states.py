@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk._periods import PAUSE_SECONDS, Periods
+from leasehold.cdk._periods import Periods
 from leasehold.cdk._variable import GuardVariable, jsonata
 from leasehold.cdk.service import ILockService
 from leasehold.errors import InvalidRequest, LockLost, LockWaitTimeout
@@ -109,7 +109,7 @@ class GuardStates:
         acquire.add_retry(
             errors=[_TIMEOUT],
             max_attempts=periods.number - 1,
-            interval=Duration.seconds(PAUSE_SECONDS),
+            interval=Duration.seconds(periods.pause_seconds),
             backoff_rate=1,
         )
         _repeat_unknown(acquire)
@@ -169,8 +169,8 @@ class GuardStates:
         cause = (
             f"'lock ' & {lock('lock_name')} & "
             f"' was not granted within max_wait of {terms.max_wait_seconds} s (waited ' & "
-            f"$string($floor(($millis() - {lock('entered_at_ms')}) / 1000)) & ' s), held by ' & "
-            f"$join({holders}, ', ')"
+            f"$string($floor(($millis() - {lock('entered_at_ms')}) / 1000)) & ' s)' & "
+            f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
         )
         return sfn.Fail.jsonata(
             self.scope,

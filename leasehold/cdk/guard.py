@@ -9,12 +9,17 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from leasehold.cdk._checks import checked_lease_seconds, checked_limit, checked_max_wait_seconds
+from leasehold.cdk._checks import (
+    checked_keep_alive,
+    checked_lease_seconds,
+    checked_limit,
+    checked_max_wait_seconds,
+)
 from leasehold.cdk._lock_name import workflow_lock_name
 from leasehold.cdk._states import ANY_ERROR, AcquireTerms, GuardStates
 from leasehold.cdk._variable import GuardVariable
 from leasehold.cdk.service import ILockService
-from leasehold.cdk.waiting import Waiting
+from leasehold.cdk.waiting import Waiting, checked_waiting
 
 _DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
 _DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
@@ -39,10 +44,11 @@ class LockGuard(sfn.StateMachineFragment):
         * Redrive of an execution that was stopped inside the guard repeats the guarded state
           without acquiring.
 
-    A single task state that has no transitions of its own costs 4 state transitions beside its own.
-    Anything else runs as the branch of a Parallel and costs 5: it can use Choice, Catch and Succeed
-    without leaving the guard past the release. Variables assigned in it stay in it. In a JSONata
-    machine make those states by `.jsonata(…)`: CDK forgets the machine's language within a branch.
+    A single task state that has no transitions of its own costs 3 state transitions beside its own
+    (polling: 4). Anything else runs as the branch of a Parallel and costs one more: it can use
+    Choice, Catch and Succeed without leaving the guard past the release. Variables assigned in it
+    stay in it. In a JSONata machine make those states by `.jsonata(…)`: CDK forgets the machine's
+    language within a branch.
     """
 
     def __init__(
@@ -57,6 +63,7 @@ class LockGuard(sfn.StateMachineFragment):
         lease: Duration | None = None,
         max_wait: Duration | None = None,
         waiting: Waiting | None = None,
+        keep_alive: Duration | None = None,
         on_timeout: sfn.IChainable | None = None,
         express: bool = False,
     ) -> None:
@@ -71,8 +78,10 @@ class LockGuard(sfn.StateMachineFragment):
             limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
                 Work may take longer: while the execution runs it is not robbed (Express: it is).
-            max_wait: the longest wait, default 30 minutes (Express: 1 minute). Zero tries once.
-            waiting: how to wait, default `Waiting.poll()`.
+            max_wait: the longest wait, default 30 minutes (Express: 1 minute). It is kept to two
+                seconds. With `Waiting.poll()` zero tries once; the queue needs 5 seconds at least.
+            waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
+            keep_alive: not offered by this version; must be None.
             on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
                 continue after the guard, unless it is itself connected there. Default: fail with
                 `LockWaitTimeout`.
@@ -83,21 +92,27 @@ class LockGuard(sfn.StateMachineFragment):
         """
         super().__init__(scope, construct_id)
         self._variable = GuardVariable.of(scope, construct_id)
-        waiting = waiting or Waiting.poll()
+        checked_keep_alive(keep_alive)
+        waiting = checked_waiting(
+            waiting or (Waiting.poll() if express else Waiting.queue()), express=express
+        )
         max_wait = max_wait or (_DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT)
         terms = AcquireTerms(
             lease_seconds=checked_lease_seconds(lease or Duration.minutes(1)),
             limit=checked_limit(limit),
             max_wait_seconds=checked_max_wait_seconds(
-                max_wait, longest=waiting.longest, express=express
+                max_wait,
+                shortest_seconds=waiting.shortest_seconds,
+                longest=waiting.longest,
+                express=express,
             ),
         )
         states = GuardStates(scope=self, service=service, variable=self._variable, express=express)
         failed = states.rethrow()
-        release_after_error = states.release("Release after error", then=failed)
+        release_after_error = states.release("Release after error", then=failed, may_wait=True)
         release_after_error.next(failed)
         after_timeout = on_timeout or states.timed_out(terms)
-        give_up = states.release("Give up", then=after_timeout)
+        give_up = states.release("Give up", then=after_timeout, may_wait=True)
         give_up.next(after_timeout)
 
         self._not_released = states.not_released()

@@ -13,6 +13,7 @@ from leasehold.cdk._checks import checked_fallback_seconds
 from leasehold.cdk._periods import divide
 from leasehold.cdk._states import AcquireTerms, GuardStates
 from leasehold.cdk._variable import jsonata
+from leasehold.errors import InvalidRequest
 from leasehold.model import RefusalReason
 
 _LONGEST_POLL_HOURS: Final = 24
@@ -173,3 +174,18 @@ class _Queue(Waiting):
 
 def _when(expression: str) -> sfn.Condition:
     return sfn.Condition.jsonata(jsonata(expression))
+
+
+def checked_waiting(waiting: Waiting, *, express: bool) -> Waiting:
+    """A way to wait that the kind of workflow can do.
+
+    Raises:
+        InvalidRequest: an Express workflow cannot wait in the queue.
+    """
+    if express and not waiting.express:
+        rule = (
+            "must be Waiting.poll() in an Express workflow: "
+            "Step Functions has no task tokens there, so nothing could wake it"
+        )
+        raise InvalidRequest(field="waiting", rule=rule, value="Waiting.queue()")
+    return waiting
