@@ -1,0 +1,83 @@
+"""Telling a waiting workflow that it was granted the lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from mypy_boto3_stepfunctions import SFNClient
+
+from leasehold.model import Grant
+from leasehold.push import Pushed, push_by_task_token, push_nothing
+from tests.support import START_MS
+from tests.unit.faults import lost_reply
+
+TOKEN = "AAAAKgAAAAIAAAAAAAAAAQ"
+GRANT = Grant(
+    lock_name="customer/é",
+    owner_id="anna-0123456789ab",
+    fencing_token=START_MS * 1000 + 1,
+    lease_ms=60_000,
+    acquired_at_ms=START_MS,
+    expires_at_ms=START_MS + 60_000,
+)
+
+
+@pytest.fixture(scope="module")
+def workflows() -> Iterator[SFNClient]:
+    client = boto3.client(
+        "stepfunctions",
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    yield client
+    client.close()
+
+
+def test_the_waiting_task_gets_the_answer_that_acquire_would_have_given(
+    workflows: SFNClient,
+) -> None:
+    answer = {
+        "acquired": True,
+        "lock_name": "customer/é",
+        "owner_id": "anna-0123456789ab",
+        "fencing_token": 1_900_000_000_000_001,
+        "lease_seconds": 60,
+        "acquired_at": "2030-03-17T17:46:40.000Z",
+        "expires_at": "2030-03-17T17:47:40.000Z",
+    }
+    output = json.dumps(answer, ensure_ascii=False)
+    with Stubber(workflows) as stub:
+        stub.add_response("send_task_success", {}, {"taskToken": TOKEN, "output": output})
+        assert push_by_task_token(workflows)(TOKEN, GRANT) is Pushed.DELIVERED
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize("code", ["TaskDoesNotExist", "TaskTimedOut", "InvalidToken"])
+def test_a_token_that_nobody_waits_with_is_gone(workflows: SFNClient, code: str) -> None:
+    with Stubber(workflows) as stub:
+        stub.add_client_error("send_task_success", code)
+        assert push_by_task_token(workflows)(TOKEN, GRANT) is Pushed.GONE
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException", "New"])
+def test_any_other_error_is_unknown(workflows: SFNClient, code: str) -> None:
+    with Stubber(workflows) as stub:
+        stub.add_client_error("send_task_success", code)
+        assert push_by_task_token(workflows)(TOKEN, GRANT) is Pushed.UNKNOWN
+
+
+def test_a_timeout_is_unknown(workflows: SFNClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times_out(**_: object) -> None:
+        raise lost_reply()
+
+    monkeypatch.setattr(workflows, "send_task_success", times_out)
+    assert push_by_task_token(workflows)(TOKEN, GRANT) is Pushed.UNKNOWN
+
+
+def test_who_may_not_call_step_functions_tells_nobody() -> None:
+    assert push_nothing(TOKEN, GRANT) is Pushed.UNKNOWN
