@@ -12,7 +12,6 @@ CHARGES_PER_ACCOUNT = 4
 WORK_SECONDS = 1.0
 ERROR = "CardDeclined"
 CLOCK_TOLERANCE_SECONDS = 2
-WAVE_SECONDS = 1.5
 APART_SECONDS = 0.06
 
 FAILING_WORK_SECONDS = 1.5
@@ -25,20 +24,22 @@ INCIDENT_DEADLINE_SECONDS = 45.0
 def rehearse(runner: Runner) -> None:
     """Start every function as often as the acts need it, on accounts that they do not use.
 
-    So the picture shows who waits for a lock, and not who waits for a cold start. The starts come
-    in waves, and the tasks work until the last wave is there: all cold at once is more than a small
-    or busy machine can do before Lambda's limit for a start.
+    So the picture shows who waits for a lock, and not who waits for a cold start. Never more than
+    one new function for each account at a time: all cold at once is more than a small or busy
+    machine can do before Lambda's limit for a start.
     """
-    batch = []
-    for wave in range(CHARGES_PER_ACCOUNT):
-        work_seconds = (CHARGES_PER_ACCOUNT - wave) * WAVE_SECONDS
-        for number in range(len(ACCOUNTS)):
-            name = f"rehearsal-{wave}-{number}"
-            runner.open_account(name)
-            long, short = _charge(name, 1, work_seconds), _charge(name, 1, 0.0)
-            batch.append(runner.start(runner.deployed.unguarded_machine, name, long))
-            batch.append(runner.start(runner.deployed.guarded_machine, name, short))
-        time.sleep(WAVE_SECONDS)
+    few = len(ACCOUNTS)
+    _rehearse(runner, runner.deployed.guarded_machine, few)
+    for size in range(2 * few, few * CHARGES_PER_ACCOUNT + 1, few):
+        _rehearse(runner, runner.deployed.unguarded_machine, size)
+
+
+def _rehearse(runner: Runner, machine: str, size: int) -> None:
+    names = [f"rehearsal-{size}-{number}" for number in range(size)]
+    for name in names:
+        runner.open_account(name)
+    charges = {name: _charge(name, 1, WORK_SECONDS) for name in names}
+    batch = runner.start_all(machine, charges, apart_seconds=0.0)
     runner.watch(batch, _is_over, within_seconds=RUN_DEADLINE_SECONDS)
 
 
