@@ -29,7 +29,7 @@ types: $(VENV)/ready ## mypy, strict
 	mypy leasehold lambdas infra localaws examples tests app.py
 
 test: lint types node_modules/ready ## everything that has to pass
-	python -m pytest --cov --cov-report=term --durations=5
+	python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --durations=10
 
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	cdk deploy Leasehold

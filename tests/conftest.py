@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
@@ -14,6 +15,24 @@ from tests.support import FakeClock, create_lock_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+TESTS = Path(__file__).resolve().parent
+_WHOLE_SUITES = ("e2e", "infra")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share something dear (a deployment, an emulator, a synthesis) share a process."""
+    for item in items:
+        suite, *rest = item.path.relative_to(TESTS).parts
+        if suite in _WHOLE_SUITES:
+            item.add_marker(pytest.mark.xdist_group(suite))
+        else:
+            item.add_marker(pytest.mark.xdist_group("/".join([suite, *rest])))
+    items.sort(key=lambda item: _longest_first(item.path.relative_to(TESTS).parts[0]))
+
+
+def _longest_first(suite: str) -> int:
+    return _WHOLE_SUITES.index(suite) if suite in _WHOLE_SUITES else len(_WHOLE_SUITES)
 
 
 @pytest.fixture
