@@ -13,6 +13,9 @@ from localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
+from tests.e2e.queue.stack import QueueForms
+
+WORKFLOWS = {"GuardForms": GuardForms, "GuardFaults": GuardFaults, "QueueForms": QueueForms}
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +24,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     assembly = synthesized(tmp_path_factory.mktemp("cdk.out"))
     with LocalAws() as aws:
         aws.bootstrap()
-        outputs = aws.deploy(app=assembly, stacks=("Leasehold", "GuardForms", "GuardFaults"))
+        outputs = aws.deploy(app=assembly, stacks=("Leasehold", *WORKFLOWS))
         yield Deployment(aws=aws, outputs=outputs)
 
 
@@ -34,7 +37,7 @@ def synthesized(directory: Path) -> Path:
     """The cloud assembly, made in this process: another one would take seconds to start."""
     app = App(outdir=str(directory))
     lock_stack = build(app)
-    GuardForms(app, "GuardForms", locks=lock_stack.locks)
-    GuardFaults(app, "GuardFaults", locks=lock_stack.locks)
+    for name, stack in WORKFLOWS.items():
+        stack(app, name, locks=lock_stack.locks)
     app.synth()
     return directory

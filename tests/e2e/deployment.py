@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from leasehold.protocol.schema import HELD, lock_key
+from leasehold.protocol.schema import (
+    EXECUTION_ARN,
+    HELD,
+    WAITER_PREFIX,
+    lock_key,
+    partition_of,
+)
 from localaws import LocalAws
 
 Json = dict[str, Any]
@@ -87,6 +93,39 @@ class Deployment:
             for event in self._history(execution_arn)
             if "stateEnteredEventDetails" in event
         ]
+
+    def transitions(self, execution_arn: str) -> int:
+        """What is billed: states entered, and one more for every time a task was repeated."""
+        history = self._history(execution_arn)
+        entered = [event for event in history if "stateEnteredEventDetails" in event]
+        tasks = [event for event in entered if event["type"] == "TaskStateEntered"]
+        return len(entered) + self.calls(execution_arn) - len(tasks)
+
+    def calls(self, execution_arn: str) -> int:
+        """How many tasks were begun, repeated ones included."""
+        return sum(event["type"] == "TaskScheduled" for event in self._history(execution_arn))
+
+    def stop(self, execution_arn: str) -> None:
+        """StopExecution: nothing inside the workflow can catch it."""
+        self._workflows.stop_execution(executionArn=execution_arn)
+
+    def seconds(self, execution_arn: str) -> float:
+        """How long an ended execution took."""
+        description = self._describe(execution_arn)
+        return float((description["stopDate"] - description["startDate"]).total_seconds())
+
+    def waiters(self, lock_name: str) -> list[str]:
+        """The ARNs of the executions in a lock's queue, the oldest first."""
+        found = self._table.query(
+            TableName=self.outputs["Leasehold"]["LockTableName"],
+            KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",
+            ExpressionAttributeValues={
+                ":lock": {"S": partition_of(lock_name)},
+                ":waiter": {"S": WAITER_PREFIX},
+            },
+            ConsistentRead=True,
+        )
+        return [item[EXECUTION_ARN]["S"] for item in found["Items"]]
 
     def failed_calls(self, execution_arn: str) -> list[str]:
         """The errors of all tasks, also of those that were repeated."""

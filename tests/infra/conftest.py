@@ -10,6 +10,7 @@ from aws_cdk.assertions import Template
 
 from app import build
 from tests.infra.forms import build_forms
+from tests.infra.scratch import Scratch
 
 Json = dict[str, Any]
 
@@ -60,3 +61,8 @@ def forms(forms_stack: Stack) -> Json:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """A stack for constructs that are looked at one by one."""
     return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Scratch")
+
+
+@pytest.fixture(scope="module")
+def scratch(stack: Stack) -> Scratch:
+    return Scratch(stack)

@@ -1,7 +1,8 @@
-"""One state machine for each form in which a guard can be used."""
+"""One state machine for each form in which a guard can be used, polling and in the queue."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aws_cdk import Duration, Stack
@@ -21,9 +22,12 @@ JSONATA = sfn.QueryLanguage.JSONATA
 class Form(Construct):
     """A scope of its own, so that every form can call its guard "Guard"."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, locks: ImportedLockService) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, locks: ImportedLockService, waiting: Waiting
+    ) -> None:
         super().__init__(scope, construct_id)
         self.locks = locks
+        self.waiting = waiting
 
     def work(self, name: str = "Charge") -> tasks.LambdaInvoke:
         function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
@@ -36,7 +40,7 @@ class Form(Construct):
     def guard(self, task: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         arguments = {
             "lock_name": "{% 'customer/' & $states.input.customer %}",
-            "waiting": Waiting.poll(),
+            "waiting": self.waiting,
             **props,
         }
         return LockGuard(self, name, service=self.locks, task=task, **arguments)
@@ -54,7 +58,7 @@ def build_forms(stack: Stack) -> None:
         heartbeat_function_arn=f"{FUNCTION}:heartbeat",
         release_function_arn=RELEASE,
     )
-    for build in (
+    queued = (
         _flat,
         _flat_in_jsonata,
         _chain,
@@ -65,10 +69,15 @@ def build_forms(stack: Stack) -> None:
         _map_iterations,
         _parallel_branches,
         _on_timeout,
-        _express,
-    ):
-        name = "".join(word.title() for word in build.__name__.split("_"))
-        build(Form(stack, name, locks=locks))
+    )
+    for build in (*queued, _express):
+        build(Form(stack, _name(build), locks=locks, waiting=Waiting.poll()))
+    for build in queued:
+        build(Form(stack, f"Queue{_name(build)}", locks=locks, waiting=Waiting.queue()))
+
+
+def _name(build: Callable[[Form], None]) -> str:
+    return "".join(word.title() for word in build.__name__.split("_"))
 
 
 def _flat(form: Form) -> None:

@@ -7,46 +7,13 @@ from typing import Any
 import pytest
 from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
 
-from leasehold.cdk import ImportedLockService, LockGuard, Waiting
+from leasehold.cdk import LockGuard, Waiting
 from leasehold.errors import InvalidRequest
 from tests.infra.asl import evaluate
-from tests.infra.forms import FUNCTION
+from tests.infra.scratch import Scratch
 
 Json = dict[str, Any]
-
-
-class Scratch:
-    """Makes guards in scopes of their own, as many as a test likes."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
-        self._made = 0
-        self._locks = ImportedLockService(
-            stack,
-            "Locks",
-            acquire_function_arn=f"{FUNCTION}:acquire",
-            heartbeat_function_arn=f"{FUNCTION}:heartbeat",
-            release_function_arn=f"{FUNCTION}:release",
-        )
-
-    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        self._made += 1
-        scope = Construct(self._stack, f"Scratch{self._made}")
-        task = sfn.Pass(scope, "Work")
-        arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
-        return LockGuard(scope, name, service=self._locks, task=task, **arguments)
-
-    def lock_name(self, lock_name: str) -> str:
-        """What the guard's first state makes of a lock name."""
-        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
-        return str(Stack.of(self._stack).resolve(lock["lock_name"]))
-
-
-@pytest.fixture(scope="module")
-def scratch(stack: Stack) -> Scratch:
-    return Scratch(stack)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +35,39 @@ def scratch(stack: Stack) -> Scratch:
             {"max_wait": Duration.minutes(5), "express": True},
             r"^max_wait: must be under 5 minutes, .* Express workflow \(got '300 s'\)",
         ),
+        (
+            {"waiting": Waiting.queue(), "express": True},
+            r"^waiting: must be Waiting.poll\(\) in an Express workflow: .* task tokens",
+        ),
+        (
+            {"waiting": Waiting.queue(), "max_wait": Duration.seconds(4)},
+            r"^max_wait: must be at least 5 s, .* Waiting.poll\(\) also takes less \(got '4 s'\)",
+        ),
+        (
+            {
+                "waiting": Waiting.queue(fallback=Duration.seconds(10)),
+                "max_wait": Duration.seconds(20_001),
+            },
+            r"^max_wait: must be at most 5 hours .* 25,000 events",
+        ),
+        (
+            {"keep_alive": Duration.seconds(20)},
+            r"^keep_alive: is not offered by this version; leave it out: .* \(got '20 seconds'\)",
+        ),
     ],
 )
 def test_a_broken_rule_is_named_with_its_field(scratch: Scratch, props: Json, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         scratch.guard(**props)
+
+
+@pytest.mark.parametrize(
+    "fallback",
+    [Duration.seconds(0), Duration.seconds(9), Duration.seconds(43_201), Duration.millis(10_500)],
+)
+def test_a_fallback_period_out_of_its_bounds_is_refused(fallback: Duration) -> None:
+    with pytest.raises(InvalidRequest, match=r"^fallback: must be (from 10 s to 43200 s|a whole)"):
+        Waiting.queue(fallback=fallback)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +80,10 @@ def test_a_broken_rule_is_named_with_its_field(scratch: Scratch, props: Json, me
         {"max_wait": Duration.seconds(0)},
         {"max_wait": Duration.seconds(299), "express": True},
         {"express": True},
+        {"waiting": Waiting.queue()},
+        {"waiting": Waiting.queue(), "max_wait": Duration.seconds(5)},
+        {"waiting": Waiting.queue(fallback=Duration.seconds(10)), "max_wait": Duration.hours(5)},
+        {"waiting": Waiting.queue(fallback=Duration.hours(12)), "max_wait": Duration.days(7)},
     ],
 )
 def test_what_keeps_the_rules_is_taken(scratch: Scratch, props: Json) -> None:

@@ -13,7 +13,7 @@ from tests.infra.forms import RELEASE
 
 Json = dict[str, Any]
 
-GUARDS = {
+POLLING = {
     "Flat": ["Guard"],
     "FlatInJsonata": ["Guard"],
     "Chain": ["Guard"],
@@ -24,8 +24,10 @@ GUARDS = {
     "MapIterations": ["Guard"],
     "ParallelBranches": ["LeftGuard", "RightGuard"],
     "OnTimeout": ["Guard"],
-    "Express": ["Guard"],
 }
+GUARDS = (
+    POLLING | {"Express": ["Guard"]} | {f"Queue{form}": guards for form, guards in POLLING.items()}
+)
 every_form = pytest.mark.parametrize("form", GUARDS)
 every_guard = pytest.mark.parametrize(
     ("form", "guard"), [(form, guard) for form, guards in GUARDS.items() for guard in guards]
@@ -51,7 +53,7 @@ def test_every_state_of_a_guard_is_a_jsonata_state(forms: Json, form: str, guard
         if name.startswith(f"{guard}: ")
     }
     assert own == dict.fromkeys(own, "JSONata")
-    assert len(own) >= 9
+    assert len(own) >= (7 if form.startswith("Queue") else 9)
 
 
 @every_form
@@ -80,9 +82,10 @@ def test_every_path_from_acquire_ends_in_a_release(forms: Json, form: str, guard
     assert ways_out_unreleased(scope, f"{guard}: Acquire", release_function=RELEASE) == set()
 
 
+@pytest.mark.parametrize("form", ["Flat", "QueueFlat"])
 @pytest.mark.parametrize("state", ["Guard: Acquire", "Charge"])
-def test_a_catch_that_bypasses_the_release_is_noticed(forms: Json, state: str) -> None:
-    machine = machine_of(forms, "Flat")
+def test_a_catch_that_bypasses_the_release_is_noticed(forms: Json, state: str, form: str) -> None:
+    machine = machine_of(forms, form)
     machine.states[state]["Catch"][-1]["Next"] = "Guard: Failed"
     escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
     assert escaped == {"Guard: Failed"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,29 @@ def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Funct
     )
 
 
-class GuardForms(Stack):
-    """One state machine a form; the output `<form>Arn` names it."""
+class Forms(Stack):
+    """One state machine a form; the output `<form>Arn` names it. A stack says which forms."""
+
+    waiting: Waiting
 
     def __init__(self, scope: Construct, construct_id: str, *, locks: ILockService) -> None:
         super().__init__(scope, construct_id)
         self.locks = locks
         self.worker = function(self, "Worker", handler="worker.handler")
-        for form in (
+        for form in self.forms():
+            CfnOutput(self, f"{form.node.id}Arn", value=form.machine.state_machine_arn)
+
+    def forms(self) -> Sequence[Form]:
+        raise NotImplementedError
+
+
+class GuardForms(Forms):
+    """Guards that poll."""
+
+    waiting = Waiting.poll()
+
+    def forms(self) -> Sequence[Form]:
+        return (
             Flat(self, "Flat"),
             FlatPath(self, "FlatPath"),
             ChainPath(self, "ChainPath"),
@@ -54,8 +70,7 @@ class GuardForms(Stack):
             TokenJsonata(self, "TokenJsonata"),
             TokenPath(self, "TokenPath"),
             ExpressFlat(self, "ExpressFlat"),
-        ):
-            CfnOutput(self, f"{form.node.id}Arn", value=form.machine.state_machine_arn)
+        )
 
 
 class Form(Construct):
@@ -64,7 +79,7 @@ class Form(Construct):
     language: sfn.QueryLanguage | None = None
     kind: sfn.StateMachineType | None = None
 
-    def __init__(self, scope: GuardForms, construct_id: str) -> None:
+    def __init__(self, scope: Forms, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         self.forms = scope
         self.machine = sfn.StateMachine(
@@ -104,7 +119,7 @@ class Form(Construct):
         arguments = {
             "lock_name": PER_EXECUTION,
             "lease": Duration.seconds(30),
-            "waiting": Waiting.poll(),
+            "waiting": self.forms.waiting,
             **props,
         }
         return LockGuard(self, name, service=self.forms.locks, task=task, **arguments)

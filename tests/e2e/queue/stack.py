@@ -1,0 +1,121 @@
+"""Workflows whose guards wait in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+
+from leasehold.cdk import Waiting
+from leasehold.cdk._periods import divide
+from tests.e2e.guard.stack import (
+    INPUT,
+    JSONATA,
+    ChainDecides,
+    ChainPath,
+    Flat,
+    FlatPath,
+    Form,
+    Forms,
+    MapGuarded,
+    Nested,
+    TokenJsonata,
+    TokenPath,
+)
+
+SHORT_FALLBACK_SECONDS: Final = 10
+TURNS_LEASE_SECONDS: Final = 5
+TURNS_MAX_WAIT_SECONDS: Final = 600
+TURNS: Final = divide(TURNS_MAX_WAIT_SECONDS, fallback_seconds=SHORT_FALLBACK_SECONDS)
+GIVES_UP_SECONDS: Final = (8, 25)
+
+
+class QueueForms(Forms):
+    """Guards that sleep in the queue, and ask again by themselves every ten seconds."""
+
+    waiting = Waiting.queue(fallback=Duration.seconds(SHORT_FALLBACK_SECONDS))
+
+    def forms(self) -> Sequence[Form]:
+        return (
+            Flat(self, "QueueFlat"),
+            FlatPath(self, "QueueFlatPath"),
+            ChainPath(self, "QueueChainPath"),
+            ChainDecides(self, "QueueChainDecides"),
+            Nested(self, "QueueNested"),
+            MapGuarded(self, "QueueMap"),
+            TokenJsonata(self, "QueueTokenJsonata"),
+            TokenPath(self, "QueueTokenPath"),
+            Turns(self, "QueueTurns"),
+            Patient(self, "QueuePatient"),
+            PatientChain(self, "QueuePatientChain"),
+            *(
+                GivesUpAfter(self, f"QueueGivesUp{seconds}", seconds=seconds)
+                for seconds in GIVES_UP_SECONDS
+            ),
+            Elsewhere(self, "QueueGivesUpElsewhere"),
+        )
+
+
+class Turns(Form):
+    """A lock and a limit as the input says; a short lease."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work(),
+            lock_name="{% $states.input.lock %}",
+            limit="{% $exists($states.input.limit) ? $states.input.limit : 1 %}",
+            lease=Duration.seconds(TURNS_LEASE_SECONDS),
+            max_wait=Duration.seconds(TURNS_MAX_WAIT_SECONDS),
+        )
+
+
+class Patient(Form):
+    """The fallback period that guards have by default."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work_by_path(),
+            lock_name=sfn.JsonPath.string_at("$.lock"),
+            waiting=Waiting.queue(),
+        )
+
+
+class PatientChain(Form):
+    """The same around two states."""
+
+    def body(self) -> sfn.IChainable:
+        chain = sfn.Pass(self, "First").next(self.work_by_path())
+        return self.guard(
+            chain, lock_name=sfn.JsonPath.string_at("$.lock"), waiting=Waiting.queue()
+        )
+
+
+class GivesUpAfter(Form):
+    """Waits for so many seconds at most."""
+
+    def __init__(self, scope: Forms, construct_id: str, *, seconds: int) -> None:
+        self.seconds = seconds
+        super().__init__(scope, construct_id)
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work_by_path(),
+            lock_name=sfn.JsonPath.string_at("$.lock"),
+            max_wait=Duration.seconds(self.seconds),
+        )
+
+
+class Elsewhere(Form):
+    """Goes another way after five seconds, and ends there."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work_by_path(),
+            lock_name=sfn.JsonPath.string_at("$.lock"),
+            max_wait=Duration.seconds(5),
+            on_timeout=sfn.Pass.jsonata(self, "Later", outputs={"later": INPUT}),
+        ).next(sfn.Pass.jsonata(self, "After", outputs="after"))
