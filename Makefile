@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 1
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
-.PHONY: help demo test lint types deploy clean requirements
+.PHONY: help demo test lint smoke deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
@@ -22,14 +22,15 @@ node_modules/ready: package.json package-lock.json
 demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch workflows take turns (KEEP=1 leaves it running)
 	python -m examples.demo
 
-lint: $(VENV)/ready ## ruff: rules and format
+lint: $(VENV)/ready ## rules, format and types
 	ruff check . && ruff format --check .
+	mypy leasehold lambdas infra localaws examples bench tests app.py
 
-types: $(VENV)/ready ## mypy, strict
-	mypy leasehold lambdas infra localaws examples tests app.py
-
-test: lint types node_modules/ready ## everything that has to pass
+test: lint node_modules/ready ## everything that has to pass
 	python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --durations=10
+
+smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run workflows there, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
+	python -m pytest tests/smoke -v
 
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	cdk deploy Leasehold
