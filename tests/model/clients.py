@@ -1,0 +1,206 @@
+"""The clients of the model: what each wants, how far it is, and what it may do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from leasehold.errors import LockStoreUnavailable
+from leasehold.model import (
+    AcquireRequest,
+    Grant,
+    HeartbeatRequest,
+    NotHeld,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Released,
+    ReleaseRequest,
+    Renewal,
+)
+from leasehold.store import LockStore
+from tests.model.replay import START_MS
+
+LOCK: Final = "lock"
+LEASE_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One acquisition, and what may happen to it. The clients of a model are older from first on.
+
+    Attributes:
+        name: who it is.
+        limit: how many permits the lock has, as this client says.
+        waits: whether it joins the queue.
+        pushed: whether it is told through a task token, as a workflow; else it polls.
+        polls: how many fallback polls it makes while it sleeps.
+        gives_up: whether it may stop waiting, which cancels.
+        heartbeats: how many of them it may send.
+        echoes: the name of a client one of whose acquire calls this is, arriving at any time.
+    """
+
+    name: str
+    limit: int = 1
+    waits: bool = True
+    pushed: bool = True
+    polls: int = 0
+    gives_up: bool = False
+    heartbeats: int = 0
+    echoes: str | None = None
+
+    @property
+    def is_echo(self) -> bool:
+        return self.echoes is not None
+
+    @property
+    def owner_id(self) -> str:
+        return f"{self.echoes or self.name:->16}"
+
+    @property
+    def execution_arn(self) -> str | None:
+        return f"execution-of-{self.echoes or self.name}" if self.pushed else None
+
+
+class Status(Enum):
+    """How far a client is."""
+
+    IDLE = "idle"
+    ACQUIRING = "acquiring"
+    ASLEEP = "asleep"
+    WORKING = "working"
+    RENEWING = "renewing"
+    RELEASING = "releasing"
+    CANCELLING = "cancelling"
+    DONE = "done"
+    NOT_HELD = "told that it does not hold"
+    REFUSED = "refused"
+    BARRED = "told that it released before"
+    DEAD = "dead"
+    ENDLESS = "going round in circles"
+
+
+OPERATING: Final = {Status.ACQUIRING, Status.RENEWING, Status.RELEASING, Status.CANCELLING}
+OVER: Final = {
+    Status.DONE,
+    Status.NOT_HELD,
+    Status.REFUSED,
+    Status.BARRED,
+    Status.DEAD,
+    Status.ENDLESS,
+}
+
+
+class Local(NamedTuple):
+    """How far one client is.
+
+    Attributes:
+        client: which of the model's clients this is.
+        status: see `Status`; the operation under way, if it is one.
+        calls: how many acquire calls it began; each has its own task token, as on AWS.
+        polls: how many fallback polls are left.
+        heartbeats: how many heartbeats are left.
+        told: the fencing token that it was told.
+        orphaned: whether its workflow is dead, and only the handler is still at work.
+        answers: numbers of the answers that the operation under way has had.
+        epochs: when that operation began, and when each answer came; empty if it must yet begin.
+    """
+
+    client: int
+    status: Status
+    calls: int = 0
+    polls: int = 0
+    heartbeats: int = 0
+    told: int = 0
+    orphaned: bool = False
+    answers: tuple[int, ...] = ()
+    epochs: tuple[int, ...] = ()
+
+    def at(self, status: Status, **changes: Any) -> Local:  # noqa: ANN401 - fields
+        return self._replace(status=status, answers=(), epochs=(), **changes)
+
+    def again(self) -> Local:
+        """Its reply was lost, or its handler was killed: it begins the operation anew."""
+        if self.orphaned:
+            return self.dead()
+        more = 1 if self.status is Status.ACQUIRING else 0
+        return self.at(self.status, calls=self.calls + more)
+
+    def dead(self) -> Local:
+        return Local(self.client, Status.DEAD)
+
+
+def beginnings(client: Client, local: Local) -> list[Local]:
+    """The operations that a client that is not in the middle of one may begin."""
+    match local.status:
+        case Status.IDLE:
+            return [local.at(Status.ACQUIRING, calls=1)]
+        case Status.ASLEEP:
+            poll = local.at(Status.ACQUIRING, calls=local.calls + 1, polls=local.polls - 1)
+            cancel = local.at(Status.CANCELLING)
+            return ([poll] if local.polls else []) + ([cancel] if client.gives_up else [])
+        case Status.WORKING:
+            renew = local.at(Status.RENEWING, heartbeats=local.heartbeats - 1)
+            return [local.at(Status.RELEASING)] + ([renew] if local.heartbeats else [])
+        case status if status in OPERATING:
+            return [local]
+        case _:
+            return []
+
+
+def task_token(client: Client, local: Local) -> str | None:
+    return f"token-{client.name}-{local.calls}" if client.pushed else None
+
+
+def operate(client: Client, index: int, local: Local, store: LockStore) -> object:
+    """The real operation that this client is in."""
+    entered_at_ms = START_MS + index
+    owner_id = client.owner_id
+    match local.status:
+        case Status.ACQUIRING:
+            acquisition = AcquireRequest(
+                lock_name=LOCK,
+                owner_id=owner_id,
+                owner_name=client.name,
+                lease_ms=LEASE_MS,
+                limit=client.limit,
+                execution_arn=client.execution_arn,
+                entered_at_ms=entered_at_ms if client.waits else None,
+                waits=client.waits,
+                task_token=task_token(client, local) if client.waits else None,
+            )
+            return store.acquire(acquisition)
+        case Status.RENEWING:
+            return store.heartbeat(HeartbeatRequest(lock_name=LOCK, owner_id=owner_id))
+        case Status.CANCELLING:
+            request = ReleaseRequest(lock_name=LOCK, owner_id=owner_id, entered_at_ms=entered_at_ms)
+            return store.release(request)
+        case _:
+            return store.release(ReleaseRequest(lock_name=LOCK, owner_id=owner_id))
+
+
+def concluded(client: Client, local: Local, answer: object) -> Local:
+    """What the answer of the operation makes of the client."""
+    if isinstance(answer, LockStoreUnavailable):
+        return local.again()
+    if local.orphaned:
+        return local.dead()
+    if client.echoes is not None:
+        return local.at(Status.DONE)
+    match answer:
+        case Grant():
+            return local.at(Status.WORKING, told=answer.fencing_token)
+        case Refusal():
+            barred = answer.reason is RefusalReason.ALREADY_RELEASED
+            return local.at(Status.BARRED if barred else Status.REFUSED)
+        case _:
+            return local.at(_AFTER[type(answer)])
+
+
+_AFTER: Final[dict[type, Status]] = {
+    Renewal: Status.WORKING,
+    Queued: Status.ASLEEP,
+    NotHeld: Status.NOT_HELD,
+    Released: Status.DONE,
+}

@@ -1,0 +1,80 @@
+"""Who contends in the searches of the tests, and what goes wrong in each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.model.clients import Client
+from tests.model.faults import Faults
+from tests.model.search import Configuration
+
+NAMES: Final = ("anna", "ben", "carl", "dora")
+
+
+def workflows(number: int, *, limit: int = 1, gives_up: bool = False) -> tuple[Client, ...]:
+    """So many that are all alike."""
+    return tuple(Client(name=name, limit=limit, gives_up=gives_up) for name in NAMES[:number])
+
+
+_ANNA, _BEN, _CARL, _DORA = workflows(4)
+_BEN_ASKS_AGAIN: Final = Client(name="ben", polls=1, gives_up=True)
+_BEN_POLLS: Final = Client(name="ben", pushed=False, polls=1)
+
+CONFIGURATIONS: Final = (
+    Configuration(name="four take turns", clients=workflows(4)),
+    Configuration(name="four share two permits", clients=workflows(4, limit=2)),
+    Configuration(name="all may give up", clients=workflows(3, gives_up=True)),
+    Configuration(
+        name="giving up, and asking again",
+        clients=(_ANNA, _BEN_ASKS_AGAIN, Client(name="carl", polls=1)),
+    ),
+    Configuration(
+        name="a newcomer that does not wait",
+        clients=(_ANNA, _BEN, Client(name="carl", waits=False), _DORA),
+    ),
+    Configuration(
+        name="a polling waiter among workflows",
+        clients=(_ANNA, _BEN_POLLS, Client(name="carl", pushed=False, polls=1, gives_up=True)),
+    ),
+    Configuration(
+        name="a workflow dies",
+        clients=(_ANNA, _BEN_ASKS_AGAIN, _CARL),
+        faults=Faults(crashes=1),
+    ),
+    Configuration(name="two workflows die", clients=workflows(3), faults=Faults(crashes=2)),
+    Configuration(
+        name="a workflow dies, and leases end",
+        clients=workflows(3),
+        faults=Faults(crashes=1, epochs=1),
+    ),
+    Configuration(
+        name="one of two permits is left behind",
+        clients=workflows(3, limit=2),
+        faults=Faults(crashes=1, epochs=1),
+    ),
+    Configuration(
+        name="a dead workflow's handler goes on, and leases end",
+        clients=workflows(3),
+        faults=Faults(orphans=1, epochs=1),
+    ),
+    Configuration(
+        name="a reply and a push are lost",
+        clients=(_ANNA, Client(name="ben", polls=1), _CARL),
+        faults=Faults(lost_replies=1, lost_pushes=1),
+    ),
+    Configuration(
+        name="two permits, a reply and a push are lost",
+        clients=workflows(3, limit=2),
+        faults=Faults(lost_replies=1, lost_pushes=1),
+    ),
+    Configuration(
+        name="a reply is lost while one gives up",
+        clients=(_ANNA, Client(name="ben", gives_up=True), _CARL),
+        faults=Faults(lost_replies=1),
+    ),
+    Configuration(
+        name="a running workflow overruns its lease",
+        clients=(Client(name="anna", heartbeats=1), _BEN, _CARL),
+        faults=Faults(epochs=1),
+    ),
+)

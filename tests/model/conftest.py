@@ -1,0 +1,50 @@
+"""All searches run beside each other in processes of their own, the longest first."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+
+import pytest
+
+from tests.model.configurations import CONFIGURATIONS
+from tests.model.known_gaps import KNOWN_GAPS
+from tests.model.mutants import MUTANTS
+from tests.model.run import control_of, run_configuration, run_control, run_mutant
+from tests.model.search import Report
+
+Reports = dict[str, "Future[Report]"]
+_LONGEST = "four share two permits"
+
+
+class Searches:
+    """What the searches found; asking for a report waits for it."""
+
+    def __init__(self, submit: Callable[..., Future[Report]]) -> None:
+        names = [c.name for c in (*CONFIGURATIONS, *KNOWN_GAPS)]
+        names.sort(key=lambda name: name != _LONGEST)
+        self._searches: Reports = {name: submit(run_configuration, name) for name in names}
+        self._mutants: Reports = {name: submit(run_mutant, name) for name in MUTANTS}
+        alone = [name for name in MUTANTS if control_of(name) is None]
+        self._controls: Reports = {name: submit(run_control, name) for name in alone}
+
+    def configuration(self, name: str) -> Report:
+        return self._searches[name].result()
+
+    def mutant(self, name: str) -> Report:
+        return self._mutants[name].result()
+
+    def control(self, name: str) -> Report:
+        same = control_of(name)
+        return self._controls[name].result() if same is None else self.configuration(same)
+
+
+@pytest.fixture(scope="session")
+def searches() -> Iterator[Searches]:
+    # Spawned, not forked: a fork would inherit the tracing of coverage and be several times slower.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        yield Searches(pool.submit)
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,92 @@
+"""After a fault, when nobody is in the middle of anything: does one more call set the lock going?
+
+Looked at from every such state that the search reaches. If somebody died, time passes first, until
+all leases are over; workflows that run keep theirs, because Step Functions is asked.
+"""
+
+from __future__ import annotations
+
+from tests.model.clients import OVER, Local, Status
+from tests.model.faults import CRASH, ORPHAN
+from tests.model.table import LockReader
+from tests.model.world import FIRST_CLIENT, State, World
+
+
+class Healing:
+    """Tries the next call of each client that sleeps, and that of a newcomer who does not wait."""
+
+    def __init__(self, world: World, reader: LockReader) -> None:
+        self._world = world
+        self._reader = reader
+        self._limits = {client.owner_id: client.limit for client in world.clients}
+
+    def works(self, state: State) -> bool:
+        """Whether each of these calls, and all of them one after another, do what they must."""
+        if self._world.budget.spent(state[3], CRASH, ORPHAN):
+            state = (*state[:2], state[2] + 1, *state[3:])
+        sleepers = [at for at in self._clients(state) if self._status(state, at) is Status.ASLEEP]
+        newcomer = len(state) - 1
+        if not sleepers:
+            free = self._live_holders(state) < self._world.clients[-1].limit
+            after = self._call(state, newcomer)
+            return self._status(after, newcomer) is Status.WORKING or not free
+        if not all(self._advances(state, self._call(state, at), at) for at in sleepers):
+            return False
+        if not self._advances(state, self._call(state, newcomer), newcomer):
+            return False
+        for at in sleepers:
+            if self._status(state, at) is Status.ASLEEP:
+                state = self._call(state, at)
+        return self._blocked(state, self._heads(state, None))
+
+    def _advances(self, before: State, after: State, caller: int) -> bool:
+        """Whether the oldest waiter that lives was granted, if there was a permit for it."""
+        owner = self._world.clients[caller - FIRST_CLIENT].owner_id
+        if self._reader.lock(before[0]).holder(owner) is not None:
+            return self._status(after, caller) is Status.WORKING
+        heads = self._heads(before, caller)
+        if self._blocked(before, heads):
+            return True
+        return self._reader.lock(after[0]).holder(heads[0]) is not None
+
+    def _heads(self, state: State, caller: int | None) -> list[str]:
+        """Owners that live and wait, from the oldest on.
+
+        Of those that poll only the one that asks now, and only if nobody else waits: it is late.
+        """
+        waiting = self._reader.owners_waiting(state[1])
+        alive = [
+            (at, client)
+            for at, client in zip(self._clients(state), self._world.clients, strict=False)
+            if client.owner_id in waiting and self._status(state, at) not in OVER
+        ]
+        told = [client.owner_id for _, client in alive if client.pushed]
+        return told or [client.owner_id for at, client in alive if at == caller]
+
+    def _blocked(self, state: State, heads: list[str]) -> bool:
+        """Whether the oldest must wait on, because so many hold and live."""
+        return not heads or self._live_holders(state) >= self._limits[heads[0]]
+
+    def _live_holders(self, state: State) -> int:
+        lock = self._reader.lock(state[0])
+        return sum(
+            lock.holder(client.owner_id) is not None and self._status(state, at) not in OVER
+            for at, client in zip(self._clients(state), self._world.clients, strict=False)
+        )
+
+    def _call(self, state: State, at: int) -> State:
+        """The client's acquire from beginning to end, while nobody else moves."""
+        progress = self._world.progress
+        local: Local = progress.known[state[at]].local
+        begun = progress.number(local.at(Status.ACQUIRING, calls=local.calls + 1))
+        state = (*state[:at], begun, *state[at + 1 :])
+        while progress.known[state[at]].active:
+            (number,) = progress.starts(state[at], state[2])
+            state = self._world.step(state, at, number).to
+        return state
+
+    def _status(self, state: State, at: int) -> Status:
+        return self._world.progress.known[state[at]].local.status
+
+    def _clients(self, state: State) -> range:
+        return range(FIRST_CLIENT, len(state) - 1)

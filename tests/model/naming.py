@@ -1,0 +1,75 @@
+"""Which function of leasehold made a request: the model's steps carry those names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any, Final
+from unittest.mock import patch
+
+from leasehold import acquisition, joining, overdue, releasing, store, vacating
+from leasehold.protocol import queue, requests, settling
+from leasehold.protocol.writes import Transaction
+
+_MAKERS: Final = (requests, queue)
+_USERS: Final = (acquisition, joining, overdue, releasing, store, vacating, settling)
+
+
+def makers_of_requests() -> list[tuple[ModuleType, str]]:
+    """Every place at which a function that makes a request is used under its name."""
+    made_in = {module.__name__ for module in _MAKERS}
+    return [
+        (module, name)
+        for module in _USERS
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ in made_in
+    ]
+
+
+PLACES: Final = makers_of_requests()
+STEP_NAMES: Final = frozenset(name for _, name in PLACES)
+PUSH: Final = "push"
+LIVENESS: Final = "liveness_of"
+
+
+class Names:
+    """The names of the requests made since the last `forget`."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def forget(self) -> None:
+        self._names.clear()
+
+    def remember(self, name: str, made: object) -> None:
+        request = made[0] if isinstance(made, tuple) else made
+        self._names[id(request)] = name
+        if isinstance(request, Transaction):
+            self._names |= {id(request.state): name, id(request.waiter): name}
+
+    def of(self, request: object) -> str:
+        """Fails if nobody in `PLACES` made the request: the model would not know what it is."""
+        return self._names[id(request)]
+
+
+@contextmanager
+def naming(names: Names) -> Iterator[None]:
+    """While this is open, `names` knows all requests that the protocol makes."""
+    with ExitStack() as stack:
+        for module, name in PLACES:
+            maker = getattr(module, name)
+            stack.enter_context(patch.object(module, name, _remembering(names, name, maker)))
+        yield
+
+
+def _remembering(names: Names, name: str, maker: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(maker)
+    def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the maker takes and makes
+        made = maker(*args, **kwargs)
+        names.remember(name, made)
+        return made
+
+    return make

@@ -1,0 +1,129 @@
+"""How far each client is, numbered, and what the real code does next with each answer.
+
+The code runs once for each history of one client, and not once for each state of all of them: that
+is what makes it possible to search with the code itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.model.clients import (
+    OPERATING,
+    Client,
+    Local,
+    Status,
+    beginnings,
+    concluded,
+    operate,
+    task_token,
+)
+from tests.model.naming import Names
+from tests.model.replay import Call, run_to_next_call
+from tests.model.table import Numbered, Table
+
+_LONGEST_OPERATION: Final = 40
+"""Requests. None of those in a lock without quarrel takes ten."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of a numbered `Local`.
+
+    Attributes:
+        local: how far the client is.
+        call: number of the request that it is about to make, if it is in an operation.
+        active: whether it will take its next step by itself, soon.
+        listens_to: the task token through which it can be told at this moment.
+        starts: numbers of the locals that begin an operation, by epoch.
+        answered: number of the local after an answer, by the answer's number and the epoch.
+    """
+
+    local: Local
+    call: int | None
+    active: bool
+    listens_to: str | None
+    starts: dict[int, list[int]] = field(default_factory=dict)
+    answered: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+class Progress:
+    """Numbers for how far clients are."""
+
+    def __init__(self, clients: tuple[Client, ...], table: Table, names: Names) -> None:
+        self.clients = clients
+        self.known: list[Known] = []
+        self.calls: list[Call] = []
+        self._numbered_calls = Numbered()
+        self._table = table
+        self._names = names
+        self._numbers: dict[Local, int] = {}
+        self.index_of = {c.name: i for i, c in enumerate(clients)}
+
+    def first(self) -> tuple[int, ...]:
+        """All clients before they begin."""
+        return tuple(
+            self.number(Local(i, Status.IDLE, polls=c.polls, heartbeats=c.heartbeats))
+            for i, c in enumerate(self.clients)
+        )
+
+    def number(self, local: Local, call: Call | None = None) -> int:
+        """The number of a local; `call` is what it is about to ask."""
+        found = self._numbers.get(local)
+        if found is None:
+            found = self._numbers[local] = len(self.known)
+            asked = None if call is None else self._number_of_call(call)
+            client = self.clients[local.client]
+            listens = local.status in (Status.ACQUIRING, Status.ASLEEP)
+            if local.orphaned or client.echoes is not None:
+                listens = False
+            token = task_token(client, local) if listens else None
+            self.known.append(Known(local, asked, local.status in OPERATING, token))
+        return found
+
+    def starts(self, number: int, epoch: int) -> list[int]:
+        """The client at the first request of each operation that it may begin now."""
+        known = self.known[number]
+        if known.call is not None:
+            return [number]
+        found = known.starts.get(epoch)
+        if found is None:
+            client = self.clients[known.local.client]
+            begun = [b._replace(epochs=(epoch,)) for b in beginnings(client, known.local)]
+            found = known.starts[epoch] = [self._run(local) for local in begun]
+        return found
+
+    def answered(self, number: int, answer: int, epoch: int) -> int:
+        """The client after it got an answer."""
+        known = self.known[number]
+        key = (answer, epoch)
+        found = known.answered.get(key)
+        if found is None:
+            local = known.local
+            answers, epochs = (*local.answers, answer), (*local.epochs, epoch)
+            longer = local._replace(answers=answers, epochs=epochs)
+            endless = len(answers) > _LONGEST_OPERATION
+            ended = self.number(local.at(Status.ENDLESS)) if endless else None
+            found = known.answered[key] = ended or self._run(longer)
+        return found
+
+    def _run(self, local: Local) -> int:
+        client = self.clients[local.client]
+        index = self.index_of[client.echoes or client.name]
+        result = run_to_next_call(
+            lambda store: operate(client, index, local, store),
+            [self._table.answer(number) for number in local.answers],
+            local.epochs,
+            offset_ms=local.calls,
+            names=self._names,
+        )
+        if isinstance(result, Call):
+            return self.number(local, result)
+        return self.number(concluded(client, local, result))
+
+    def _number_of_call(self, call: Call) -> int:
+        number = self._numbered_calls.number(repr(call), call)
+        if number == len(self.calls):
+            self.calls.append(call)
+        return number

@@ -1,0 +1,134 @@
+"""Runs a real operation of leasehold up to its next request.
+
+The operations are ordinary functions that ask the table, Step Functions and the clock. What they do
+next is decided by the answers they got so far; so the model keeps the answers, and to take a step
+runs the function again from its start, with the answers it has already had. The result of each run
+is remembered, so that a search over many states runs the code only once for each history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, cast
+
+from leasehold.context import LockContext
+from leasehold.dynamo import Cancelled, ConditionFailed, LockTable, Written
+from leasehold.model import Grant, Liveness
+from leasehold.patience import Patience
+from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
+from leasehold.push import Pushed
+from leasehold.store import LockStore
+from tests.model.naming import LIVENESS, PUSH, Names
+
+START_MS: Final = 1_900_000_000_000
+EPOCH_MS: Final = 1_000_000
+"""Time stands still within an epoch. The next one begins when every lease of this one is over."""
+
+Operation = Callable[[LockStore], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to the world: what is asked, and the name of the function that asks it."""
+
+    name: str
+    method: str
+    payload: Any
+
+
+class _Suspended(BaseException):
+    """No error: nothing in leasehold may catch it."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+
+class _RecordedWorld:
+    """Stands in for LockTable, Step Functions and the clock; answers from the record."""
+
+    def __init__(
+        self, answers: Sequence[Any], epochs: Sequence[int], offset_ms: int, names: Names
+    ) -> None:
+        self._answers = answers
+        self._epochs = epochs
+        self._offset_ms = offset_ms
+        self._names = names
+        self._asked = 0
+
+    def update(self, update: Update) -> Written | ConditionFailed:
+        return cast("Written | ConditionFailed", self._ask("update", update))
+
+    def transact(self, transaction: Transaction) -> Written | Cancelled:
+        return cast("Written | Cancelled", self._ask("transact", transaction))
+
+    def put(self, put: Put) -> bool:
+        """Not a method of LockTable: a mutant's."""
+        return cast("bool", self._ask("put", put))
+
+    def delete(self, delete: Delete) -> bool:
+        return cast("bool", self._ask("delete", delete))
+
+    def query(self, query: Query) -> list[Item]:
+        return cast("list[Item]", self._ask("query", query))
+
+    def count(self, query: Query) -> int:
+        return cast("int", self._ask("count", query))
+
+    def push(self, task_token: str, grant: Grant) -> Pushed:
+        return cast("Pushed", self._ask(PUSH, (task_token, grant)))
+
+    def liveness_of(self, execution_arn: str) -> Liveness:
+        return cast("Liveness", self._ask(LIVENESS, execution_arn))
+
+    def wall_ms(self) -> int:
+        return START_MS + self._epochs[self._asked] * EPOCH_MS + self._offset_ms
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def wait(self, seconds: float) -> None:
+        """Others move whenever they like; a pause adds nothing."""
+
+    def _ask(self, method: str, payload: object) -> object:
+        if self._asked == len(self._answers):
+            self._suspend(method, payload)
+        self._asked += 1
+        return self._answers[self._asked - 1]
+
+    def _suspend(self, method: str, payload: object) -> NoReturn:
+        name = method if method in (PUSH, LIVENESS) else self._names.of(payload)
+        raise _Suspended(Call(name, method, payload))
+
+
+def run_to_next_call(
+    operation: Operation,
+    answers: Sequence[Any],
+    epochs: Sequence[int],
+    *,
+    offset_ms: int,
+    names: Names,
+) -> object:
+    """A `Call` that has no answer yet, or what the operation returns.
+
+    Args:
+        operation: begins the real operation on a store.
+        answers: to its first calls.
+        epochs: when the operation began, and when each of the answers came.
+        offset_ms: added to the clock; differs between two runs of one owner, as it would.
+        names: told by `naming` who made the requests.
+    """
+    names.forget()
+    world = _RecordedWorld(answers, epochs, offset_ms, names)
+    context = LockContext(
+        table=cast("LockTable", world),
+        clock=world,
+        liveness_of=world.liveness_of,
+        push=world.push,
+        patience=Patience(clock=world, random=lambda: 0.5),
+        random=lambda: 0.5,
+    )
+    try:
+        return operation(LockStore(context))
+    except _Suspended as suspended:
+        return suspended.call

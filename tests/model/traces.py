@@ -1,0 +1,59 @@
+"""Tells a behaviour, a line a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from leasehold.protocol.items import read_state, read_waiter
+from tests.model.clients import LOCK
+from tests.model.faults import CRASH, EPOCH, LOST_PUSH, LOST_REPLY, NONE, ORPHAN, REPEAT
+from tests.model.replay import START_MS
+from tests.model.world import FIRST_CLIENT, Move, State, World
+
+_FIRST_TOKEN = START_MS * 1000
+_FAULTS = {
+    CRASH: "dies",
+    ORPHAN: "dies, but its handler goes on",
+    LOST_REPLY: "happens, but the caller hears nothing and begins anew",
+    LOST_PUSH: "is lost",
+    REPEAT: "is sent twice",
+    EPOCH: "time passes, until all leases of before are over",
+}
+
+
+def tell(world: World, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
+    """The steps, each with the lock and the queue after it."""
+    for number, (before, move) in enumerate(way, start=1):
+        yield f"{number:3}. {_event(world, before, move):76} {_table(world, move.to)}"
+
+
+def _event(world: World, before: State, move: Move) -> str:
+    if move.who == NONE:
+        return _FAULTS[move.fault]
+    at = move.who
+    client = world.clients[at - FIRST_CLIENT]
+    status = world.progress.known[move.to[at]].local.status
+    then = "" if before[at] == move.to[at] else f" → {status.value}"
+    if move.call == NONE:
+        return f"{client.name} {_FAULTS[move.fault]}"
+    name = world.progress.calls[move.call].name
+    fault = f", {_FAULTS[move.fault]}" if move.fault != NONE else ""
+    moved = before[:2] != move.to[:2]
+    others = [
+        f", {world.clients[i - FIRST_CLIENT].name} is told"
+        for i in range(FIRST_CLIENT, len(before))
+        if i != at and before[i] != move.to[i]
+    ]
+    effect = "" if moved or others else " (changes nothing)"
+    return f"{client.name}: {name}{fault}{''.join(others)}{effect}{then}"
+
+
+def _table(world: World, state: State) -> str:
+    lock = read_state(world.table.state(state[0]))
+    names = {client.owner_id: client.name for client in reversed(world.clients)}
+    holders = [f"{names[h.owner_id]}#{h.fencing_token % 1000}" for h in lock.holders]
+    waiters = [names[read_waiter(LOCK, w).request.owner_id] for w in world.table.queue(state[1])]
+    flag = "contended" if lock.contended else "open"
+    return (
+        f"| {flag}, held by {', '.join(holders) or 'nobody'}; waiting: {', '.join(waiters) or '-'}"
+    )
