@@ -30,7 +30,7 @@ class ConditionalCheckFailedException(ClientError):  # noqa: N818 - boto3's name
 
 
 class TransactionCanceledException(ClientError):  # noqa: N818 - boto3's name
-    """Never raised here: transactions are not part of what is tested over this table."""
+    """The condition of at least one write was false."""
 
 
 class _Exceptions:
@@ -40,24 +40,16 @@ class _Exceptions:
 
 @dataclass
 class MemoryDynamoDB:
-    """The calls of a boto3 client that the lock protocol makes when nobody waits."""
+    """The calls of a boto3 client that the lock protocol makes."""
 
     items: dict[Key, Item] = field(default_factory=dict)
     exceptions: type[_Exceptions] = _Exceptions
 
     def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-        key = _key(request)
-        old = self.items.get(key)
-        scope = Scope(
-            item=old or {},
-            names=request["ExpressionAttributeNames"],
-            values=request["ExpressionAttributeValues"],
-        )
-        _check_placeholders(request)
-        if not parse_condition(request["ConditionExpression"])(scope):
+        old = self.items.get(_key(request))
+        if not self._holds(request):
             raise _condition_failed(old)
-        new = {**request["Key"], **changed(scope, parse_changes(request["UpdateExpression"]))}
-        self.items[key] = new
+        new = self._update(request)
         shown = {"ALL_NEW": new, "ALL_OLD": old or {}}
         return {"Attributes": dict(shown[request["ReturnValues"]])}
 
@@ -66,12 +58,64 @@ class MemoryDynamoDB:
         return {} if item is None else {"Item": dict(item)}
 
     def delete_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        if not self._holds(request):
+            raise _condition_failed(self.items.get(_key(request)))
         self.items.pop(_key(request), None)
         return {}
 
-    def query(self, **_: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-        """Nobody ever waits here."""
-        return {"Items": [], "Count": 0}
+    def transact_write_items(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        writes = [next(iter(write.items())) for write in request["TransactItems"]]
+        reasons: list[dict[str, Any]] = [
+            {"Code": "None"} if self._holds(write) else self._failed(write) for _, write in writes
+        ]
+        if any(reason["Code"] != "None" for reason in reasons):
+            raise _cancelled(reasons)
+        for kind, write in writes:
+            if kind == "Update":
+                self._update(write)
+            elif kind == "Put":
+                self.items[_key({"Key": write["Item"]})] = dict(write["Item"])
+            else:
+                self.items.pop(_key(write), None)
+        return {}
+
+    def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        values = {name: value["S"] for name, value in request["ExpressionAttributeValues"].items()}
+        low = values[":prefix"]
+        high = values.get(":me", low + "\uffff")
+        found = [
+            dict(item)
+            for (pk, sk), item in sorted(self.items.items())
+            if pk == values[":pk"] and low <= sk <= high
+        ]
+        shown = found[: request.get("Limit")]
+        return {"Items": shown, "Count": len(shown)}
+
+    def _holds(self, request: dict[str, Any]) -> bool:
+        if "ConditionExpression" not in request:
+            return True
+        _check_placeholders(request)
+        item = {} if "Item" in request else self.items.get(_key(request), {})
+        return parse_condition(request["ConditionExpression"])(_scope(request, item))
+
+    def _update(self, request: dict[str, Any]) -> Item:
+        scope = _scope(request, self.items.get(_key(request), {}))
+        new = {**request["Key"], **changed(scope, parse_changes(request["UpdateExpression"]))}
+        self.items[_key(request)] = new
+        return new
+
+    def _failed(self, write: dict[str, Any]) -> dict[str, Any]:
+        item = self.items.get(_key(write))
+        wanted = write.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
+        return {"Code": "ConditionalCheckFailed", **({"Item": item} if wanted else {})}
+
+
+def _scope(request: dict[str, Any], item: Item) -> Scope:
+    return Scope(
+        item=item,
+        names=request["ExpressionAttributeNames"],
+        values=request.get("ExpressionAttributeValues", {}),
+    )
 
 
 def _key(request: dict[str, Any]) -> Key:
@@ -86,12 +130,20 @@ def _condition_failed(item: Item | None) -> ConditionalCheckFailedException:
     return ConditionalCheckFailedException(response, "UpdateItem")
 
 
+def _cancelled(reasons: list[dict[str, Any]]) -> TransactionCanceledException:
+    response: Any = {
+        "Error": {"Code": "TransactionCanceledException", "Message": "no"},
+        "CancellationReasons": reasons,
+    }
+    return TransactionCanceledException(response, "TransactWriteItems")
+
+
 def _check_placeholders(request: dict[str, Any]) -> None:
     """DynamoDB refuses placeholders that are declared and not used, or used and not declared."""
-    used = set(
-        _PLACEHOLDER.findall(f"{request['UpdateExpression']} {request['ConditionExpression']}")
-    )
-    names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+    text = f"{request.get('UpdateExpression', '')} {request['ConditionExpression']}"
+    used = set(_PLACEHOLDER.findall(text))
+    names = request["ExpressionAttributeNames"]
+    values = request.get("ExpressionAttributeValues", {})
     if used != set(names) | set(values):
         message = f"unused or undeclared: {used ^ (set(names) | set(values))}"
         raise InvalidExpression(message)

@@ -11,14 +11,14 @@ _PLACEHOLDER = re.compile(r"[#:]\w+")
 
 
 def _in_condition(pattern: str, replacement: str) -> Callable[[Request], Request]:
-    return lambda request: _edited(request, "ConditionExpression", pattern, replacement)
+    return lambda request: edited(request, "ConditionExpression", pattern, replacement)
 
 
 def _in_change(pattern: str, replacement: str) -> Callable[[Request], Request]:
-    return lambda request: _edited(request, "UpdateExpression", pattern, replacement)
+    return lambda request: edited(request, "UpdateExpression", pattern, replacement)
 
 
-def _edited(request: Request, expression: str, pattern: str, replacement: str) -> Request:
+def edited(request: Request, expression: str, pattern: str, replacement: str) -> Request:
     edited = re.sub(pattern, replacement, request[expression])
     return request if edited == request[expression] else _pruned({**request, expression: edited})
 

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from leasehold.errors import LockStoreUnavailable
 from tests.property.bench import Bench
 from tests.property.machine import LockMachine
 from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.property.mutants import MUTANTS
+from tests.property.queue_machine import QueueMachine
+from tests.property.queue_mutants import QUEUE_MUTANTS
 
 BUDGET = settings(
     max_examples=150,
@@ -34,6 +37,16 @@ def test_a_wrong_protocol_is_found(name: str) -> None:
     with pytest.raises((AssertionError, KeyError)):
         run_state_machine_as_test(Wrong, settings=BUDGET)
     assert benches[-1].client.mutated, "the wrong request was never sent"
+
+
+@pytest.mark.parametrize("name", QUEUE_MUTANTS)
+def test_a_wrong_queue_is_found(name: str) -> None:
+    class Wrong(QueueMachine):
+        mutate = staticmethod(QUEUE_MUTANTS[name])
+
+    # Or the store goes round in circles until its patience ends.
+    with pytest.raises((AssertionError, KeyError, LockStoreUnavailable)):
+        run_state_machine_as_test(Wrong, settings=BUDGET)
 
 
 def test_a_contender_without_clock_tolerance_is_found() -> None:

@@ -1,0 +1,274 @@
+"""The queue at random: arrivals, polls, releases and cancels, interrupted, repeated and killed.
+
+Without a model: what must hold is said of the table itself. `tests/model` searches small worlds
+exhaustively; this one goes further out, over more owners, higher limits and longer times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from leasehold.errors import LockStoreUnavailable
+from leasehold.model import AcquireRequest, Grant, HeartbeatRequest, Queued, ReleaseRequest, Renewal
+from leasehold.push import Pushed
+from leasehold.store import LockStore
+from tests.property.crashing import CrashingClient, Killed, queue_store
+from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.property.stored import read_stored
+from tests.support import FakeClock
+
+TOLERANCE_MS = 2_000
+LIMITS = {"mutex": 1, "pair": 2}
+
+
+@dataclass
+class Acquisition:
+    """One owner's wish for a permit, from its arrival to its release."""
+
+    request: AcquireRequest
+    granted: bool = False
+    over: bool = False
+    lease_until_ms: int = 0
+
+    @property
+    def lock(self) -> str:
+        return self.request.lock_name
+
+
+class QueueMachine(RuleBasedStateMachine):
+    mutate: ClassVar[Any] = None
+    acquisitions = Bundle("acquisitions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock()
+        self.dynamodb = MemoryDynamoDB()
+        self.client = CrashingClient(self.dynamodb, type(self).mutate)
+        self.push_outcome = Pushed.DELIVERED
+        self.store: LockStore = queue_store(self.client, self.clock, self.push)
+        self.everyone: list[Acquisition] = []
+        self.tokens: dict[str, int] = {}
+        self.holders: dict[str, set[str]] = {lock: set() for lock in LIMITS}
+        self.waiting: dict[str, set[str]] = {lock: set() for lock in LIMITS}
+        """Who held, and who waited, when the invariants were checked last."""
+        self.calm = True
+        """Whether nothing was killed and no lease ran out so far."""
+
+    def push(self, _token: str, _grant: Grant) -> Pushed:
+        return self.push_outcome
+
+    @rule(
+        target=acquisitions,
+        lock=st.sampled_from(sorted(LIMITS)),
+        waits=st.sampled_from(("no", "polls", "task", "task", "task")),
+        lease_ms=st.sampled_from((5_000, 60_000, 3_600_000)),
+    )
+    def arrive(self, lock: str, waits: str, lease_ms: int) -> Acquisition:
+        acquisition = self.newcomer(lock, waits, lease_ms)
+        self.ask(acquisition)
+        return acquisition
+
+    @rule(acquisition=acquisitions)
+    def ask_again(self, acquisition: Acquisition) -> None:
+        if not acquisition.over:
+            self.ask(acquisition)
+
+    @rule(acquisition=acquisitions)
+    def release(self, acquisition: Acquisition) -> None:
+        self.give_back(acquisition)
+
+    @rule(acquisition=acquisitions)
+    def heartbeat(self, acquisition: Acquisition) -> None:
+        self.renew(acquisition)
+
+    @rule(
+        acquisition=acquisitions,
+        releases=st.booleans(),
+        request_number=st.integers(1, 5),
+        done=st.booleans(),
+    )
+    def killed_in_the_middle(
+        self, *, acquisition: Acquisition, request_number: int, releases: bool, done: bool
+    ) -> None:
+        """The function dies before or after one of its requests; the caller asks again later."""
+        self.calm = False
+        self.client.kill(request_number, done=done)
+        try:
+            self.give_back(acquisition) if releases else self.ask(acquisition)
+        except (Killed, LockStoreUnavailable):
+            acquisition.over = acquisition.over or releases
+        self.client.calm_down()
+
+    @rule(
+        acquisition=acquisitions,
+        begins=st.sampled_from(("arrive", "ask", "release", "release")),
+        other=st.integers(0, 3),
+        does=st.sampled_from(("arrive", "ask", "release", "heartbeat")),
+        request_number=st.integers(2, 3),
+        later_seconds=st.sampled_from((0, 8)),
+    )
+    def interrupted_by_another(
+        self,
+        *,
+        acquisition: Acquisition,
+        begins: str,
+        other: int,
+        does: str,
+        request_number: int,
+        later_seconds: int,
+    ) -> None:
+        """Somebody else, at the same lock, goes between two requests of an operation."""
+        self.clock.advance(later_seconds)
+        others = [a for a in self.everyone if a.lock == acquisition.lock and a is not acquisition]
+        others = [a for a in others if does != "ask" or not a.over]
+        rival = queue_store(self.client, self.clock, self.push)
+
+        def interrupt() -> None:
+            if does == "arrive":
+                self.ask(self.newcomer(acquisition.lock, "task", 60_000), rival)
+            elif others and does == "ask":
+                self.ask(others[other % len(others)], rival)
+            elif others and does == "release":
+                self.give_back(others[other % len(others)], rival)
+            elif others:
+                self.renew(others[other % len(others)])
+
+        self.client.interrupt(request_number, interrupt)
+        if begins == "arrive":
+            self.ask(self.newcomer(acquisition.lock, "task", 5_000))
+        elif begins == "ask" and not acquisition.over:
+            self.ask(acquisition)
+        else:
+            self.give_back(acquisition)
+        self.client.calm_down()
+
+    @rule(outcome=st.sampled_from(Pushed))
+    def step_functions_answers(self, outcome: Pushed) -> None:
+        self.push_outcome = outcome
+
+    @rule(seconds=st.sampled_from((1, 4, 8, 30, 120)))
+    def advance(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @invariant()
+    def no_more_holders_than_permits(self) -> None:
+        for lock, limit in LIMITS.items():
+            stored = read_stored(self.state(lock))
+            assert stored.held == len(stored.holders) <= limit
+
+    @invariant()
+    def waiters_are_known_to_their_lock_and_hold_nothing(self) -> None:
+        for lock in LIMITS:
+            state, waiters = self.state(lock), self.waiters(lock)
+            if waiters:
+                assert state["contended"]["BOOL"], "a claim would overtake them"
+            assert not {owner for _, owner in waiters} & set(read_stored(state).holders)
+
+    @invariant()
+    def no_permit_is_idle_while_somebody_waits(self) -> None:
+        for lock, limit in LIMITS.items():
+            if self.calm and self.waiters(lock):
+                assert read_stored(self.state(lock)).held == limit
+
+    @invariant()
+    def tokens_rise_and_nobody_is_overtaken_or_robbed(self) -> None:
+        for lock in LIMITS:
+            holders = read_stored(self.state(lock)).holders
+            for acquisition in self.everyone:
+                if acquisition.request.owner_id in self.holders[lock] - set(holders):
+                    over_ms = self.clock.wall_ms() - acquisition.lease_until_ms
+                    assert acquisition.over or over_ms > TOLERANCE_MS, "nobody is robbed"
+            new = sorted(set(holders) - self.holders[lock], key=lambda o: holders[o]["token"])
+            for owner in new:
+                assert holders[owner]["token"] > self.tokens.get(lock, 0), "tokens rise"
+                self.tokens[lock] = holders[owner]["token"]
+                earlier = {o for key, o in self.waiters(lock) if key < self.queue_key(owner)}
+                assert not earlier & self.waiting[lock], "grants come in the order of queueing"
+            self.holders[lock] = set(holders)
+            self.waiting[lock] = {o for _, o in self.waiters(lock)}
+
+    def teardown(self) -> None:
+        """Everybody who wants the lock gets it, if those who have it give it back."""
+        self.push_outcome = Pushed.UNKNOWN
+        for _ in range(len(self.everyone) + 1):
+            for acquisition in self.everyone:
+                if acquisition.granted or acquisition.over:
+                    self.give_back(acquisition)
+                else:
+                    self.ask(acquisition)
+        assert all(acquisition.over for acquisition in self.everyone)
+        for lock in LIMITS:
+            assert self.waiters(lock) == []
+            assert read_stored(self.state(lock)).holders == {}
+            newcomer = AcquireRequest(lock_name=lock, owner_id="newcomer-01234567")
+            assert isinstance(self.store.acquire(newcomer), Grant)
+
+    def newcomer(self, lock: str, waits: str, lease_ms: int) -> Acquisition:
+        self.clock.advance(0.001)
+        number = len(self.everyone)
+        request = AcquireRequest(
+            lock_name=lock,
+            owner_id=f"owner-{number:010}",
+            limit=LIMITS[lock],
+            lease_ms=lease_ms,
+            entered_at_ms=self.clock.wall_ms(),
+            waits=waits != "no",
+            task_token=f"token-{number}" if waits == "task" else None,
+        )
+        self.everyone.append(Acquisition(request))
+        return self.everyone[-1]
+
+    def renew(self, acquisition: Acquisition) -> None:
+        request = acquisition.request
+        answer = self.store.heartbeat(
+            HeartbeatRequest(lock_name=request.lock_name, owner_id=request.owner_id)
+        )
+        if isinstance(answer, Renewal):
+            acquisition.lease_until_ms = answer.expires_at_ms
+
+    def ask(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
+        request = acquisition.request
+        answer = (store or self.store).acquire(request)
+        acquisition.granted = isinstance(answer, Grant)
+        holders = read_stored(self.state(request.lock_name)).holders
+        if isinstance(answer, Grant):
+            assert holders[request.owner_id]["token"] == answer.fencing_token
+            acquisition.lease_until_ms = answer.expires_at_ms
+        if isinstance(answer, Queued):
+            # Handed over in the meantime, it hears of it by the push or by its next poll.
+            waiting = {owner for _, owner in self.waiters(request.lock_name)}
+            assert request.owner_id in waiting | set(holders)
+
+    def give_back(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
+        request = acquisition.request
+        (store or self.store).release(
+            ReleaseRequest(
+                lock_name=request.lock_name,
+                owner_id=request.owner_id,
+                entered_at_ms=request.entered_at_ms,
+            )
+        )
+        acquisition.over, acquisition.granted = True, False
+        assert request.owner_id not in read_stored(self.state(request.lock_name)).holders
+        assert request.owner_id not in [owner for _, owner in self.waiters(request.lock_name)]
+
+    def state(self, lock: str) -> dict[str, Any]:
+        return self.dynamodb.items.get((f"LOCK#{lock}", "STATE"), {})
+
+    def waiters(self, lock: str) -> list[tuple[str, str]]:
+        """Sort key and owner of those who still ask, the oldest first."""
+        return [
+            (sk, item["owner_id"]["S"])
+            for (pk, sk), item in sorted(self.dynamodb.items.items())
+            if pk == f"LOCK#{lock}"
+            and sk.startswith("WAITER#")
+            and int(item["expires_at_ms"]["N"]) >= self.clock.wall_ms()
+        ]
+
+    def queue_key(self, owner: str) -> str:
+        (acquisition,) = [a for a in self.everyone if a.request.owner_id == owner]
+        return f"WAITER#{acquisition.request.entered_at_ms:015}#{owner}"
