@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from leasehold.protocol.items import read_state
 from leasehold.protocol.schema import (
     EXECUTION_ARN,
     HELD,
@@ -70,10 +71,13 @@ class Deployment:
         started = self._workflows.start_execution(stateMachineArn=arn, input=json.dumps(value))
         return str(started["executionArn"])
 
-    def ended(self, execution_arn: str) -> Ended:
+    def ended(self, execution_arn: str, *, pause_seconds: float = _PAUSE_SECONDS) -> Ended:
         """Waits for an execution's end."""
-        wait_until(lambda: self._describe(execution_arn)["status"] != "RUNNING")
+        wait_until(lambda: not self.is_running(execution_arn), pause_seconds=pause_seconds)
         return _ended(self._describe(execution_arn))
+
+    def is_running(self, execution_arn: str) -> bool:
+        return bool(self._describe(execution_arn)["status"] == "RUNNING")
 
     def run(self, machine: str, value: object) -> Ended:
         """Runs a Standard workflow of the test stacks to its end."""
@@ -114,6 +118,10 @@ class Deployment:
         description = self._describe(execution_arn)
         return float((description["stopDate"] - description["startDate"]).total_seconds())
 
+    def holders(self, lock_name: str) -> list[str]:
+        """Who holds a lock, by owner_name: of a workflow, its execution's ARN."""
+        return [holder.owner_name for holder in read_state(self._item(lock_name)).holders]
+
     def waiters(self, lock_name: str) -> list[str]:
         """The ARNs of the executions in a lock's queue, the oldest first."""
         found = self._table.query(
@@ -137,12 +145,15 @@ class Deployment:
 
     def held(self, lock_name: str) -> int:
         """How many permits of a lock are out. A lock that was never used fails the test."""
-        item = self._table.get_item(
+        return int(self._item(lock_name)[HELD]["N"])
+
+    def _item(self, lock_name: str) -> Json:
+        found = self._table.get_item(
             TableName=self.outputs["Leasehold"]["LockTableName"],
             Key=lock_key(lock_name),
             ConsistentRead=True,
-        )["Item"]
-        return int(item[HELD]["N"])
+        )
+        return dict(found["Item"])
 
     def _machine_arn(self, machine: str) -> str:
         [arn] = [
@@ -173,9 +184,14 @@ def _ended(description: Json) -> Ended:
     )
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = LONGEST_RUN_SECONDS) -> None:
+def wait_until(
+    condition: Callable[[], bool],
+    *,
+    seconds: float = LONGEST_RUN_SECONDS,
+    pause_seconds: float = _PAUSE_SECONDS,
+) -> None:
     """Looks again and again, and fails the test when the time is over."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(pause_seconds)

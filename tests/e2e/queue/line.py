@@ -1,0 +1,153 @@
+"""A lock that somebody holds, and workflows that wait for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from leasehold.context import LockContext
+from leasehold.dynamo import LockTable
+from leasehold.model import Grant, ReleaseRequest
+from leasehold.push import Push, Pushed, push_by_task_token
+from leasehold.store import LockStore
+from tests.e2e.deployment import Deployment, wait_until
+
+HOLDER: Final = "a test"
+_ENTERING: Final = threading.BoundedSemaphore(3)
+"""Each call of a function beyond those at work is a cold start: a second of a processor."""
+
+
+class Killed(BaseException):
+    """The end of the process: no code of the project sees it coming, or goes on after it."""
+
+
+@dataclass
+class Life:
+    """How many requests a process still makes before it is killed."""
+
+    requests: int
+
+    def spend(self) -> None:
+        if self.requests == 0:
+            raise Killed
+        self.requests -= 1
+
+
+@dataclass
+class Mortal:
+    """A boto3 client whose process is killed before one of its requests."""
+
+    inner: Any
+    life: Life
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        attribute = getattr(self.inner, name)
+        if name == "exceptions":
+            return attribute
+
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
+            self.life.spend()
+            return attribute(**arguments)
+
+        return call
+
+
+def lost(_task_token: str, _grant: Grant) -> Pushed:
+    """A push that did not arrive."""
+    return Pushed.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Line:
+    """One lock. Its first holder is no workflow, and in this process."""
+
+    deployment: Deployment
+    lock_name: str = field(default_factory=lambda: f"line/{uuid.uuid4()}")
+    owner_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def __post_init__(self) -> None:
+        with _ENTERING:
+            self._call("Acquire", owner_name=HOLDER, lease_seconds=600)
+
+    def start(self, machine: str, **inputs: object) -> str:
+        """Starts a workflow that wants the lock, and tells when its work began and ended."""
+        return self.deployment.start(machine, {"lock": self.lock_name, "sleep": 0, **inputs})
+
+    def join(self, machine: str) -> str:
+        """Starts a workflow and sees it into the queue."""
+        with _ENTERING:
+            execution = self.start(machine)
+            self.await_waiters(lambda waiters: execution in waiters)
+        return execution
+
+    def join_polling(self, machine: str) -> str:
+        """Starts a workflow that polls, and sees it refused once."""
+        with _ENTERING:
+            execution = self.start(machine)
+            entered = self.deployment.states_entered
+            wait_until(lambda: "Guard: Wait" in entered(execution), pause_seconds=0.1)
+        return execution
+
+    def await_waiters(self, condition: Callable[[Sequence[str]], bool]) -> None:
+        wait_until(lambda: condition(self.waiters()), pause_seconds=0.1)
+
+    def waiters(self) -> list[str]:
+        return self.deployment.waiters(self.lock_name)
+
+    def holders(self) -> list[str]:
+        return self.deployment.holders(self.lock_name)
+
+    def shorten(self, *, lease_seconds: int) -> None:
+        """Lets the holder's lease end so many seconds from now."""
+        self._call("Heartbeat", lease_seconds=lease_seconds)
+
+    def release(self) -> float:
+        """Releases through the deployed function; answers when it was asked to."""
+        asked_at = time.time()
+        self._call("Release")
+        return asked_at
+
+    def release_untold(self) -> float:
+        """Releases from here, and nobody is told of the hand-off."""
+        asked_at = time.time()
+        self._store(self._table_client(), push=lost).release(self._request())
+        return asked_at
+
+    def release_killed(self, *, after_requests: int) -> float:
+        """Releases from here, and is killed after so many requests; answers when."""
+        life = Life(after_requests)
+        workflows = Mortal(self.deployment.aws.client("stepfunctions"), life)
+        push = push_by_task_token(workflows)  # type: ignore[arg-type]  # counts, then passes on
+        table = Mortal(self._table_client(), life)
+        try:
+            self._store(table, push=push).release(self._request())
+        except Killed:
+            return time.time()
+        raise AssertionError(f"all was done before request {after_requests + 1}")
+
+    def began(self, execution_arn: str) -> float:
+        """When a workflow's work began, after its end."""
+        ended = self.deployment.ended(execution_arn, pause_seconds=0.5)
+        assert ended.status == "SUCCEEDED", ended
+        return float(ended.output["began"])
+
+    def _table_client(self) -> Any:  # noqa: ANN401 - a boto3 client
+        return self.deployment.aws.client("dynamodb")
+
+    def _store(self, client: Any, *, push: Push) -> LockStore:  # noqa: ANN401 - same
+        table = LockTable(client, self.deployment.outputs["Leasehold"]["LockTableName"])
+        return LockStore(LockContext(table=table, push=push))
+
+    def _request(self) -> ReleaseRequest:
+        return ReleaseRequest(lock_name=self.lock_name, owner_id=self.owner_id)
+
+    def _call(self, operation: str, **more: object) -> None:
+        answer = self.deployment.invoke(
+            operation, lock_name=self.lock_name, owner_id=self.owner_id, **more
+        )
+        done = {"Acquire": "acquired", "Heartbeat": "renewed", "Release": "released"}[operation]
+        assert answer[done] is True, answer

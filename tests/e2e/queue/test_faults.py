@@ -1,0 +1,67 @@
+"""Whatever breaks, the queue advances, and nobody is inside beside somebody else's lease."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.queue.conftest import Underway
+from tests.e2e.queue.line import HOLDER
+from tests.e2e.queue.scenarios import (
+    KILLED_AFTER,
+    LEASE_SECONDS,
+    POLL_SECONDS,
+    SLACK_SECONDS,
+    TOLERANCE_SECONDS,
+    Advanced,
+)
+from tests.e2e.queue.stack import TURNS_LEASE_SECONDS
+
+
+def seconds_of(advanced: Advanced) -> float:
+    assert advanced.seconds is not None, "it still waits"
+    return advanced.seconds
+
+
+def test_a_waiter_that_was_not_told_finds_its_grant_at_its_next_question(
+    underway: Underway,
+) -> None:
+    lost: Advanced = underway["push lost"]
+    assert HOLDER not in lost.holders_meanwhile
+    assert (len(lost.holders_meanwhile), lost.waiters_meanwhile) == (1, 0)
+    assert 1 < seconds_of(lost) < POLL_SECONDS + SLACK_SECONDS
+
+
+def test_without_a_fallback_poll_a_waiter_that_was_not_told_waits_on(underway: Underway) -> None:
+    lost: Advanced = underway["push lost, no fallback"]
+    assert (len(lost.holders_meanwhile), lost.waiters_meanwhile) == (1, 0)
+    assert lost.seconds is None
+
+
+def test_a_dead_waiter_at_the_head_of_the_queue_is_passed_over_at_once(underway: Underway) -> None:
+    assert seconds_of(underway["dead waiter"]) < SLACK_SECONDS
+
+
+def test_a_dead_waiter_that_is_not_noticed_costs_its_lease_and_a_poll(underway: Underway) -> None:
+    longest = TURNS_LEASE_SECONDS + TOLERANCE_SECONDS + POLL_SECONDS
+    seconds = seconds_of(underway["dead waiter, untold"])
+    assert TURNS_LEASE_SECONDS + TOLERANCE_SECONDS < seconds < longest + SLACK_SECONDS
+
+
+@pytest.mark.parametrize("requests", KILLED_AFTER)
+def test_a_releaser_killed_between_any_two_requests_delays_the_queue_by_its_lease_and_a_poll(
+    underway: Underway, requests: int
+) -> None:
+    killed: Advanced = underway[f"killed after {requests}"]
+    handed_over = requests == KILLED_AFTER[-1]
+    still_holds = killed.holders_meanwhile == [HOLDER]
+    assert (still_holds, killed.waiters_meanwhile) == (not handed_over, int(not handed_over))
+    lease_over = 0 if handed_over else LEASE_SECONDS + TOLERANCE_SECONDS
+    assert lease_over < seconds_of(killed) < lease_over + POLL_SECONDS + SLACK_SECONDS
+
+
+def test_without_a_fallback_poll_the_waiter_of_a_killed_releaser_waits_on(
+    underway: Underway,
+) -> None:
+    killed: Advanced = underway["killed, no fallback"]
+    assert (killed.holders_meanwhile, killed.waiters_meanwhile) == ([HOLDER], 1)
+    assert killed.seconds is None
