@@ -53,7 +53,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.everyone: list[Acquisition] = []
         self.tokens: dict[str, int] = {}
         self.holders: dict[str, set[str]] = {lock: set() for lock in LIMITS}
-        self.waiting: dict[str, set[str]] = {lock: set() for lock in LIMITS}
+        self.waiting: dict[str, dict[str, int]] = {lock: {} for lock in LIMITS}
         """Who held, and who waited, when the invariants were checked last."""
         self.calm = True
         """Whether nothing was killed and no lease ran out so far."""
@@ -187,9 +187,11 @@ class QueueMachine(RuleBasedStateMachine):
                 assert holders[owner]["token"] > self.tokens.get(lock, 0), "tokens rise"
                 self.tokens[lock] = holders[owner]["token"]
                 earlier = {o for key, o in self.waiters(lock) if key < self.queue_key(owner)}
-                assert not earlier & self.waiting[lock], "grants come in the order of queueing"
+                assert not earlier & self.still_waiting(lock), "grants come in order of queueing"
             self.holders[lock] = set(holders)
-            self.waiting[lock] = {o for _, o in self.waiters(lock)}
+            self.waiting[lock] = {
+                owner: self.waits_until_ms(lock, key) for key, owner in self.waiters(lock)
+            }
 
     def teardown(self) -> None:
         """Everybody who wants the lock gets it, if those who have it give it back."""
@@ -266,8 +268,16 @@ class QueueMachine(RuleBasedStateMachine):
             for (pk, sk), item in sorted(self.dynamodb.items.items())
             if pk == f"LOCK#{lock}"
             and sk.startswith("WAITER#")
-            and int(item["expires_at_ms"]["N"]) >= self.clock.wall_ms()
+            and self.waits_until_ms(lock, sk) >= self.clock.wall_ms()
         ]
+
+    def waits_until_ms(self, lock: str, key: str) -> int:
+        return int(self.dynamodb.items[f"LOCK#{lock}", key]["expires_at_ms"]["N"])
+
+    def still_waiting(self, lock: str) -> set[str]:
+        """Who waited at the last look and has not been away for too long since."""
+        now_ms = self.clock.wall_ms()
+        return {owner for owner, until_ms in self.waiting[lock].items() if until_ms >= now_ms}
 
     def queue_key(self, owner: str) -> str:
         (acquisition,) = [a for a in self.everyone if a.request.owner_id == owner]
