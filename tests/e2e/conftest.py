@@ -14,8 +14,14 @@ from tests.e2e.deployment import Deployment
 from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.queue.stack import QueueForms
+from tests.e2e.rows.stack import Rows
 
-WORKFLOWS = {"GuardForms": GuardForms, "GuardFaults": GuardFaults, "QueueForms": QueueForms}
+WORKFLOWS = {
+    "GuardForms": GuardForms,
+    "GuardFaults": GuardFaults,
+    "QueueForms": QueueForms,
+    "Rows": Rows,
+}
 
 
 @pytest.fixture(scope="session")
