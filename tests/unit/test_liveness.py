@@ -51,8 +51,7 @@ def test_each_status_of_an_execution(
     executions: SFNClient, status: str, liveness: Liveness
 ) -> None:
     with Stubber(executions) as stub:
-        expected = {"executionArn": VALID_EXECUTION}
-        stub.add_response("describe_execution", answer_of(status), expected)
+        stub.add_response("describe_execution", answer_of(status))
         assert execution_liveness(executions)(VALID_EXECUTION) is liveness
         stub.assert_no_pending_responses()
 
