@@ -22,7 +22,10 @@ _BEN_POLLS: Final = Client(name="ben", pushed=False, polls=1)
 
 CONFIGURATIONS: Final = (
     Configuration(name="four take turns", clients=workflows(4)),
-    Configuration(name="four share two permits", clients=workflows(4, limit=2)),
+    Configuration(
+        name="four share two permits",
+        clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
+    ),
     Configuration(name="all may give up", clients=workflows(3, gives_up=True)),
     Configuration(
         name="giving up, and asking again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
@@ -45,6 +46,7 @@ class Searches:
 def searches() -> Iterator[Searches]:
     # Spawned, not forked: a fork would inherit the tracing of coverage and be several times slower.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+    # The states are numbers in tuples, without cycles: collecting garbage would find nothing.
+    with ProcessPoolExecutor(os.cpu_count(), context, initializer=gc.disable) as pool:
         yield Searches(pool.submit)
         pool.shutdown(cancel_futures=True)

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from leasehold.protocol.writes import Delete, Update
+from leasehold.protocol.writes import Delete, Query, Update
 
 Attributes = dict[str, Any]
+Request = Update | Delete | Query
 
 _TOKEN: Final = re.compile(r"[#:]\w+(?:\.#\w+)*|\w+|<=|>=|<>|[=<>()+,-]")
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -28,7 +29,7 @@ _CLAUSES: Final = ("SET", "REMOVE", "ADD")
 class _Reader:
     """Reads one expression from left to right, over the item as it was before the write."""
 
-    def __init__(self, text: str, write: Update | Delete, item: Attributes) -> None:
+    def __init__(self, text: str, write: Request, item: Attributes) -> None:
         self._tokens = _TOKEN.findall(text)
         self._at = 0
         self._names: Mapping[str, str] = write.names
@@ -107,9 +108,9 @@ class _Reader:
         return value
 
 
-def holds(write: Update | Delete, item: Attributes) -> bool:
-    """Whether the write's condition holds on the item."""
-    return _Reader(write.condition, write, item).any_of()
+def holds(request: Request, item: Attributes, *, condition: str | None = None) -> bool:
+    """Whether the request's condition, or another of its conditions, holds on the item."""
+    return _Reader(condition or request.condition, request, item).any_of()
 
 
 def changed(update: Update, item: Attributes) -> Attributes:

@@ -24,7 +24,7 @@ SENT_TWICE: Final = Configuration(
 LATE_POLL: Final = Configuration(
     name="a late polling waiter asks again while it is dropped",
     clients=(
-        Client(name="anna", pushed=False, heartbeats=1),
+        Client(name="anna", pushed=False, waits=False),
         Client(name="ben", pushed=False, polls=1),
         Client(name="carl"),
     ),

@@ -14,6 +14,7 @@ from leasehold.protocol import queue, settling
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED, PERMIT_FREE
 from tests.model import mutations
 from tests.model.clients import Client
+from tests.model.configurations import workflows
 from tests.model.faults import Faults
 from tests.model.mutations import without
 from tests.model.properties import Property
@@ -21,8 +22,8 @@ from tests.model.properties import Property
 _WAIT_SEQ: Final = "#wait_seq = :wait_seq"
 _PERMITS_OUT: Final = "(#held >= :limit OR #contended = :yes)"
 _REVISION: Final = "#leaver.#revision = :revision"
-_ANNA, _BEN, _CARL, _DORA = (Client(name=name) for name in ("anna", "ben", "carl", "dora"))
-_THREE: Final = (_ANNA, _BEN, _CARL)
+_THREE: Final = workflows(3)
+_ANNA, _BEN, _CARL = _THREE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +86,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
         clients=(_ANNA, Client(name="ben", gives_up=True)),
     ),
     "a hand-off is two writes": Mutant(
-        breaks=Property.ENDED,
+        breaks=Property.GONE,
         patches=((vacating, "_send", mutations.send_in_two_writes),),
         clients=(_ANNA, Client(name="ben", polls=1), _CARL),
         faults=Faults(crashes=1),
     ),
     "joining is two writes, the waiter first": Mutant(
-        breaks=Property.ENDED, patches=_JOINING_AS_SKETCHED, faults=Faults(lost_replies=1)
-    ),
-    "joining is two writes, the waiter first, and a workflow dies": Mutant(
-        breaks=Property.QUEUE, patches=_JOINING_AS_SKETCHED, faults=Faults(crashes=1)
+        breaks=Property.GONE, patches=_JOINING_AS_SKETCHED, faults=Faults(lost_replies=1)
     ),
     "joining does not ask whether I hold": Mutant(
         breaks=Property.ENDLESS,
@@ -111,12 +109,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a hand-off does not look at the last token": Mutant(
         breaks=Property.TOKENS,
         patches=(_weak(settling, "hand_over", "#fencing_token = :seen_token"),),
-        clients=tuple(Client(name=c.name, limit=2) for c in (_ANNA, _BEN, _CARL, _DORA)),
+        clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
     ),
     "an eviction does not look at the revision": Mutant(
         breaks=Property.ROBBED,
         patches=_revision_ignored(),
-        clients=(Client(name="anna", pushed=False, heartbeats=1), _BEN, _CARL),
+        clients=(Client(name="anna", pushed=False, heartbeats=1), Client(name="ben", polls=1)),
         faults=Faults(epochs=1),
     ),
     "an eviction does not ask whether the workflow runs": Mutant(

@@ -24,7 +24,8 @@ class Property(StrEnum):
     UNTOLD = "a waiter that was handed the lock is told, if no push was lost"
     QUEUE = "a waiter is in the queue only while the lock is contended, and is not a holder"
     WAKE_UP = "nobody waits while a permit is free for it"
-    ENDED = "who released, gave up or was refused holds nothing and waits for nothing"
+    ENDED = "who released, gave up or was refused holds nothing"
+    GONE = "who released, gave up or was refused waits for nothing"
     ANSWER = "who holds and releases is not told that it does not hold"
     BARRED = "only who released before is told so"
     ENDLESS = "every call comes to an end by itself"
@@ -145,7 +146,8 @@ class Checker:
             (Property.TOLD, not working or (mine and mine.fencing_token) == local.told),
             (Property.BARRED, status is not Status.BARRED),
             (Property.ENDLESS, status is not Status.ENDLESS),
-            (Property.ENDED, not ended or (mine is None and not waits)),
+            (Property.ENDED, not ended or mine is None),
+            (Property.GONE, not ended or not waits),
             (Property.ANSWER, status is not Status.NOT_HELD or bool(lost) or not sure),
         )
 

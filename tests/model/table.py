@@ -129,7 +129,9 @@ class Table:
         upper = query.values[":me"]["S"] if ":me" in query.values else schema.WAITER_PREFIX + "~"
         keyed = [(item[schema.SORT_KEY]["S"], item) for item in self.queue(queue)]
         keyed.sort(key=lambda pair: pair[0])
-        return [item for key, item in keyed if key <= upper][: query.most]
+        found = [item for key, item in keyed if key <= upper][: query.most]
+        only: str | None = getattr(query, "only", None)
+        return [item for item in found if only is None or holds(query, item, condition=only)]
 
 
 class LockReader:
