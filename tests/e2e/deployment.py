@@ -22,6 +22,7 @@ from localaws import LocalAws
 Json = dict[str, Any]
 
 LONGEST_RUN_SECONDS = 60
+MOST_CLIENTS = 32
 _PAUSE_SECONDS = 0.05
 
 
@@ -44,15 +45,17 @@ class Deployment:
 
     @cached_property
     def _workflows(self) -> Any:  # noqa: ANN401 - a boto3 client
-        return self.aws.client("stepfunctions")
+        return self.aws.client("stepfunctions", max_pool_connections=MOST_CLIENTS)
 
     @cached_property
     def _functions(self) -> Any:  # noqa: ANN401 - a boto3 client
-        return self.aws.client("lambda", read_timeout=LONGEST_RUN_SECONDS)
+        return self.aws.client(
+            "lambda", read_timeout=LONGEST_RUN_SECONDS, max_pool_connections=MOST_CLIENTS
+        )
 
     @cached_property
     def _table(self) -> Any:  # noqa: ANN401 - a boto3 client
-        return self.aws.client("dynamodb")
+        return self.aws.client("dynamodb", max_pool_connections=MOST_CLIENTS)
 
     def invoke(self, operation: str, **request: object) -> Json:
         """Calls "Acquire", "Heartbeat" or "Release" directly; an error of theirs fails the test."""
@@ -71,9 +74,19 @@ class Deployment:
         started = self._workflows.start_execution(stateMachineArn=arn, input=json.dumps(value))
         return str(started["executionArn"])
 
-    def ended(self, execution_arn: str, *, pause_seconds: float = _PAUSE_SECONDS) -> Ended:
+    def ended(
+        self,
+        execution_arn: str,
+        *,
+        seconds: float = LONGEST_RUN_SECONDS,
+        pause_seconds: float = _PAUSE_SECONDS,
+    ) -> Ended:
         """Waits for an execution's end."""
-        wait_until(lambda: not self.is_running(execution_arn), pause_seconds=pause_seconds)
+        wait_until(
+            lambda: not self.is_running(execution_arn),
+            seconds=seconds,
+            pause_seconds=pause_seconds,
+        )
         return _ended(self._describe(execution_arn))
 
     def is_running(self, execution_arn: str) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.e2e.deployment import Deployment
 from tests.e2e.queue.conftest import Underway
-from tests.e2e.queue.line import HOLDER
+from tests.e2e.queue.line import HOLDER, Line
 from tests.e2e.queue.scenarios import (
     KILLED_AFTER,
     LEASE_SECONDS,
@@ -37,13 +38,22 @@ def test_without_a_fallback_poll_a_waiter_that_was_not_told_waits_on(underway: U
     assert lost.seconds is None
 
 
-def test_a_dead_waiter_at_the_head_of_the_queue_is_passed_over_at_once(underway: Underway) -> None:
-    assert seconds_of(underway["dead waiter"]) < SLACK_SECONDS
+def test_a_dead_waiter_at_the_head_of_the_queue_is_passed_over_at_once(
+    deployment: Deployment,
+) -> None:
+    line = Line(deployment)
+    first, second = line.join("QueueTurns"), line.join("QueueTurns")
+    deployment.stop(first)
+    released_at = line.release()
+    assert line.holders() in ([second], [])
+    assert line.began(second) - released_at < TURNS_LEASE_SECONDS
 
 
 def test_a_dead_waiter_that_is_not_noticed_costs_its_lease_and_a_poll(underway: Underway) -> None:
+    untold: Advanced = underway["dead waiter, untold"]
+    seconds = seconds_of(untold)
     longest = TURNS_LEASE_SECONDS + TOLERANCE_SECONDS + POLL_SECONDS
-    seconds = seconds_of(underway["dead waiter, untold"])
+    assert (len(untold.holders_meanwhile), untold.waiters_meanwhile) == (1, 1)
     assert TURNS_LEASE_SECONDS + TOLERANCE_SECONDS < seconds < longest + SLACK_SECONDS
 
 

@@ -1,0 +1,1 @@
+"""What the project says about speed and price, measured on the embedded AWS."""

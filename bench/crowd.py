@@ -1,0 +1,136 @@
+"""A crowd of workflows on one lock: how the lock goes through it."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench.workflows import QUEUE
+from tests.e2e.deployment import Deployment, wait_until
+from tests.e2e.direct.test_requests_counted import counting, set_variables
+from tests.e2e.queue.line import Line
+
+_MOST_STARTING = 4
+_SETTLE_SECONDS = 1
+_LONGEST_SECONDS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """How locks went through their crowds.
+
+    Attributes:
+        gaps_ms: from the end of each task to the next task's first instruction.
+        transitions: of each execution, the task's own included.
+    """
+
+    gaps_ms: list[float]
+    transitions: list[int]
+
+    def figures(self) -> dict[str, float]:
+        """Median, 95th percentile and the longest hand-off; transitions per execution."""
+        return {
+            "hand_offs": len(self.gaps_ms),
+            "median_ms": round(statistics.median(self.gaps_ms), 1),
+            "p95_ms": round(statistics.quantiles(self.gaps_ms, n=20)[-1], 1),
+            "max_ms": round(max(self.gaps_ms), 1),
+            "median_transitions": statistics.median(self.transitions),
+            "max_transitions": max(self.transitions),
+        }
+
+
+def pass_through(deployment: Deployment, machine: str, *, number: int, locks: int = 1) -> Passage:
+    """Lets so many workflows wait for each lock, and then take turns, lock after lock."""
+    lines = [Line(deployment) for _ in range(locks)]
+    crowds = [_crowd(line, machine, number) for line in lines]
+    for line in lines:
+        time.sleep(_SETTLE_SECONDS)  # what the ones before are busy with is not what is measured
+        line.release()
+    gaps_ms: list[float] = []
+    for crowd in crowds:
+        spans = [
+            deployment.ended(execution, seconds=_LONGEST_SECONDS, pause_seconds=0.5).output
+            for execution in crowd
+        ]
+        spans.sort(key=lambda span: span["began"])
+        gaps_ms += [(b["began"] - a["ended"]) * 1000 for a, b in itertools.pairwise(spans)]
+    executions = itertools.chain.from_iterable(crowds)
+    return Passage(gaps_ms, [deployment.transitions(execution) for execution in executions])
+
+
+def waits(deployment: Deployment, machine: str, *, seconds: int) -> dict[str, int]:
+    """What one execution costs that waits so long."""
+    line = Line(deployment)
+    if seconds == 0:
+        line.release()
+    execution = line.start(machine)
+    if seconds > 0:
+        time.sleep(seconds)
+        line.release()
+    deployment.ended(execution, seconds=_LONGEST_SECONDS, pause_seconds=0.5)
+    return {
+        "transitions": deployment.transitions(execution),
+        "function_calls": deployment.calls(execution),
+    }
+
+
+def requests_per_turn(deployment: Deployment, machine: str, *, number: int) -> dict[str, float]:
+    """Requests of the functions for each workflow that waits, by operation."""
+    with _counted(deployment) as seen:
+        line = Line(deployment)
+        seen.clear()
+        executions = _crowd(line, machine, number)
+        line.release()
+        for execution in executions:
+            deployment.ended(execution, seconds=_LONGEST_SECONDS, pause_seconds=0.5)
+        return {operation: round(seen[operation] / number, 2) for operation in sorted(seen)}
+
+
+def _crowd(line: Line, machine: str, number: int) -> list[str]:
+    """Starts them a few at a time: what starts at once has to wait for cold starts."""
+    waiting: list[str] = []
+    starting: list[str] = []
+
+    def wait_for_most(most: int) -> None:
+        wait_until(lambda: _settled(line, machine, starting, waiting) <= most, pause_seconds=0.1)
+
+    for _ in range(number):
+        starting.append(line.start(machine))
+        wait_for_most(_MOST_STARTING - 1)
+    wait_for_most(0)
+    return waiting
+
+
+def _settled(line: Line, machine: str, starting: list[str], waiting: list[str]) -> int:
+    """Moves those that wait by now from one list to the other; answers how many are left."""
+    queued = set(line.waiters()) if machine == QUEUE else set()
+    for execution in list(starting):
+        polls = machine != QUEUE and ("Guard: Wait" in line.deployment.states_entered(execution))
+        if polls or execution in queued:
+            starting.remove(execution)
+            waiting.append(execution)
+    return len(starting)
+
+
+@contextmanager
+def _counted(deployment: Deployment) -> Iterator[Counter[str]]:
+    """Lets the functions talk to DynamoDB and Step Functions through a counting proxy."""
+    client = deployment.aws.client("lambda")
+    names = [deployment.outputs["Leasehold"][f"{it}FunctionName"] for it in ("Acquire", "Release")]
+    own: dict[str, Mapping[str, Any]] = {
+        name: client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+        for name in names
+    }
+    with counting(deployment.aws.endpoint_url) as (seen, url):
+        through_proxy = {"AWS_ENDPOINT_URL_DYNAMODB": url, "AWS_ENDPOINT_URL_SFN": url}
+        for name in names:
+            set_variables(client, name, {**own[name], **through_proxy})
+        yield seen
+        for name in names:
+            set_variables(client, name, dict(own[name]))

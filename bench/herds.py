@@ -1,0 +1,41 @@
+"""Herds of waiters through the store: what a hand-off costs, however many wait."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from tests.integration.queue.herd import Herd, all_at_once
+from tests.support import create_lock_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_THREADS = 10
+
+
+def herds(client: DynamoDBClient, sizes: Sequence[int]) -> dict[int, dict[str, float]]:
+    """DynamoDB requests of each hand-off by operation, and whether the order was kept, by size."""
+    create_lock_table(client)
+    return {size: _herd(client, size) for size in sizes}
+
+
+def _herd(client: DynamoDBClient, size: int) -> dict[str, float]:
+    herd = Herd(client, f"herd-{size}")
+    herd.enter("first")
+    names = [f"waiter-{i:03d}" for i in range(size)]
+    moment_ms = 1_900_000_100_000
+    joins = [functools.partial(herd.enter_at, n, moment_ms + i) for i, n in enumerate(names)]
+    herd.requests.clear()
+    all_at_once(joins, threads=_THREADS)
+    joining = sum(herd.requests.values())
+    herd.requests.clear()
+    for leaver in ["first", *names[:-1]]:
+        herd.leave(leaver)
+    return {
+        "requests_to_join": round(joining / size, 2),
+        "requests_per_hand_off": round(sum(herd.requests.values()) / size, 2),
+        "granted_once_in_order": herd.granted == names,
+    }

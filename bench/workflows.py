@@ -1,0 +1,41 @@
+"""The workflows that are measured: the same task, guarded by the queue and by polling."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from aws_cdk import App
+
+from app import build
+from leasehold.cdk import Waiting
+from localaws import LocalAws
+from tests.e2e.deployment import Deployment
+from tests.e2e.guard.stack import Form, Forms, Waits
+from tests.e2e.queue.stack import Patient
+
+QUEUE = "Queue"
+POLL = "Poll"
+
+
+class _Measured(Forms):
+    """One state machine for each way to wait, as guards have it by default."""
+
+    waiting = Waiting.poll()
+
+    def forms(self) -> Sequence[Form]:
+        return Patient(self, QUEUE), Waits(self, POLL)
+
+
+@contextmanager
+def deployed() -> Iterator[Deployment]:
+    """The lock service and the workflows in an AWS of their own."""
+    with tempfile.TemporaryDirectory() as assembly, LocalAws() as aws:
+        app = App(outdir=assembly)
+        _Measured(app, "Measured", locks=build(app).locks)
+        app.synth()
+        aws.bootstrap()
+        outputs = aws.deploy(app=Path(assembly), stacks=("Leasehold", "Measured"))
+        yield Deployment(aws=aws, outputs=outputs)
