@@ -17,6 +17,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
+from leasehold.events import Event, Evicted, Extended, LivenessUnknown, PushUnknown
 from leasehold.metrics import NAMESPACE, SERVICE, MetricName
 from leasehold.model import HandOff
 
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from leasehold.store import LockStore
 
 
-
 class _Provider(AmazonCloudWatchEMFProvider):
-    """Publishes what there is. A renewal and an invalid request count nothing, which is no mistake;
-    Powertools would warn about it, in a log line that is not JSON.
+    """Publishes what there is.
+
+    A renewal and an invalid request count nothing, which is no mistake; Powertools would warn about
+    it, in a log line that is not JSON.
     """
 
     def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:  # noqa: FBT001, FBT002 - Powertools' signature
@@ -64,7 +66,7 @@ def lock_store(invocation: LambdaContext) -> LockStore:
         table=table,
         liveness_of=execution_liveness(executions),
         push=task_push(),
-        observe=_observe_hand_off,
+        observe=_observe,
         patience=patience,
     )
     return LockStore(context)
@@ -105,11 +107,27 @@ def fingerprint(owner_id: str) -> str:
     return hashlib.sha256(owner_id.encode()).hexdigest()[:12]
 
 
-def _observe_hand_off(hand_off: HandOff) -> None:
-    grant = hand_off.grant
-    count(MetricName.GRANTED)
-    count(MetricName.HANDED_OVER)
-    measure_ms(MetricName.WAIT_TIME, hand_off.waited_ms)
-    owner = {"lock_name": grant.lock_name, "owner": fingerprint(grant.owner_id)}
-    waited = {"fencing_token": grant.fencing_token, "waited_ms": hand_off.waited_ms}
-    logger.info("handed over", extra={**owner, **waited})
+def _observe(event: Event) -> None:
+    """Counts and logs what happens besides the answer."""
+    match event:
+        case HandOff(grant=grant, waited_ms=waited_ms, latency_ms=latency_ms):
+            count(MetricName.GRANTED)
+            count(MetricName.HANDED_OVER)
+            measure_ms(MetricName.WAIT_TIME, waited_ms)
+            measure_ms(MetricName.HAND_OFF_LATENCY, latency_ms)
+            owner = {"lock_name": grant.lock_name, "owner": fingerprint(grant.owner_id)}
+            waited = {"fencing_token": grant.fencing_token, "waited_ms": waited_ms}
+            logger.info("handed over", extra={**owner, **waited})
+        case Evicted(lock_name=lock_name, holders=holders):
+            count(MetricName.TAKEN_OVER, holders)
+            logger.warning("evicted", extra={"lock_name": lock_name, "holders": holders})
+        case Extended(lock_name=lock_name):
+            count(MetricName.EXTENDED)
+            logger.info("extended", extra={"lock_name": lock_name})
+        case LivenessUnknown(lock_name=lock_name, execution_arn=execution_arn):
+            count(MetricName.LIVENESS_UNKNOWN)
+            unknown = {"lock_name": lock_name, "execution_arn": execution_arn}
+            logger.warning("liveness unknown", extra=unknown)
+        case PushUnknown(lock_name=lock_name):
+            count(MetricName.PUSH_UNKNOWN)
+            logger.warning("push unknown", extra={"lock_name": lock_name})

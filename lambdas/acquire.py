@@ -57,6 +57,4 @@ def _observe(answer: Grant | Queued | Refusal) -> None:
             logger.info("queued", extra={**owner, "position": answer.position})
         case Refusal():
             count(MetricName.BUSY, int(answer.reason is RefusalReason.HELD))
-            count(MetricName.EXTENDED, answer.extended)
-            count(MetricName.LIVENESS_UNKNOWN, answer.liveness_unknown)
             logger.info("refused", extra={**owner, "reason": answer.reason.value})

@@ -20,14 +20,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_release(event)
     answer = lock_store(context).release(request)
-    _observe(answer)
+    _observe(answer, may_have_waited=request.entered_at_ms is not None)
     return release_answer(answer)
 
 
-def _observe(answer: Released | NotHeld) -> None:
+def _observe(answer: Released | NotHeld, *, may_have_waited: bool) -> None:
     owner = {"lock_name": answer.lock_name, "owner": fingerprint(answer.owner_id)}
     if isinstance(answer, NotHeld):
-        count(MetricName.LOST)
+        # Who gives up waiting has lost nothing.
+        count(MetricName.LOST, 0 if may_have_waited else 1)
         logger.warning("not held", extra=owner)
         return
     count(MetricName.LEFT_QUEUE, int(answer.left_queue))

@@ -12,11 +12,15 @@ claim ──▶ written ──────────────────�
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
+from leasehold.errors import LockStoreUnavailable
+from leasehold.events import Evicted
 from leasehold.joining import advise, join
 from leasehold.model import (
     AcquireRequest,
@@ -31,7 +35,7 @@ from leasehold.model import (
 from leasehold.overdue import NO_DEPARTURES, Departures, find_departures
 from leasehold.protocol.items import read_holder, read_state
 from leasehold.protocol.queue import Leaver
-from leasehold.protocol.requests import claim_permit, renew, take_over
+from leasehold.protocol.requests import claim_permit, put_out, renew, take_over
 from leasehold.protocol.verdict import (
     AlreadyHolder,
     AlreadyReleased,
@@ -42,6 +46,8 @@ from leasehold.protocol.verdict import (
 from leasehold.protocol.writes import Update
 from leasehold.vacating import vacate
 
+_TRIES_WITHOUT_PAUSE: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class _Try:
@@ -50,33 +56,39 @@ class _Try:
     Attributes:
         taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
+        queued: the caller's place in the queue, if it has joined already.
     """
 
     update: Update
     taken_over: int = 0
     waiters_served: bool = False
+    queued: Queued | None = None
 
 
 def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | Refusal:
     """See `LockStore.acquire`."""
     began = context.patience.clock.monotonic()
     attempt = _claim(context, request)
-    while True:
+    for number in itertools.count():
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
             holder = read_holder(outcome.item, request.owner_id)
             return _grant(request, holder, taken_over=attempt.taken_over)
-        state = read_state(outcome.item)
-        step = _next_step(context, request, state, waiters_served=attempt.waiters_served)
+        step = _next_step(context, request, read_state(outcome.item), attempt)
         if not isinstance(step, _Try):
             return step
         if context.patience.is_over(since=began):
-            return _refuse(context, request, state, RefusalReason.HELD)
+            break
+        if number >= _TRIES_WITHOUT_PAUSE:
+            context.patience.pause(number)
         attempt = step
+    # Neither granted nor refused: in the last step the caller may even have become a holder.
+    message = "others moved the lock all the time; the outcome is unknown, repeat the call"
+    raise LockStoreUnavailable(message)
 
 
 def _next_step(
-    context: LockContext, request: AcquireRequest, state: LockState, *, waiters_served: bool
+    context: LockContext, request: AcquireRequest, state: LockState, attempt: _Try
 ) -> _Try | Grant | Queued | Refusal:
     now_ms = context.clock.wall_ms()
     match judge(state, request, now_ms=now_ms, tolerance_ms=context.tolerance_ms):
@@ -86,13 +98,13 @@ def _next_step(
             return _renew_own(context, request)
         case AlreadyReleased():
             return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
-        case FreeForWaiters() if not waiters_served:
+        case FreeForWaiters() if not attempt.waiters_served:
             vacate(context, request.lock_name, state, asking=request.owner_id)
             return replace(_claim(context, request), waiters_served=True)
         case LeasesOver(candidates, needed):
             return _replace_overdue(context, request, state, candidates, needed)
         case _:
-            return _wait_or_refuse(context, request, state)
+            return attempt.queued or _wait_or_refuse(context, request, state)
 
 
 def _replace_overdue(
@@ -109,7 +121,13 @@ def _replace_overdue(
         leaver = Leaver(leavers[0], by_itself=False)
         vacate(context, request.lock_name, state, leaver=leaver, asking=request.owner_id)
         return _claim(context, request)
-    if len(leavers) < needed:
+    if leavers and len(leavers) < needed:
+        # The limit was lowered by so much that one acquire cannot make room; this much is done.
+        update = put_out(request.lock_name, leavers, now_ms=context.clock.wall_ms())
+        if isinstance(context.table.update(update), Written):
+            context.observe(Evicted(lock_name=request.lock_name, holders=len(leavers)))
+        return _claim(context, request)
+    if not leavers:
         return _wait_or_refuse(context, request, state, departures)
     update = take_over(request, leavers, now_ms=context.clock.wall_ms())
     return _Try(update, taken_over=len(leavers))
@@ -124,7 +142,14 @@ def _wait_or_refuse(
     if not request.waits:
         return _refuse(context, request, state, RefusalReason.HELD, departures)
     queued = join(context, request, state)
-    return queued if queued is not None else _claim(context, request)
+    if queued is None:
+        return _claim(context, request)
+    if state.held < request.limit:
+        # Permits were free, but not for those who came first. That may have changed while we
+        # joined, and then nobody else would notice.
+        vacate(context, request.lock_name, state, asking=request.owner_id)
+        return replace(_claim(context, request), waiters_served=True, queued=queued)
+    return queued
 
 
 def _claim(context: LockContext, request: AcquireRequest) -> _Try:

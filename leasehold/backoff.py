@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 SHARE_OF_WAIT: Final = 0.2
+LEAST_SHARE_OF_WAIT: Final = 0.02
 SHORTEST_SECONDS: Final = 1
 LONGEST_SECONDS: Final = 60
 _JITTER: Final = 0.5
@@ -40,5 +41,7 @@ def advise_retry_seconds(
     jittered = share * (1 + _JITTER * (2 * random() - 1))
     next_end = min((end - now_ms for end in lease_ends_ms if end > now_ms), default=None)
     if next_end is not None:
-        jittered = min(jittered, next_end / 1000 + random())
+        # Not at every end: a lease that is renewed again and again ends again and again.
+        least = waited_seconds * LEAST_SHARE_OF_WAIT
+        jittered = min(jittered, max(next_end / 1000 + random(), least))
     return max(SHORTEST_SECONDS, math.ceil(jittered))

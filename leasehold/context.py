@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leasehold.backoff import Random
 from leasehold.clock import Clock, SystemClock
 from leasehold.dynamo import LockTable
+from leasehold.events import Observe, look_away
 from leasehold.liveness import LivenessOf, nobody_knows
-from leasehold.model import DEFAULT_CLOCK_TOLERANCE_MS, HandOff
+from leasehold.model import DEFAULT_CLOCK_TOLERANCE_MS
 from leasehold.patience import Patience
 from leasehold.push import Push, push_nothing
-
-
-def _look_away(_hand_off: HandOff) -> None:
-    """For a caller that measures nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +25,7 @@ class LockContext:
         tolerance_ms: added to another owner's lease before it counts as over.
         liveness_of: tells whether a holder's workflow still runs.
         push: tells a waiter that it holds the lock now.
-        observe: is told of every hand-off, for metrics.
+        observe: is told what happens besides the answer, for metrics and logs.
         patience: how long to go on when others keep moving the lock.
         random: source of jitter, from 0 to 1.
     """
@@ -39,6 +35,6 @@ class LockContext:
     tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
     liveness_of: LivenessOf = nobody_knows
     push: Push = push_nothing
-    observe: Callable[[HandOff], None] = _look_away
+    observe: Observe = look_away
     patience: Patience = field(default_factory=Patience)
     random: Random = random.random

@@ -30,7 +30,7 @@ from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Upd
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef, TransactWriteItemTypeDef
 
 CLIENT_CONFIG: Final = Config(
     connect_timeout=1,
@@ -141,31 +141,30 @@ class LockTable:
         return True
 
     def query(self, query: Query) -> list[Item]:
-        """The first items of a range, in order, strongly consistent."""
-        response = self._patiently(
-            lambda: self._client.query(
-                TableName=self._name,
-                KeyConditionExpression=query.condition,
-                ExpressionAttributeNames=query.names,
-                ExpressionAttributeValues=query.values,
-                ConsistentRead=True,
-                Limit=query.most,
-            )
-        )
+        """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
+        request = self._range_of(query)
+        request["ConsistentRead"] = True
+        response = self._patiently(lambda: self._client.query(**request))
         return list(response["Items"])
 
     def count(self, query: Query) -> int:
-        """How many items the range has."""
-        response = self._patiently(
-            lambda: self._client.query(
-                TableName=self._name,
-                KeyConditionExpression=query.condition,
-                ExpressionAttributeNames=query.names,
-                ExpressionAttributeValues=query.values,
-                Select="COUNT",
-            )
-        )
-        return response["Count"]
+        """How many items the range has, as far as one page of 1 MB reaches."""
+        request = self._range_of(query)
+        request["Select"] = "COUNT"
+        return self._patiently(lambda: self._client.query(**request))["Count"]
+
+    def _range_of(self, query: Query) -> QueryInputTypeDef:
+        request: QueryInputTypeDef = {
+            "TableName": self._name,
+            "KeyConditionExpression": query.condition,
+            "ExpressionAttributeNames": query.names,
+            "ExpressionAttributeValues": query.values,
+        }
+        if query.most is not None:
+            request["Limit"] = query.most
+        if query.only is not None:
+            request["FilterExpression"] = query.only
+        return request
 
     def _update_of(self, update: Update) -> TransactWriteItemTypeDef:
         return {

@@ -9,7 +9,8 @@ from leasehold.backoff import advise_retry_seconds
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
 from leasehold.model import AcquireRequest, LockState, Queued, Waiter
-from leasehold.protocol.queue import join_queue, waiters_up_to
+from leasehold.protocol.items import read_waiter
+from leasehold.protocol.queue import join_queue, waiters_of, waiters_up_to
 from leasehold.protocol.schema import RETENTION_MS
 
 _POLL_SECONDS_PER_POSITION: Final = 5
@@ -22,10 +23,13 @@ _POLL_GRACE_MS: Final = 10_000
 def join(context: LockContext, request: AcquireRequest, state: LockState) -> Queued | None:
     """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
-    Two requests: the transaction that joins, and a count that tells the position.
+    Two requests: the transaction that joins, and a count that tells the position. A caller without
+    a ticket costs one more, that looks whether it has a place already.
     """
     now_ms = context.clock.wall_ms()
-    entered_at_ms = now_ms if request.entered_at_ms is None else request.entered_at_ms
+    entered_at_ms = request.entered_at_ms
+    if entered_at_ms is None:
+        entered_at_ms = _earlier_entry_ms(context, request) or now_ms
     request = replace(request, entered_at_ms=entered_at_ms)
     retry_after_seconds = advise(context, request, state)
     waiter = Waiter(
@@ -44,6 +48,13 @@ def join(context: LockContext, request: AcquireRequest, state: LockState) -> Que
         holders=state.holders,
         retry_after_seconds=min(retry_after_seconds, position * _POLL_SECONDS_PER_POSITION),
     )
+
+
+def _earlier_entry_ms(context: LockContext, request: AcquireRequest) -> int | None:
+    """The place that an earlier call got whose reply was lost, and with it the ticket."""
+    items = context.table.query(waiters_of(request.lock_name, request.owner_id))
+    waiters = [read_waiter(request.lock_name, item) for item in items]
+    return min((waiter.entered_at_ms for waiter in waiters), default=None)
 
 
 def advise(context: LockContext, request: AcquireRequest, state: LockState) -> int:

@@ -34,7 +34,9 @@ def execution_liveness(client: SFNClient) -> LivenessOf:
 
     def liveness_of(execution_arn: str) -> Liveness:
         try:
-            answer = client.describe_execution(executionArn=execution_arn)
+            answer = client.describe_execution(
+                executionArn=execution_arn, includedData="METADATA_ONLY"
+            )
         except client.exceptions.ExecutionDoesNotExist:
             return Liveness.OVER
         except (ClientError, BotoCoreError):

@@ -90,11 +90,17 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOff:
-    """A permit went from a leaver, or from the pool of free ones, to the oldest waiter."""
+    """A permit went from a leaver, or from the pool of free ones, to the oldest waiter.
+
+    Attributes:
+        waited_ms: from the waiter's entry to the grant.
+        latency_ms: from the moment its predecessor's departure was found out to the push.
+    """
 
     grant: Grant
     waiter: Waiter
     waited_ms: int
+    latency_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Final
 
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
+from leasehold.events import Extended, LivenessUnknown
 from leasehold.model import Holder, Liveness
 from leasehold.protocol.requests import extend_for
 
@@ -54,10 +55,14 @@ def find_departures(
         match context.liveness_of(holder.execution_arn):
             case Liveness.OVER:
                 leavers.append(holder)
-            case Liveness.RUNNING:
-                extended += _extend(context, lock_name, holder)
+            case Liveness.RUNNING if _extend(context, lock_name, holder):
+                extended += 1
+                context.observe(Extended(lock_name=lock_name))
             case Liveness.UNKNOWN:
                 unknown += 1
+                context.observe(
+                    LivenessUnknown(lock_name=lock_name, execution_arn=holder.execution_arn)
+                )
     return Departures(leavers=tuple(leavers), extended=extended, unknown=unknown)
 
 

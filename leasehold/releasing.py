@@ -24,13 +24,11 @@ from leasehold.vacating import vacate
 def release(context: LockContext, request: ReleaseRequest) -> Released | NotHeld:
     """See `LockStore.release`."""
     answer, state = _give_back(context, request)
-    if answer is not None:
-        return answer
-    if state.last_released == request.owner_id:
-        return _released(request)
-    if request.entered_at_ms is None:
-        return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
-    return _stop_waiting(context, request, entered_at_ms=request.entered_at_ms)
+    if answer is None and request.entered_at_ms is not None:
+        answer = _stop_waiting(context, request, entered_at_ms=request.entered_at_ms)
+    if answer is None and state.last_released == request.owner_id:
+        answer = _released(request)
+    return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
 
 def _give_back(context: LockContext, request: ReleaseRequest) -> tuple[Released | None, LockState]:
@@ -51,20 +49,20 @@ def _give_back(context: LockContext, request: ReleaseRequest) -> tuple[Released 
 
 def _stop_waiting(
     context: LockContext, request: ReleaseRequest, *, entered_at_ms: int
-) -> Released | NotHeld:
+) -> Released | None:
     """Leaves the queue. Who finds its waiter gone was perhaps granted the lock in this moment."""
+    # First of all: an acquire of ours that is still under way must neither claim nor join any more.
+    marked = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
+    if not isinstance(marked, Written):
+        return _give_back(context, request)[0]
     was_waiting = context.table.delete(leave_queue(request, entered_at_ms=entered_at_ms))
     if not was_waiting:
         answer, _ = _give_back(context, request)
         if answer is not None:
             return answer
-    # An acquire of ours may still be under way, for instance one that timed out: it must not land.
-    outcome = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
-    if was_waiting:
-        # Those behind us may have waited for our lower limit only.
-        vacate(context, request.lock_name, read_state(outcome.item))
-        return _released(request, left_queue=True)
-    return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+    # Those behind us may have waited for our lower limit only.
+    vacate(context, request.lock_name, read_state(marked.item))
+    return _released(request, left_queue=True) if was_waiting else None
 
 
 def _held_ms(context: LockContext, holder: Holder) -> int:

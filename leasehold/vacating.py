@@ -9,12 +9,15 @@ waiter that holds the lock without having been told finds out by its fallback po
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from leasehold.context import LockContext
 from leasehold.dynamo import ConditionFailed, Written
 from leasehold.errors import LockStoreUnavailable
+from leasehold.events import Evicted, PushUnknown
 from leasehold.model import Liveness, LockState, Waiter
 from leasehold.protocol.items import read_state, read_waiter
-from leasehold.protocol.queue import Leaver, drop_waiter, oldest_waiters
+from leasehold.protocol.queue import MOST_WAITERS_SEEN, Leaver, drop_waiter, oldest_waiters
 from leasehold.protocol.settling import Step, is_in, next_step
 from leasehold.protocol.writes import Update
 from leasehold.push import Pushed
@@ -50,9 +53,11 @@ def vacate(
     began = context.patience.clock.monotonic()
     has_left = False
     queue: list[Waiter] = []
+    more_wait = False
     attempt = 0
     while leaver is None or is_in(leaver, state):
-        queue = queue or _live_queue(context, lock_name)
+        if not queue:
+            queue, more_wait = _live_queue(context, lock_name, state)
         step = next_step(lock_name, state, queue, leaver, now_ms=context.clock.wall_ms())
         if step is None:
             return has_left
@@ -62,13 +67,20 @@ def vacate(
             state, queue, attempt = moved, [], attempt + 1
             continue
         has_left = has_left or leaver is not None
+        if leaver is not None and not leaver.by_itself:
+            context.observe(Evicted(lock_name=lock_name))
         if step.hand_off is None:
             return has_left
-        leaver = _tell(context, step, asking=asking)
+        leaver = _tell(context, step, began=began, asking=asking)
         state, queue = step.after, queue[1:]
-        if leaver is None and not queue:
+        if leaver is None and not queue and not more_wait:
             return has_left
-    return has_left
+    return has_left or _left_before(leaver, state)
+
+
+def _left_before(leaver: Leaver, state: LockState) -> bool:
+    """Whether this very departure was written before: its reply got lost, and boto3 repeated it."""
+    return leaver.by_itself and state.last_released == leaver.holder.owner_id
 
 
 def _send(context: LockContext, step: Step, state: LockState) -> LockState | None:
@@ -83,21 +95,34 @@ def _send(context: LockContext, step: Step, state: LockState) -> LockState | Non
     return state if result.state is None else read_state(result.state)
 
 
-def _live_queue(context: LockContext, lock_name: str) -> list[Waiter]:
-    """The oldest waiters that still ask; removes those that stopped."""
+def _live_queue(
+    context: LockContext, lock_name: str, state: LockState
+) -> tuple[list[Waiter], bool]:
+    """The oldest waiters that still ask, and whether there may be more behind them.
+
+    Removes waiters that stopped asking, and those that were served.
+    A waiter whose owner holds or has released has entered twice, for instance because the reply
+    that told its place was lost.
+    """
+    served = {holder.owner_id for holder in state.holders} | {state.last_released}
     while True:
         items = context.table.query(oldest_waiters(lock_name))
         waiters = [read_waiter(lock_name, item) for item in items]
         now_ms = context.clock.wall_ms()
-        gone = [w for w in waiters if w.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)]
+        gone = [
+            waiter
+            for waiter in waiters
+            if waiter.request.owner_id in served
+            or waiter.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)
+        ]
         for waiter in gone:
             context.table.delete(drop_waiter(waiter))
         live = [waiter for waiter in waiters if waiter not in gone]
         if live or not gone:
-            return live
+            return live, len(items) == MOST_WAITERS_SEEN
 
 
-def _tell(context: LockContext, step: Step, *, asking: str | None) -> Leaver | None:
+def _tell(context: LockContext, step: Step, *, began: float, asking: str | None) -> Leaver | None:
     """Pushes a grant to its waiter. Returns it as the next leaver if its workflow is over."""
     hand_off = step.hand_off
     if hand_off is None:
@@ -106,7 +131,10 @@ def _tell(context: LockContext, step: Step, *, asking: str | None) -> Leaver | N
     pushed = Pushed.UNKNOWN
     if request.task_token is not None and request.owner_id != asking:
         pushed = context.push(request.task_token, hand_off.grant)
-    context.observe(hand_off)
+        if pushed is Pushed.UNKNOWN:
+            context.observe(PushUnknown(lock_name=request.lock_name))
+    latency_seconds = context.patience.clock.monotonic() - began
+    context.observe(replace(hand_off, latency_ms=round(latency_seconds * 1000)))
     if pushed is not Pushed.GONE or request.execution_arn is None:
         return None
     if context.liveness_of(request.execution_arn) is not Liveness.OVER:

@@ -28,6 +28,10 @@ NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
 TTL
 removed and that is made anew starts above every token it has ever issued."""
 
+KEEP_ITEM: Final = "#expiry_time = if_not_exists(#kept_until, :expiry_time)"
+"""TTL may remove the item some time after its last write, but not under the hands of a workflow."""
+KEEP_ITEM_FOR_WORKFLOW: Final = "#expiry_time = :kept_until, #kept_until = :kept_until"
+
 _STATE_NAMES: Final = {
     "#fencing_token": schema.FENCING_TOKEN,
     "#held": schema.HELD,
@@ -35,6 +39,7 @@ _STATE_NAMES: Final = {
     "#wait_seq": schema.WAIT_SEQ,
     "#last_released": schema.LAST_RELEASED,
     "#expiry_time": schema.TTL_ATTRIBUTE,
+    "#kept_until": schema.KEPT_UNTIL,
     "#expires_at_ms": schema.EXPIRES_AT_MS,
     "#lease_ms": schema.LEASE_MS,
     "#revision": schema.REVISION,

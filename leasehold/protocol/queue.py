@@ -20,13 +20,15 @@ since the flag was seen: a waiter that joined in between keeps it set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from leasehold.model import Grant, HandOff, Holder, LockState, ReleaseRequest, Waiter
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
+    KEEP_ITEM,
+    KEEP_ITEM_FOR_WORKFLOW,
     NOT_RELEASED_BY_ME,
     all_of,
     number,
@@ -38,7 +40,7 @@ from leasehold.protocol.writes import Delete, Put, Query, Transaction, Update
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-_MOST_WAITERS_SEEN: Final = 10
+MOST_WAITERS_SEEN: Final = 10
 _WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
 _NAMES: Final = {"#pk": schema.PARTITION_KEY, "#sk": schema.SORT_KEY}
 
@@ -63,7 +65,7 @@ def join_queue(waiter: Waiter, *, now_ms: int) -> Transaction:
     state = update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change="SET #contended = :yes, #expiry_time = :expiry_time ADD #wait_seq :one",
+        change=f"SET #contended = :yes, {KEEP_ITEM} ADD #wait_seq :one",
         # A free permit does not help who stands behind a waiter with a lower limit.
         condition=all_of(
             I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, "(#held >= :limit OR #contended = :yes)"
@@ -85,7 +87,19 @@ def oldest_waiters(lock_name: str) -> Query:
             ":pk": {"S": schema.partition_of(lock_name)},
             ":prefix": {"S": schema.WAITER_PREFIX},
         },
-        most=_MOST_WAITERS_SEEN,
+        most=MOST_WAITERS_SEEN,
+    )
+
+
+def waiters_of(lock_name: str, owner_id: str) -> Query:
+    """The places of one owner in the queue: one, unless it entered twice."""
+    query = oldest_waiters(lock_name)
+    return replace(
+        query,
+        names={**query.names, "#owner_id": schema.OWNER_ID},
+        values={**query.values, ":me": {"S": owner_id}},
+        only="#owner_id = :me",
+        most=None,
     )
 
 
@@ -103,7 +117,6 @@ def waiters_up_to(waiter: Waiter) -> Query:
             ":prefix": {"S": schema.WAITER_PREFIX},
             ":me": key[schema.SORT_KEY],
         },
-        most=_MOST_WAITERS_SEEN,
     )
 
 
@@ -119,12 +132,12 @@ def hand_over(
     token = state.fencing_token + 1
     expires_at_ms = waiter.lease_begins_ms(now_ms) + request.lease_ms
     leaving = _leaving(leaver)
+    keep = KEEP_ITEM if request.execution_arn is None else KEEP_ITEM_FOR_WORKFLOW
     update = update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
-        f"#expiry_time = :expiry_time{leaving.also_set} {leaving.remove} "
-        + ("" if leaver else "ADD #held :one"),
+        f"{keep}{leaving.also_set} {leaving.remove} " + ("" if leaver else "ADD #held :one"),
         # The waiter's own limit holds: others than the leaver may hold at most `limit - 1`.
         condition=all_of(
             I_DO_NOT_HOLD,
@@ -140,6 +153,7 @@ def hand_over(
             ":seen_token": number(state.fencing_token),
             ":limit": number(request.limit),
             ":expiry_time": number(schema.ttl_seconds(now_ms)),
+            ":kept_until": number(schema.workflow_ttl_seconds(now_ms)),
         },
     )
     grant = Grant(
@@ -224,7 +238,7 @@ def mark_released(request: ReleaseRequest, *, now_ms: int) -> Update:
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change="SET #last_released = :me, #expiry_time = :expiry_time",
+        change=f"SET #last_released = :me, {KEEP_ITEM}",
         condition=I_DO_NOT_HOLD,
         values={":expiry_time": number(schema.ttl_seconds(now_ms))},
     )
@@ -271,7 +285,7 @@ def _leave(
     return update_of(
         lock_name=lock_name,
         owner_id=leaver.holder.owner_id,
-        change=f"SET #held = #held - :one, #expiry_time = :expiry_time{leaving.also_set}{also_set} "
+        change=f"SET #held = #held - :one, {KEEP_ITEM}{leaving.also_set}{also_set} "
         f"{leaving.remove}",
         condition=all_of(*leaving.conditions, condition),
         names=leaving.names,

@@ -5,7 +5,7 @@
       ├─────────────────────────▶ granted with the next fencing token
       │ renew                     condition: I hold
       ├─────────────────────────▶ the lease ends later
-      │ give_back                 condition: I hold
+      │ give_back                 condition: I hold, and nobody waits
       └─────────────────────────▶ one permit fewer is out
 
 Each is one request, on a lock never seen before too. When a condition fails DynamoDB returns the
@@ -15,13 +15,16 @@ item as it was, so that the reason is known without a second read; `verdict.py` 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from leasehold.model import AcquireRequest, HeartbeatRequest, Holder, ReleaseRequest
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
     I_HOLD,
+    KEEP_ITEM,
+    KEEP_ITEM_FOR_WORKFLOW,
     NEXT_TOKEN,
     NOT_CONTENDED,
     NOT_RELEASED_BY_ME,
@@ -36,18 +39,13 @@ from leasehold.protocol.writes import Update
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-_BECOME_HOLDER: Final = (
-    f"#mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
-    "#expiry_time = :expiry_time"
-)
-
 
 def claim_permit(request: AcquireRequest, *, now_ms: int) -> Update:
     """Take a free permit. Grants nothing to a holder, nor to an owner who released last."""
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET {_BECOME_HOLDER} ADD #held :one",
+        change=f"SET {_become_holder(request)} ADD #held :one",
         condition=all_of(I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, NOT_CONTENDED, PERMIT_FREE),
         values={**_as_holder(request, now_ms=now_ms), ":limit": number(request.limit)},
     )
@@ -59,24 +57,38 @@ def take_over(request: AcquireRequest, leavers: Sequence[Holder], *, now_ms: int
     Conditioned on the revision that was seen of each, so that a heartbeat in between wins. The last
     owner who released stays as it is: a leaver has not released, and must be told so.
     """
-    names = {f"#over{i}": schema.HOLDER_PREFIX + h.owner_id for i, h in enumerate(leavers)}
-    names |= {f"#token{i}": schema.TOKEN_PREFIX + h.owner_id for i, h in enumerate(leavers)}
-    unchanged = [f"#over{i}.#revision = :seen{i}" for i in range(len(leavers))]
-    removals = ", ".join(names)
+    overdue = _Overdue.of(leavers)
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET {_BECOME_HOLDER} REMOVE {removals} ADD #held :difference",
+        change=f"SET {_become_holder(request)} REMOVE {overdue.removals} ADD #held :difference",
         condition=all_of(
-            I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, NOT_CONTENDED, "#held < :limit", *unchanged
+            I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, NOT_CONTENDED, "#held < :limit", *overdue.unchanged
         ),
-        names=names,
+        names=overdue.names,
         values={
             **_as_holder(request, now_ms=now_ms),
-            **{f":seen{i}": number(h.revision) for i, h in enumerate(leavers)},
+            **overdue.values,
             ":difference": number(1 - len(leavers)),
             # Once the leavers are gone, `held - leavers < limit` must be true.
             ":limit": number(request.limit + len(leavers)),
+        },
+    )
+
+
+def put_out(lock_name: str, leavers: Sequence[Holder], *, now_ms: int) -> Update:
+    """Put out holders whose lease is over, for nobody: more were in than the limit allows."""
+    overdue = _Overdue.of(leavers)
+    return update_of(
+        lock_name=lock_name,
+        owner_id="",
+        change=f"SET {KEEP_ITEM} REMOVE {overdue.removals} ADD #held :difference",
+        condition=all_of(NOT_CONTENDED, *overdue.unchanged),
+        names=overdue.names,
+        values={
+            **overdue.values,
+            ":difference": number(-len(leavers)),
+            ":expiry_time": number(schema.ttl_seconds(now_ms)),
         },
     )
 
@@ -87,7 +99,7 @@ def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
     Never conditioned on anything that the previous heartbeat changed: a heartbeat whose reply was
     lost must not look like a stolen lock.
     """
-    changes = ["#mine.#revision = #mine.#revision + :one", "#expiry_time = :expiry_time"]
+    changes = ["#mine.#revision = #mine.#revision + :one", KEEP_ITEM]
     values: dict[str, AttributeValueTypeDef] = {":expiry_time": number(schema.ttl_seconds(now_ms))}
     if request.lease_ms is None:
         changes.append("#mine.#expires_at_ms = #mine.#lease_ms + :now")
@@ -117,7 +129,7 @@ def extend_for(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
     return update_of(
         lock_name=lock_name,
         owner_id=holder.owner_id,
-        change="SET #mine.#expires_at_ms = :expires_at_ms, #expiry_time = :expiry_time, "
+        change=f"SET #mine.#expires_at_ms = :expires_at_ms, {KEEP_ITEM}, "
         "#mine.#revision = #mine.#revision + :one",
         condition="#mine.#revision = :revision",
         values={
@@ -133,11 +145,39 @@ def give_back(request: ReleaseRequest, *, now_ms: int) -> Update:
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change="SET #held = #held - :one, #last_released = :me, #expiry_time = :expiry_time "
+        change=f"SET #held = #held - :one, #last_released = :me, {KEEP_ITEM} "
         "REMOVE #mine, #my_token",
         condition=all_of(I_HOLD, NOT_CONTENDED),
         values={":expiry_time": number(schema.ttl_seconds(now_ms))},
         returns="ALL_OLD",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Overdue:
+    """The part of an update that removes holders, each on condition of its revision."""
+
+    removals: str
+    unchanged: list[str]
+    names: dict[str, str]
+    values: dict[str, AttributeValueTypeDef]
+
+    @classmethod
+    def of(cls, leavers: Sequence[Holder]) -> _Overdue:
+        numbered = list(enumerate(leavers))
+        names = {f"#over{i}": schema.HOLDER_PREFIX + h.owner_id for i, h in numbered}
+        names |= {f"#token{i}": schema.TOKEN_PREFIX + h.owner_id for i, h in numbered}
+        return cls(
+            removals=", ".join(names),
+            unchanged=[f"#over{i}.#revision = :seen{i}" for i, _ in numbered],
+            names=names,
+            values={f":seen{i}": number(h.revision) for i, h in numbered},
+        )
+
+
+def _become_holder(request: AcquireRequest) -> str:
+    return f"#mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, " + (
+        KEEP_ITEM if request.execution_arn is None else KEEP_ITEM_FOR_WORKFLOW
     )
 
 
@@ -146,4 +186,5 @@ def _as_holder(request: AcquireRequest, *, now_ms: int) -> dict[str, AttributeVa
         ":holder": new_holder(request, now_ms=now_ms),
         ":seed": number(now_ms * 1000),
         ":expiry_time": number(schema.ttl_seconds(now_ms)),
+        ":kept_until": number(schema.workflow_ttl_seconds(now_ms)),
     }

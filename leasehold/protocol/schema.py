@@ -2,7 +2,8 @@
 
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
-                                      expiry_time, holder:<owner_id>…, token:<owner_id>…
+                                      expiry_time, kept_until,
+                                      holder:<owner_id>…, token:<owner_id>…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, and how to tell it
 
@@ -25,6 +26,7 @@ FENCING_TOKEN: Final = "fencing_token"
 HELD: Final = "held"
 CONTENDED: Final = "contended"
 WAIT_SEQ: Final = "wait_seq"
+KEPT_UNTIL: Final = "kept_until"
 LAST_RELEASED: Final = "last_released"
 
 HOLDER_PREFIX: Final = "holder:"
@@ -44,9 +46,11 @@ ENTERED_AT_MS: Final = "entered_at_ms"
 TASK_TOKEN: Final = "task_token"
 
 RETENTION_MS: Final = 48 * 3_600_000
-"""How long a lock's item outlives its last write. Far longer than the longest lease (12 h) and than
-any clock error, so that TTL never deletes a holder, and a new fencing token seed is never
-behind."""
+"""How long an item outlives its last write. Far longer than the longest lease (12 h) and than any
+clock error, so that TTL never deletes a holder, and a new fencing token seed is never behind."""
+WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
+"""How long a lock's item outlives its last grant to a workflow. Such a holder needs no heartbeat:
+it holds as long as its execution runs, which Step Functions ends after a year."""
 
 
 WAITER_PREFIX: Final = "WAITER#"
@@ -69,6 +73,11 @@ def waiter_key(
 def partition_of(lock_name: str) -> str:
     """The partition in which a lock and its waiters are."""
     return f"LOCK#{lock_name}"
+
+
+def workflow_ttl_seconds(now_ms: int) -> int:
+    """When TTL may delete a lock granted to a workflow now, in epoch seconds."""
+    return (now_ms + WORKFLOW_RETENTION_MS) // 1000
 
 
 def ttl_seconds(now_ms: int) -> int:

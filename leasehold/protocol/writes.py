@@ -54,9 +54,10 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The items of a range, in order of their sort key; at most so many."""
+    """The items of a range, in order of their sort key: at most so many, only those of a kind."""
 
     condition: str
     names: Mapping[str, str]
     values: Item
-    most: int
+    most: int | None = None
+    only: str | None = None

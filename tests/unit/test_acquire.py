@@ -167,9 +167,7 @@ def test_tokens_rise_when_ttl_has_removed_the_item(
     before = granted(store.acquire(acquire("anna")))
     store.release(release("anna"))
     clock.advance(49 * 3600)
-    dynamodb.delete_item(
-        TableName="locks", Key={"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}}
-    )
+    dynamodb.delete_item(TableName="locks", Key={"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}})
     after = granted(store.acquire(acquire("ben")))
     assert after.fencing_token > before.fencing_token
 

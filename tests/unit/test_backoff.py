@@ -13,6 +13,7 @@ from leasehold.backoff import advise_retry_seconds
 
 NOW_MS = 1_900_000_000_000
 HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 FRACTIONS = st.floats(min_value=0, max_value=1, exclude_max=True)
 
 
@@ -69,14 +70,14 @@ def test_the_advice_is_whole_seconds_from_one_to_ninety(
 def test_the_advice_is_never_two_seconds_past_the_end_of_a_lease(
     ends_in_ms: int, fraction: float
 ) -> None:
-    """Up to a second of jitter, then rounded up."""
-    seconds = advice(waited_ms=HOUR_MS, ends_in_ms=[ends_in_ms], fraction=fraction)
-    assert seconds * 1000 < ends_in_ms + 2000
+    """Up to a second of jitter, then rounded up; but at least a fiftieth of the wait so far."""
+    seconds = advice(waited_ms=10 * MINUTE_MS, ends_in_ms=[ends_in_ms], fraction=fraction)
+    assert seconds * 1000 < max(ends_in_ms, 12_000) + 2000
 
 
 def test_of_several_leases_the_one_that_ends_next_counts() -> None:
     ends_in_ms = [40_000, 7_000, 20_000, -5_000]
-    assert advice(waited_ms=HOUR_MS, ends_in_ms=ends_in_ms, fraction=0) == 7
+    assert advice(waited_ms=5 * MINUTE_MS, ends_in_ms=ends_in_ms, fraction=0) == 7
 
 
 def test_leases_that_are_over_already_do_not_shorten_the_advice() -> None:
@@ -89,12 +90,20 @@ def test_callers_refused_together_are_spread_over_the_seconds_after_the_jitter()
     assert seen == set(range(30, 91))
 
 
-def polls_within(wait_ms: int, source: random.Random) -> int:
+def polls_within(wait_ms: int, source: random.Random, ends_in_ms: Sequence[int] = ()) -> int:
     waited_ms = polls = 0
     while waited_ms < wait_ms:
         polls += 1
-        waited_ms += 1000 * advice(waited_ms=waited_ms, fraction=source.random())
+        seconds = advice(waited_ms=waited_ms, ends_in_ms=ends_in_ms, fraction=source.random())
+        waited_ms += 1000 * seconds
     return polls
+
+
+def test_a_day_of_polling_fits_into_an_executions_history_whatever_the_lease() -> None:
+    """At nine events a poll, a history of 25,000 events ends at the 2,777th."""
+    source = random.Random(1)  # noqa: S311 - jitter, no secret
+    for lease_ends_in_ms in (1, 1_000, 6_000, 60_000):
+        assert polls_within(24 * HOUR_MS, source, [lease_ends_in_ms]) < 2_500
 
 
 def test_an_hour_of_waiting_costs_under_a_hundred_polls() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from leasehold.context import LockContext
 from leasehold.dynamo import LockTable
+from leasehold.events import Event
 from leasehold.model import (
     Grant,
     HandOff,
@@ -46,7 +47,7 @@ class Queue:
     client: CountingClient
     clock: FakeClock
     pushed: list[tuple[str, Grant]] = field(default_factory=list)
-    hand_offs: list[HandOff] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     push_outcome: Pushed = Pushed.DELIVERED
     liveness: Liveness = Liveness.UNKNOWN
     store: LockStore = field(init=False)
@@ -57,7 +58,7 @@ class Queue:
             clock=self.clock,
             liveness_of=lambda _: self.liveness,
             push=self._push,
-            observe=self.hand_offs.append,
+            observe=self.events.append,
             patience=Patience(clock=self.clock, random=lambda: 0.5),
             random=lambda: 0.5,
         )
@@ -88,6 +89,9 @@ class Queue:
         key = {"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}}
         item: dict[str, Any] = self.client.inner.get_item(TableName=TABLE, Key=key)["Item"]
         return item
+
+    def hand_offs(self) -> list[HandOff]:
+        return [event for event in self.events if isinstance(event, HandOff)]
 
     def pushed_to(self) -> list[str]:
         return [token.removeprefix("token-") for token, _ in self.pushed]
@@ -129,7 +133,7 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
         )
     ]
     assert queue.waiters() == ["carl"]
-    assert [h.waited_ms for h in queue.hand_offs] == [2_000]
+    assert [h.waited_ms for h in queue.hand_offs()] == [2_000]
 
 
 def test_the_pushed_grant_is_what_the_table_says(queue: Queue) -> None:
@@ -371,7 +375,7 @@ def test_a_polling_caller_that_stopped_is_passed_over(queue: Queue) -> None:
     queue.clock.advance(60)
     queue.poll("ben", entered_at_ms=queue.clock.now_ms - 60_000)
     queue.store.release(release("anna"))
-    assert [h.waiter.request.owner_name for h in queue.hand_offs] == ["ben"]
+    assert [h.waiter.request.owner_name for h in queue.hand_offs()] == ["ben"]
     assert queue.waiters() == []
 
 
