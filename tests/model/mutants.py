@@ -86,16 +86,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
         clients=(_ANNA, Client(name="ben", gives_up=True)),
     ),
     "a hand-off is two writes": Mutant(
-        breaks=Property.GONE,
-        patches=((vacating, "_send", mutations.send_in_two_writes),),
-        clients=(_ANNA, Client(name="ben", polls=1), _CARL),
-        faults=Faults(crashes=1),
+        breaks=Property.QUEUE, patches=((vacating, "_send", mutations.send_in_two_writes),)
     ),
     "joining is two writes, the waiter first": Mutant(
         breaks=Property.GONE, patches=_JOINING_AS_SKETCHED, faults=Faults(lost_replies=1)
     ),
     "joining does not ask whether I hold": Mutant(
-        breaks=Property.ENDLESS,
+        breaks=Property.QUEUE,
         patches=(_weak(joining, "join_queue", I_DO_NOT_HOLD),),
         clients=(_ANNA, Client(name="ben", polls=2)),
     ),

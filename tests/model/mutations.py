@@ -14,9 +14,7 @@ from leasehold.model import (
     AcquireRequest,
     Holder,
     LockState,
-    NotHeld,
     Queued,
-    Released,
     ReleaseRequest,
 )
 from leasehold.overdue import Departures
@@ -117,7 +115,7 @@ def join_in_two_writes(
 
 def stop_waiting_without_second_look(
     context: LockContext, request: ReleaseRequest, *, entered_at_ms: int
-) -> Released | NotHeld:
+) -> Any:  # noqa: ANN401 - what the real one answers
     """Gives up, and does not ask whether a waiter that is gone was granted the lock."""
     with patch.object(releasing, "_give_back", lambda _context, _request: (None, LockState())):
         return _STOP_WAITING(context, request, entered_at_ms=entered_at_ms)
