@@ -55,9 +55,12 @@ def _measured(deployment: Deployment, *, tell: Any) -> dict[str, Any]:  # noqa: 
     tell("herds through the store")
     client = deployment.aws.client("dynamodb", max_pool_connections=64)
     results["herds"] = herds(client, _SIZES)
-    for machine in both:
-        tell(f"{machine}: {waiting} wait for one lock")
-        results[f"{machine} hand-off"] = pass_through(deployment, machine, number=waiting).figures()
+    results["hand-offs"] = {crowd: {} for crowd in _CROWDS}
+    for crowd, (number, locks) in _CROWDS.items():
+        for machine in both:
+            tell(f"{machine}: {crowd}")
+            passage = pass_through(deployment, machine, number=number, locks=locks)
+            results["hand-offs"][crowd][machine] = passage.figures()
     tell(f"one waits {max(_WAITS_SECONDS)} s")
     with ThreadPoolExecutor() as pool:
         begun = {

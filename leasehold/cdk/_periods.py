@@ -25,10 +25,11 @@ class Periods:
 
 
 def divide(max_wait_seconds: int, *, fallback_seconds: int) -> Periods:
-    """Equal periods of `fallback_seconds` at most, which last as long as `max_wait_seconds`.
+    """Equal periods which last as long as `max_wait_seconds`, at most `fallback_seconds` each.
 
-    Whole seconds do not always come out even. The longest periods are taken that, with some pause,
-    miss by two seconds at most; the tests hold that there are some.
+    The pause after a period counts too: a waiter asks again `fallback_seconds` after it last did,
+    or sooner. Whole seconds do not always come out even: the longest periods are taken that, with
+    some pause, miss by two seconds at most. The tests hold that there are some.
     """
     if max_wait_seconds <= fallback_seconds:
         return Periods(1, max_wait_seconds, min(_PAUSES_SECONDS))
@@ -37,6 +38,7 @@ def divide(max_wait_seconds: int, *, fallback_seconds: int) -> Periods:
         Periods(round((max_wait_seconds + pause) / (seconds + pause)), seconds, pause)
         for seconds in range(fallback_seconds, fallback_seconds // 10, -1)
         for pause in _PAUSES_SECONDS
+        if seconds + pause <= fallback_seconds
     )
     return next(
         candidate

@@ -105,7 +105,7 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
     [
         (5, 10, 5, 1, 1),
         (8, 10, 8, 1, 1),
-        (25, 10, 10, 2, 3),
+        (25, 10, 8, 3, 1),
         (1800, 300, 299, 6, 1),
         (7 * 86_400, 12 * 3600, 43_199, 14, 1),
     ],

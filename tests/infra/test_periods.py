@@ -17,9 +17,13 @@ def test_the_periods_add_up_to_max_wait_within_two_seconds(fallback_seconds: int
         assert abs(periods.total_seconds - max_wait_seconds) <= 2, (max_wait_seconds, periods)
 
 
-def test_no_period_is_longer_than_the_fallback() -> None:
-    for max_wait_seconds in range(5, 5000, 7):
-        assert divide(max_wait_seconds, fallback_seconds=300).seconds <= 300
+@pytest.mark.parametrize("fallback_seconds", [10, 300])
+def test_a_waiter_asks_again_within_the_fallback_period_its_pause_included(
+    fallback_seconds: int,
+) -> None:
+    for max_wait_seconds in range(fallback_seconds + 1, 5000, 7):
+        periods = divide(max_wait_seconds, fallback_seconds=fallback_seconds)
+        assert periods.seconds + periods.pause_seconds <= fallback_seconds
 
 
 def test_a_wait_shorter_than_the_fallback_is_one_period() -> None:
