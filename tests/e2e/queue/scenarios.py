@@ -95,7 +95,8 @@ def releaser_killed(deployment: Deployment, *, after_requests: int, machine: str
     line = Line(deployment)
     execution = line.join(machine)
     line.shorten(lease_seconds=LEASE_SECONDS)
-    killed_at = line.release_killed(after_requests=after_requests)
+    assert line.release_killed(after_requests=after_requests)
+    killed_at = time.time()
     bound = LEASE_SECONDS + TOLERANCE_SECONDS + POLL_SECONDS
     return _watch(line, execution, killed_at, within=bound)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.e2e.deployment import Deployment
@@ -67,6 +69,14 @@ def test_a_releaser_killed_between_any_two_requests_delays_the_queue_by_its_leas
     assert (still_holds, killed.waiters_meanwhile) == (not handed_over, int(not handed_over))
     lease_over = 0 if handed_over else LEASE_SECONDS + TOLERANCE_SECONDS
     assert lease_over < seconds_of(killed) < lease_over + POLL_SECONDS + SLACK_SECONDS
+
+
+def test_after_its_last_request_a_releaser_is_not_needed_any_more(deployment: Deployment) -> None:
+    line = Line(deployment)
+    execution = line.join("QueueTurns")
+    assert not line.release_killed(after_requests=len(KILLED_AFTER))
+    released_at = time.time()
+    assert line.began(execution) - released_at < TURNS_LEASE_SECONDS
 
 
 def test_without_a_fallback_poll_the_waiter_of_a_killed_releaser_waits_on(
