@@ -7,15 +7,17 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 from leasehold.model import LockState
 from leasehold.protocol.items import read_state
 from leasehold.protocol.schema import lock_key
+from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
-KNOCK_PAUSE_SECONDS = 0.3
+PAUSE_SECONDS = 0.3
+"""Many scenarios look at the same time; looking more often would slow down what they look at."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,18 @@ class Lock:
         return self.deployment.start(f"Row{machine}", {"lock": self.name, **inputs})
 
     def run(self, machine: str, **inputs: object) -> Ended:
-        return self.deployment.ended(self.start(machine, **inputs))
+        return self.ended(self.start(machine, **inputs))
+
+    def ended(self, execution_arn: str) -> Ended:
+        return self.deployment.ended(execution_arn, pause_seconds=PAUSE_SECONDS)
 
     def start_inside(self, machine: str, **inputs: object) -> str:
         """Starts a machine and sees it into the middle of its work."""
         execution = self.start(machine, **inputs)
-        wait_until(lambda: "Stay" in self.deployment.states_entered(execution))
+        wait_until(
+            lambda: "Stay" in self.deployment.states_entered(execution),
+            pause_seconds=PAUSE_SECONDS,
+        )
         return execution
 
     def ask(self, **terms: object) -> Json:
@@ -75,7 +83,7 @@ class Lock:
             answers.append(self.ask())
             return bool(answers[-1]["acquired"])
 
-        wait_until(is_granted, pause_seconds=KNOCK_PAUSE_SECONDS)
+        wait_until(is_granted, pause_seconds=PAUSE_SECONDS)
         *refusals, grant = answers
         leases = {holder["expires_at"] for refusal in refusals for holder in refusal["holders"]}
         return Knocks(granted_at_ms=epoch_ms(grant["acquired_at"]), leases_seen=sorted(leases))
@@ -85,7 +93,7 @@ class Lock:
 
     def item(self) -> Json:
         """The lock's item, empty if there is none."""
-        found = self._dynamodb.get_item(
+        found = self.dynamodb.get_item(
             TableName=self.table_name, Key=lock_key(self.name), ConsistentRead=True
         )
         return dict(found.get("Item", {}))
@@ -94,9 +102,15 @@ class Lock:
     def table_name(self) -> str:
         return self.deployment.outputs["Leasehold"]["LockTableName"]
 
-    @cached_property
-    def _dynamodb(self) -> Any:  # noqa: ANN401 - a boto3 client
-        return self.deployment.aws.client("dynamodb")
+    @property
+    def dynamodb(self) -> Any:  # noqa: ANN401 - a boto3 client
+        return _dynamodb(self.deployment.aws)
+
+
+@cache
+def _dynamodb(aws: LocalAws) -> Any:  # noqa: ANN401 - a boto3 client
+    """One for all locks: making one takes longer than what a test does with it."""
+    return aws.client("dynamodb")
 
 
 def epoch_ms(shown: str) -> int:

@@ -29,7 +29,7 @@ def test_a_chain_that_catches_nothing_leaks_its_permit(
     lock: Lock, inputs: dict[str, Any], error: str
 ) -> None:
     execution = lock.start("CaughtChain", **inputs)
-    ended = lock.deployment.ended(execution)
+    ended = lock.ended(execution)
     assert (ended.status, ended.output["error"]) == ("SUCCEEDED", error)
     assert (ended.output["look"]["acquired"], ended.output["look"]["reason"]) == (False, "HELD")
     assert [holder.owner_name for holder in lock.state().holders] == [execution]

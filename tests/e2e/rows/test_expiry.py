@@ -22,7 +22,7 @@ def expiry(item: dict[str, dict[str, str]]) -> int:
 
 def removed_meanwhile(lock: Lock, expiry_time: int) -> bool:
     """Whether TTL removes the lock's item, which expires as said, before one that surely goes."""
-    dynamodb = lock.deployment.aws.client("dynamodb")
+    dynamodb = lock.dynamodb
     other = Lock(lock.deployment)
     for one, seconds in ((lock, expiry_time), (other, int(time.time()) - 1)):
         one.release(one.take())
@@ -39,7 +39,7 @@ def test_what_a_workflow_leaves_in_the_table_expires_in_time_and_after_any_lease
     holder = lock.take()
     execution = lock.start("Guarded", seconds=0)
     wait_until(lambda: lock.deployment.waiters(lock.name) == [execution])
-    [waiter] = lock.deployment.aws.client("dynamodb").query(
+    [waiter] = lock.dynamodb.query(
         TableName=lock.table_name,
         KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",
         ExpressionAttributeValues={
@@ -49,7 +49,7 @@ def test_what_a_workflow_leaves_in_the_table_expires_in_time_and_after_any_lease
     )["Items"]
     contended = lock.item()
     lock.release(holder)
-    lock.deployment.ended(execution)
+    lock.ended(execution)
     now = int(time.time())
     for item, longest in (
         (waiter, WEEK_SECONDS),

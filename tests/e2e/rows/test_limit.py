@@ -40,7 +40,7 @@ def test_a_waiting_workflow_is_handed_nothing_before_either(lock: Lock) -> None:
     lock.release(third)
     assert lock.deployment.waiters(lock.name) == []
     assert lock.state().held == AFTER
-    assert lock.deployment.ended(execution).status == "SUCCEEDED"
+    assert lock.ended(execution).status == "SUCCEEDED"
 
 
 def test_with_another_comparison_a_lowered_limit_grants_without_bound(
@@ -49,7 +49,7 @@ def test_with_another_comparison_a_lowered_limit_grants_without_bound(
     different = PERMIT_FREE.replace("#held < :limit", "#held <> :limit")
     monkeypatch.setattr(requests, "PERMIT_FREE", different)
     assert different != PERMIT_FREE
-    table = LockTable(lock.deployment.aws.client("dynamodb"), lock.table_name)
+    table = LockTable(lock.dynamodb, lock.table_name)
     store = LockStore(LockContext(table=table))
 
     def is_granted(limit: int) -> bool:

@@ -11,7 +11,7 @@ MOST_TRIES = 5
 
 def test_a_repeated_acquire_finds_the_grant_whose_reply_was_lost(lock: Lock) -> None:
     execution = lock.start("LostReply", seconds=0)
-    assert lock.deployment.ended(execution).status == "SUCCEEDED"
+    assert lock.ended(execution).status == "SUCCEEDED"
     assert set(lock.deployment.failed_calls(execution)) == {"ConnectionError"}
     assert "Guard: Wait" not in lock.deployment.states_entered(execution)
     assert lock.state().held == 0
@@ -40,7 +40,7 @@ def test_a_newcomer_does_not_overtake_a_workflow_in_the_queue(lock: Lock) -> Non
     wait_until(lambda: lock.deployment.waiters(lock.name) == [execution])
     lock.release(holder)
     assert lock.ask()["reason"] == "HELD"
-    assert lock.deployment.ended(execution).status == "SUCCEEDED"
+    assert lock.ended(execution).status == "SUCCEEDED"
 
 
 def test_a_newcomer_overtakes_a_workflow_that_polls(lock: Lock) -> None:
@@ -56,5 +56,5 @@ def overtakes(lock: Lock) -> bool:
     answer = lock.ask()
     if answer["acquired"]:
         lock.release(answer["owner_id"])
-    assert lock.deployment.ended(execution).status == "SUCCEEDED"
+    assert lock.ended(execution).status == "SUCCEEDED"
     return bool(answer["acquired"])
