@@ -1,4 +1,4 @@
-"""The demo's workflows: the same task once bare and once inside a guard."""
+"""The demo's workflows: the same task bare, in a guard that queues, in a guard that polls."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from leasehold.cdk import ILockService, LockGuard, Waiting
 TASK_CODE: Final = Path(__file__).resolve().parent.parent / "examples" / "demo" / "task"
 LEASE: Final = Duration.seconds(6)
 """Short, so that the demo need not wait long for the lease of a stopped workflow."""
-GUARD_ID: Final = "OneChargePerAccount"
+FALLBACK: Final = Duration.seconds(10)
+"""The shortest there is, for the same reason: the next in the queue finds the stopped one by it."""
 
 
 class DemoStack(Stack):
-    """Accounts, a task that charges one by an unconditional read-modify-write, two workflows.
+    """Accounts, a task that charges one by an unconditional read-modify-write, three workflows.
 
-    Both take `{account_id, amount, work_seconds, fail?}`. The task of the guarded one runs while
+    All take `{account_id, amount, work_seconds, fail?}`. The task of the guarded ones runs while
     the workflow holds the lock `account/<account_id>`. Everything is destroyed with the stack.
 
     Attributes:
         accounts: a row per account, key `account_id`.
         charge: the task's function. It may read and put rows of `accounts`, nothing else.
         unguarded: the workflow that loses updates.
-        guarded: the workflow that does not.
+        guarded: the workflow that does not, and waits in the lock's queue, as guards do by default.
+        polling: the same, but it waits by asking again.
     """
 
     def __init__(
@@ -60,25 +62,18 @@ class DemoStack(Stack):
         )
         self.charge = self._charge_function()
         self.unguarded = self._machine("Unguarded", self._charge_state("ChargeAtOnce"))
-        guard = LockGuard(
-            self,
-            GUARD_ID,
-            service=locks,
-            task=self._charge_state(
-                "Charge", fencing_token=LockGuard.fencing_token_of(self, GUARD_ID)
-            ),
-            lock_name="{% 'account/' & $states.input.account_id %}",
-            lease=LEASE,
-            max_wait=Duration.minutes(2),
-            waiting=Waiting.poll(),
-        )
-        self.guarded = self._machine("Guarded", guard)
+        queue = self._guard("OneChargePerAccount", locks, Waiting.queue(fallback=FALLBACK))
+        self.guarded = self._machine("Guarded", queue)
+        poll = self._guard("OneChargePerAccountByPolling", locks, Waiting.poll())
+        self.polling = self._machine("Polling", poll)
         outputs = {
             "AccountsTableName": self.accounts.table_name,
             "ChargeFunctionName": self.charge.function_name,
             "UnguardedStateMachineArn": self.unguarded.state_machine_arn,
             "GuardedStateMachineArn": self.guarded.state_machine_arn,
+            "PollingStateMachineArn": self.polling.state_machine_arn,
             "LeaseSeconds": str(LEASE.to_seconds()),
+            "FallbackSeconds": str(FALLBACK.to_seconds()),
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
@@ -130,6 +125,19 @@ class DemoStack(Stack):
             payload=sfn.TaskInput.from_object(charge),
             outputs="{% $states.result.Payload %}",
             retry_on_service_exceptions=False,
+        )
+
+    def _guard(self, construct_id: str, locks: ILockService, waiting: Waiting) -> LockGuard:
+        token = LockGuard.fencing_token_of(self, construct_id)
+        return LockGuard(
+            self,
+            construct_id,
+            service=locks,
+            task=self._charge_state(f"Charge{construct_id}", fencing_token=token),
+            lock_name="{% 'account/' & $states.input.account_id %}",
+            lease=LEASE,
+            max_wait=Duration.minutes(2),
+            waiting=waiting,
         )
 
     def _machine(self, construct_id: str, work: sfn.IChainable) -> sfn.StateMachine:

@@ -13,7 +13,7 @@ from pathlib import Path
 from examples.demo import keep, scenario
 from examples.demo.console import Narrator
 from examples.demo.draw import draw
-from examples.demo.facts import Story
+from examples.demo.facts import Limits, Mode, Run, Story
 from examples.demo.lanes import picture
 from examples.demo.page import page
 from examples.demo.runner import DemoFailed, Deployed, Runner
@@ -22,6 +22,15 @@ from localaws import LocalAws, LocalAwsError
 
 OUTPUT = Path("out") / "demo"
 INTERRUPTED = 130
+CONTESTS = (
+    (Mode.BARE, "Without the guard", "12 workflows charge 3 accounts, without the guard"),
+    (Mode.POLLING, "Guard that polls", "The same 12, in a guard that polls"),
+    (
+        Mode.QUEUE,
+        "Guard with a queue",
+        "The same 12, in a guard with a queue, which is the default",
+    ),
+)
 
 
 def main() -> int:
@@ -53,26 +62,12 @@ def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
 
 
 def tell(runner: Runner, narrator: Narrator) -> Story:
-    """Run the three acts and record them."""
+    """Run the acts and record them."""
     with narrator.step("Rehearse, so that no act waits for a cold start"):
         scenario.rehearse(runner)
-    sizes = dict.fromkeys(scenario.ACCOUNTS, scenario.CHARGES_PER_ACCOUNT)
-    with narrator.contest("12 workflows charge 3 accounts, without the guard", sizes) as watcher:
-        unguarded = scenario.contend(
-            runner,
-            title="Without the guard",
-            guarded=False,
-            machine=runner.deployed.unguarded_machine,
-            watcher=watcher,
-        )
-    with narrator.contest("The same 12, with the guard", sizes) as watcher:
-        guarded = scenario.contend(
-            runner,
-            title="With the guard",
-            guarded=True,
-            machine=runner.deployed.guarded_machine,
-            watcher=watcher,
-        )
+    unguarded, polling, queue = (
+        _contest(runner, narrator, mode, title, doing) for mode, title, doing in CONTESTS
+    )
     with narrator.contest("A task fails while another workflow waits", {"dave": 2}) as watcher:
         failed = scenario.fail_one(runner, watcher)
     with narrator.contest(
@@ -81,12 +76,22 @@ def tell(runner: Runner, narrator: Narrator) -> Story:
         stopped = scenario.stop_one(runner, watcher)
     return Story(
         unguarded=unguarded,
-        guarded=(guarded,),
+        polling=polling,
+        queue=queue,
         failed=failed,
         stopped=stopped,
-        lease_seconds=runner.deployed.lease_seconds,
-        clock_tolerance_seconds=scenario.CLOCK_TOLERANCE_SECONDS,
+        limits=Limits(
+            lease_seconds=runner.deployed.lease_seconds,
+            clock_tolerance_seconds=scenario.CLOCK_TOLERANCE_SECONDS,
+            fallback_seconds=runner.deployed.fallback_seconds,
+        ),
     )
+
+
+def _contest(runner: Runner, narrator: Narrator, mode: Mode, title: str, doing: str) -> Run:
+    sizes = dict.fromkeys(scenario.ACCOUNTS, scenario.CHARGES_PER_ACCOUNT)
+    with narrator.contest(doing, sizes) as watcher:
+        return scenario.contend(runner, title=title, mode=mode, watcher=watcher)
 
 
 def report(story: Story, narrator: Narrator, output: Path = OUTPUT) -> int:

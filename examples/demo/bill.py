@@ -1,9 +1,10 @@
-"""What an execution puts on its owner's bill, counted in its history. Pure."""
+"""What a run puts on its owner's bill, counted in histories, and what its waiting cost. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from examples.demo.facts import Execution, Role
+from examples.demo.facts import Execution, Role, Run
+from examples.demo.handovers import median_idle_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +31,30 @@ def bill(execution: Execution) -> Bill:
     )
 
 
-def summary(executions: Iterable[Execution]) -> str:
-    """The bill of a run in one line: the cheapest, the mean and the dearest execution."""
-    bills = [bill(execution) for execution in executions]
-    if not bills:
-        return "nothing ran, nothing to pay"
-    transitions = _spread([b.transitions for b in bills])
-    requests = _spread([b.lambda_requests for b in bills])
-    return f"{transitions} state transitions and {requests} Lambda requests an execution"
+def side_by_side(runs: Iterable[Run]) -> dict[str, tuple[str, ...]]:
+    """What is compared, with a cell for each run: cheapest to dearest execution and their mean."""
+    runs = tuple(runs)
+    lines: dict[str, Callable[[Run], str]] = {
+        "state transitions an execution": lambda run: spread(run, lambda b: b.transitions),
+        "Lambda requests an execution": lambda run: spread(run, lambda b: b.lambda_requests),
+        "of these to ask for the lock": lambda run: spread(run, lambda b: b.acquires),
+        "lock idle between holders (median)": lambda run: idle(run) or "-",
+        "all done after": lambda run: f"{run.lasted.seconds:.1f} s",
+    }
+    return {line: tuple(cell(run) for run in runs) for line, cell in lines.items()}
 
 
-def _spread(counts: list[int]) -> str:
+def spread(run: Run, of: Callable[[Bill], int]) -> str:
+    """The least and the most an execution needed and their mean; one number if all are equal."""
+    counts = [of(bill(execution)) for execution in run.executions]
+    if not counts:
+        return "-"
     if min(counts) == max(counts):
         return str(counts[0])
     return f"{min(counts)} to {max(counts)} (mean {sum(counts) / len(counts):.1f})"
+
+
+def idle(run: Run) -> str:
+    """For how long a lock was idle between two holders, in words; empty if none changed hands."""
+    found = median_idle_ms(run.executions)
+    return "" if found is None else f"{found:.0f} ms"

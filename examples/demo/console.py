@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from examples.demo.bill import summary
+from examples.demo.bill import side_by_side
 from examples.demo.checks import Check
 from examples.demo.facts import Execution, Role, Story
 from examples.demo.runner import Watcher
@@ -79,10 +79,21 @@ class Narrator:
                 self.console.print(line, soft_wrap=True)
 
     def bill(self, story: Story) -> None:
-        """What an execution costs its owner."""
-        self.console.print("\n[bold]Bill, counted in the histories[/]")
-        for run in (story.unguarded, *story.guarded):
-            self.console.print(f"{escape(run.title)}: {summary(run.executions)}", soft_wrap=True)
+        """What an execution costs its owner, the runs side by side."""
+        table = Table(
+            title="Side by side, counted in the histories",
+            title_justify="left",
+            title_style="bold",
+            box=None,
+            padding=(0, 1, 0, 0),
+        )
+        table.add_column()
+        for run in story.runs:
+            table.add_column(run.mode, justify="right", no_wrap=True)
+        for line, cells in side_by_side(story.runs).items():
+            table.add_row(line, *map(escape, cells))
+        self.console.print()
+        self.console.print(table)
 
     def paths(self, paths: Sequence[Path]) -> None:
         """Where the picture and the page are."""

@@ -18,13 +18,14 @@ from matplotlib.ticker import MaxNLocator
 
 from examples.demo.lanes import Group, Kind, Lane, Panel, Picture, account_order
 
-INK, MUTED, GRID, PAPER, BAD, CROWD = (
+INK, MUTED, GRID, PAPER, BAD, CROWD, IDLE = (
     "#1f2328",
     "#656d76",
     "#d1d9e0",
     "#fefefe",
     "#cf222e",
     "#ffd8d3",
+    "#ffe8a3",
 )
 DARK = {
     INK: "#e6edf3",
@@ -33,6 +34,7 @@ DARK = {
     PAPER: "#0d1117",
     BAD: "#ff7b72",
     CROWD: "#5a1e1c",
+    IDLE: "#57470f",
 }
 VARIABLES = {
     INK: "ink",
@@ -41,6 +43,7 @@ VARIABLES = {
     PAPER: "paper",
     BAD: "bad",
     CROWD: "crowd",
+    IDLE: "idle",
 }
 # Told apart with any colour vision (lightness differs too), white text is legible on all of them.
 ACCOUNT_COLOURS = ("#2f6fb8", "#b3560f", "#0b7a6f", "#7a4fb5", "#a8326b", "#5b6470")
@@ -53,8 +56,9 @@ DARK |= dict(
 )
 VARIABLES |= {colour: f"account-{number}" for number, colour in enumerate(ACCOUNT_COLOURS)}
 
-LANE_INCHES, GROUP_GAP_INCHES, FRAME_INCHES, LEGEND_INCHES = 0.30, 0.34, 1.25, 0.4
-MARGIN_INCHES, RUN_INCHES = 3.5, 4.75
+LANE_INCHES, GROUP_GAP_INCHES, FRAME_INCHES, LEGEND_INCHES = 0.27, 0.34, 1.2, 0.6
+WIDTH_INCHES = 11.0
+"""At the width of a README a point is then about a pixel, which keeps the text legible."""
 SOLID, PALE = 0.64, 0.30
 STYLE = {
     "svg.fonttype": "none",
@@ -92,11 +96,10 @@ def themed(svg: str) -> str:
 
 
 def _figure(picture: Picture, colours: Mapping[str, str]) -> Figure:
-    upper = max(_height(panel) for panel in picture.runs)
-    lower = _height(picture.incidents)
+    upper, lower = max(map(_lanes_height, picture.runs)), _lanes_height(picture.incidents)
     layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12, hspace=0.02, wspace=0.03)
-    width = MARGIN_INCHES + RUN_INCHES * len(picture.runs)
-    figure = Figure(figsize=(width, upper + lower + LEGEND_INCHES), layout=layout)
+    height = upper + lower + 2 * FRAME_INCHES + LEGEND_INCHES
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout=layout)
     rows = figure.add_gridspec(2, 1, height_ratios=[upper, lower])
     seconds = _widths([panel.span for panel in picture.runs])
     columns = rows[0].subgridspec(1, len(picture.runs), width_ratios=seconds)
@@ -120,23 +123,24 @@ def _legend(figure: Figure) -> None:
             Patch(color=MUTED, lw=0, label="inside (last digits of its fencing token)"),
             Patch(fc="none", ec=MUTED, hatch="////", label="stopped, its lease runs out"),
             Patch(color=CROWD, lw=0, label="more than one inside"),
+            Patch(color=IDLE, lw=0, label="nobody inside though others wait"),
         ],
         loc="outside lower center",
-        ncols=4,
+        ncols=3,
         frameon=False,
         labelcolor=MUTED,
     )
 
 
-def _height(panel: Panel) -> float:
+def _lanes_height(panel: Panel) -> float:
     lanes = sum(len(group.lanes) for group in panel.groups)
-    return FRAME_INCHES + lanes * LANE_INCHES + len(panel.groups) * GROUP_GAP_INCHES
+    return lanes * LANE_INCHES + len(panel.groups) * GROUP_GAP_INCHES
 
 
 def _widths(spans: Sequence[float]) -> list[float]:
     """Seconds shown per panel: one scale for all, but none so narrow that its notes do not fit."""
     longest = max(*spans, 1.0)
-    return [max(span * 1.04, longest * 0.62) for span in spans]
+    return [max(span * 1.04, longest * 0.45) for span in spans]
 
 
 def _panel(axes: Axes, panel: Panel, colours: Mapping[str, str], *, seconds: float) -> None:
@@ -170,10 +174,11 @@ def _group_frame(
     axes: Axes, group: Group, rows: tuple[float, float], colour: str, seconds: float
 ) -> None:
     top, bottom = rows
-    for start, end in group.crowded:
-        axes.add_patch(
-            Rectangle((start, top), end - start, bottom - top, color=CROWD, zorder=0.5, lw=0)
-        )
+    for stretches, shade in ((group.crowded, CROWD), (group.idle, IDLE)):
+        for start, end in stretches:
+            axes.add_patch(
+                Rectangle((start, top), end - start, bottom - top, color=shade, zorder=0.5, lw=0)
+            )
     axes.text(0, top - 0.12, group.account_id, color=colour, fontweight="bold", fontsize=10)
     axes.text(
         seconds, top - 0.12, group.note, ha="right",

@@ -17,6 +17,14 @@ class Role(StrEnum):
     CHARGE = "charge"
 
 
+class Mode(StrEnum):
+    """How the executions of a run came to their task."""
+
+    BARE = "bare"
+    POLLING = "polling"
+    QUEUE = "queue"
+
+
 @dataclass(frozen=True, kw_only=True, order=True)
 class Interval:
     """From `start_ms` up to, not including, `end_ms`."""
@@ -28,6 +36,11 @@ class Interval:
     def seconds(self) -> float:
         """Its length."""
         return (self.end_ms - self.start_ms) / 1000
+
+    def __str__(self) -> str:
+        """Its length as people say it."""
+        ms = self.end_ms - self.start_ms
+        return f"{ms} ms" if ms < 1000 else f"{self.seconds:.1f} s"  # noqa: PLR2004 one second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,9 +179,22 @@ class Run:
     """Executions that contended for the same accounts, with or without the guard."""
 
     title: str
-    guarded: bool
+    mode: Mode
     executions: tuple[Execution, ...]
     accounts: tuple[Account, ...]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether its tasks ran inside a guard."""
+        return self.mode is not Mode.BARE
+
+    @property
+    def lasted(self) -> Interval:
+        """From the first start to the last end."""
+        return Interval(
+            start_ms=min((e.started_at_ms for e in self.executions), default=0),
+            end_ms=max((e.ended_at_ms for e in self.executions), default=0),
+        )
 
     def on(self, account_id: str) -> tuple[Execution, ...]:
         """The executions that charged one account."""
@@ -185,12 +211,32 @@ class Incident:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What bounds the time for which an execution that is gone keeps its lock from the next."""
+
+    lease_seconds: int
+    clock_tolerance_seconds: int
+    fallback_seconds: int
+    """How often a waiter in the queue asks again by itself."""
+
+    @property
+    def lapse_ms(self) -> int:
+        """From a grant to the moment from which others may take its place."""
+        return (self.lease_seconds + self.clock_tolerance_seconds) * 1000
+
+
+@dataclass(frozen=True, kw_only=True)
 class Story:
     """Everything a demo run recorded."""
 
     unguarded: Run
-    guarded: tuple[Run, ...]
+    polling: Run
+    queue: Run
     failed: Incident
     stopped: Incident
-    lease_seconds: int
-    clock_tolerance_seconds: int
+    limits: Limits
+
+    @property
+    def runs(self) -> tuple[Run, Run, Run]:
+        """The same work, three times."""
+        return self.unguarded, self.polling, self.queue

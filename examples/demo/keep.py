@@ -18,7 +18,6 @@ def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str])
     request = {"lock_name": "nightly-report", "owner_id": OWNER_ID}
     lease = {"lease_seconds": 300}
     charge = shlex.quote(json.dumps({"account_id": "alice", "amount": 10, "work_seconds": 5}))
-    machine = f"--state-machine-arn {shlex.quote(deployed.guarded_machine)}"
     return "\n".join(
         (
             "# the environment: test credentials, which no real account knows",
@@ -29,10 +28,19 @@ def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str])
             _invoke(aws, deployed.functions[Role.ACQUIRE], request | lease),
             _invoke(aws, deployed.functions[Role.RELEASE], request),
             "",
-            "# run a guarded workflow (start it twice at once and see the second one wait)",
-            f"{aws} stepfunctions start-execution {machine} --input {charge}",
-            f"{aws} stepfunctions list-executions {machine}",
+            *_workflow(aws, deployed.guarded_machine, charge, "that waits in the queue"),
+            *_workflow(aws, deployed.polling_machine, charge, "that waits by polling"),
         )
+    )
+
+
+def _workflow(aws: str, machine_arn: str, charge: str, which: str) -> tuple[str, str, str, str]:
+    machine = f"--state-machine-arn {shlex.quote(machine_arn)}"
+    return (
+        f"# run a guarded workflow {which} (start it twice at once: the second one waits)",
+        f"{aws} stepfunctions start-execution {machine} --input {charge}",
+        f"{aws} stepfunctions list-executions {machine}",
+        "",
     )
 
 

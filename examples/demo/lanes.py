@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from examples.demo.bill import idle, spread
 from examples.demo.facts import Account, Execution, Incident, Interval, Role, Run, Story
+from examples.demo.handovers import handovers, idle_between
 from examples.demo.ledger import statement
 from examples.demo.sweep import overlaps
 
@@ -44,13 +46,18 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The lanes of one account; `crowded` are the stretches with more than one inside."""
+    """The lanes of one account.
+
+    `crowded` are the stretches with more than one inside, `idle` those in which others waited and
+    nobody was inside.
+    """
 
     account_id: str
     lanes: tuple[Lane, ...]
     note: str
     bad: bool
     crowded: tuple[tuple[float, float], ...] = ()
+    idle: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +84,7 @@ class Picture:
 
 def picture(story: Story) -> Picture:
     return Picture(
-        runs=tuple(run_panel(run) for run in (story.unguarded, *story.guarded)),
+        runs=tuple(run_panel(run) for run in story.runs),
         incidents=incident_panel(story),
     )
 
@@ -86,20 +93,27 @@ def run_panel(run: Run) -> Panel:
     zero_ms = min((e.started_at_ms for e in run.executions), default=0)
     return Panel(
         title=run.title,
-        subtitle="from read to write" if not run.guarded else "who waited, who held the lock",
+        subtitle=_costs(run),
         groups=tuple(_account_group(run, account, zero_ms) for account in run.accounts),
     )
 
 
 def incident_panel(story: Story) -> Panel:
     incidents = (story.failed, story.stopped)
-    limit_ms = (story.lease_seconds + story.clock_tolerance_seconds) * 1000
+    limits = story.limits
     return Panel(
         title="When something goes wrong",
-        subtitle=f"lease {story.lease_seconds} s, "
-        f"clock tolerance {story.clock_tolerance_seconds} s",
-        groups=tuple(_incident_group(i, limit_ms) for i in incidents),
+        subtitle=f"guard with a queue: lease {limits.lease_seconds} s, clock tolerance "
+        f"{limits.clock_tolerance_seconds} s, who waits asks again every "
+        f"{limits.fallback_seconds} s",
+        groups=tuple(_incident_group(i, limits.lapse_ms) for i in incidents),
     )
+
+
+def _costs(run: Run) -> str:
+    between = f"{idle(run)} between holders" if idle(run) else "no lock"
+    transitions = spread(run, lambda b: b.transitions).split(" (", 1)[0]
+    return f"{between} · {transitions} transition{'s' if transitions != '1' else ''}"
 
 
 def _inside(run: Run, execution: Execution) -> Interval | None:
@@ -117,7 +131,7 @@ def _account_group(run: Run, account: Account, zero_ms: int) -> Group:
         lost = execution.name in books.lost
         lanes.append(
             Lane(
-                name=execution.name,
+                name=execution.name.removeprefix(f"{account.account_id}-"),
                 bars=_bars(execution, _inside(run, execution), zero_ms),
                 label=_token(execution),
                 verdict="lost" if lost else "",
@@ -125,16 +139,14 @@ def _account_group(run: Run, account: Account, zero_ms: int) -> Group:
             )
         )
     wrong = account.closing != books.expected
-    note = f"expected {books.expected}, holds {account.closing}"
-    if books.lost:
-        note += f" · {len(books.lost)} of {books.changes} lost"
     found = overlaps(executions, lambda e: _inside(run, e))
     return Group(
         account_id=account.account_id,
         lanes=tuple(lanes),
-        note=note,
+        note=f"balance {account.closing}, " + (f"not {books.expected}" if wrong else "correct"),
         bad=wrong,
         crowded=_merged([_seconds(o.interval, zero_ms) for o in found]),
+        idle=_merged([_seconds(h.idle, zero_ms) for h in handovers(executions)]),
     )
 
 
@@ -147,9 +159,7 @@ def _incident_group(incident: Incident, limit_ms: int) -> Group:
         lapse = Interval(start_ms=broken.ended_at_ms, end_ms=broken.grant.acquired_at_ms + limit_ms)
         start, end = _seconds(lapse, zero_ms)
         bars = (*bars, Bar(kind=Kind.LAPSING, start=start, end=end))
-    note = "the next one never got in"
-    if broken.held and following.held:
-        note = f"next one in after {(following.held.start_ms - broken.held.end_ms) / 1000:.1f} s"
+    idle_time = idle_between(broken, following)
     return Group(
         account_id=broken.account_id,
         lanes=(
@@ -166,8 +176,9 @@ def _incident_group(incident: Incident, limit_ms: int) -> Group:
                 label=_token(following),
             ),
         ),
-        note=note,
-        bad=following.held is None,
+        note=f"next one in after {idle_time}" if idle_time else "nobody waited and got in",
+        bad=idle_time is None,
+        idle=(_seconds(idle_time, zero_ms),) if idle_time else (),
     )
 
 

@@ -6,10 +6,10 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from examples.demo.bill import summary
+from examples.demo.bill import idle, side_by_side
 from examples.demo.checks import Check
-from examples.demo.facts import Incident, Run, Story
-from examples.demo.incidents import freed_in_time
+from examples.demo.facts import Story
+from examples.demo.handovers import idle_between
 from examples.demo.ledger import statements
 from examples.demo.table import HEADINGS, Row, tables
 
@@ -31,28 +31,26 @@ def page(
         svg=svg[svg.index("<svg") :],
         checks="".join(_checks(title, checks) for title, checks in judged.items()),
         tables="".join(_table(title, rows) for title, rows in tables(story).items()),
-        bill="".join(_bill(run) for run in (story.unguarded, *story.guarded)),
+        bill=_bill(story),
+        lease=story.limits.lease_seconds,
+        tolerance=story.limits.clock_tolerance_seconds,
+        fallback=story.limits.fallback_seconds,
     )
 
 
 def _tiles(story: Story) -> Iterable[str]:
-    for run in (story.unguarded, *story.guarded):
+    for run in story.runs:
         books = statements(run)
         lost, changes = sum(len(s.lost) for s in books), sum(s.changes for s in books)
         yield _tile(f"{lost} of {changes}", f"updates lost: {run.title.lower()}", bad=bool(lost))
+    for run in (story.polling, story.queue):
+        found = idle(run)
+        text = f"lock idle between holders: {run.title.lower()}"
+        yield _tile(found or "never", text, bad=not found)
     for incident in (story.failed, story.stopped):
-        freed = freed_in_time(
-            incident,
-            lease_seconds=story.lease_seconds,
-            tolerance_seconds=story.clock_tolerance_seconds,
-        )
+        gap = idle_between(incident.broken, incident.following)
         text = f"from {incident.title} to the next one inside"
-        yield _tile(_gap(incident), text, bad=not freed.passed)
-
-
-def _gap(incident: Incident) -> str:
-    gone, came = incident.broken.held, incident.following.held
-    return f"{(came.start_ms - gone.end_ms) / 1000:.1f} s" if gone and came else "never"
+        yield _tile(str(gap or "never"), text, bad=gap is None)
 
 
 def _tile(figure: str, text: str, *, bad: bool) -> str:
@@ -91,5 +89,15 @@ def _table(title: str, rows: Iterable[Row]) -> str:
     )
 
 
-def _bill(run: Run) -> str:
-    return f"<p><b>{escape(run.title)}:</b> {escape(summary(run.executions))}</p>"
+def _bill(story: Story) -> str:
+    head = "".join(f'<th scope="col">{escape(run.title)}</th>' for run in story.runs)
+    body = "".join(
+        f'<tr><th scope="row">{escape(line)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for line, cells in side_by_side(story.runs).items()
+    )
+    return (
+        f'<div class="scroll"><table id="bill"><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )

@@ -32,7 +32,9 @@ class Deployed:
     accounts_table: str
     unguarded_machine: str
     guarded_machine: str
+    polling_machine: str
     lease_seconds: int
+    fallback_seconds: int
     functions: Mapping[Role, str]
 
     @staticmethod
@@ -43,7 +45,9 @@ class Deployed:
             accounts_table=demo["AccountsTableName"],
             unguarded_machine=demo["UnguardedStateMachineArn"],
             guarded_machine=demo["GuardedStateMachineArn"],
+            polling_machine=demo["PollingStateMachineArn"],
             lease_seconds=int(demo["LeaseSeconds"]),
+            fallback_seconds=int(demo["FallbackSeconds"]),
             functions={
                 Role.ACQUIRE: locks["AcquireFunctionName"],
                 Role.RELEASE: locks["ReleaseFunctionName"],

@@ -1,10 +1,10 @@
-"""The demo's three acts: without the guard, with it, and what happens when something goes wrong."""
+"""The demo's acts: without the guard, with it in both modes, and with something going wrong."""
 
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from examples.demo.facts import Execution, Incident, Role, Run
+from examples.demo.facts import Execution, Incident, Mode, Role, Run
 from examples.demo.runner import Runner, Watcher
 
 ACCOUNTS = ("alice", "bob", "carol")
@@ -29,22 +29,31 @@ def rehearse(runner: Runner) -> None:
     machine can do before Lambda's limit for a start.
     """
     few = len(ACCOUNTS)
-    _rehearse(runner, runner.deployed.guarded_machine, few)
+    _rehearse(runner, runner.deployed.guarded_machine, few, on_each=2)
     for size in range(2 * few, few * CHARGES_PER_ACCOUNT + 1, few):
         _rehearse(runner, runner.deployed.unguarded_machine, size)
 
 
-def _rehearse(runner: Runner, machine: str, size: int) -> None:
+def _rehearse(runner: Runner, machine: str, size: int, *, on_each: int = 1) -> None:
     names = [f"rehearsal-{size}-{number}" for number in range(size)]
     for name in names:
         runner.open_account(name)
-    charges = {name: _charge(name, 1, WORK_SECONDS) for name in names}
+    charges = {
+        f"{name}-{turn}": _charge(name, 1, WORK_SECONDS)
+        for turn in range(on_each)
+        for name in names
+    }
     batch = runner.start_all(machine, charges, apart_seconds=0.0)
     runner.watch(batch, _is_over, within_seconds=RUN_DEADLINE_SECONDS)
 
 
-def contend(runner: Runner, *, title: str, guarded: bool, machine: str, watcher: Watcher) -> Run:
+def contend(runner: Runner, *, title: str, mode: Mode, watcher: Watcher) -> Run:
     """Four executions for each of three accounts, all within a second."""
+    machine = {
+        Mode.BARE: runner.deployed.unguarded_machine,
+        Mode.POLLING: runner.deployed.polling_machine,
+        Mode.QUEUE: runner.deployed.guarded_machine,
+    }[mode]
     for account_id in ACCOUNTS:
         runner.open_account(account_id)
     charges = {
@@ -56,7 +65,7 @@ def contend(runner: Runner, *, title: str, guarded: bool, machine: str, watcher:
     executions = runner.watch(batch, _is_over, within_seconds=RUN_DEADLINE_SECONDS, watcher=watcher)
     return Run(
         title=title,
-        guarded=guarded,
+        mode=mode,
         executions=tuple(sorted(executions, key=lambda e: e.name)),
         accounts=tuple(runner.account(account_id) for account_id in ACCOUNTS),
     )

@@ -29,7 +29,7 @@ class Row:
 
 def tables(story: Story) -> dict[str, tuple[Row, ...]]:
     """The rows of each part of the story."""
-    parts = {run.title: tuple(_rows(run)) for run in (story.unguarded, *story.guarded)}
+    parts = {run.title: tuple(_rows(run)) for run in story.runs}
     broken = (story.failed, story.stopped)
     parts["When something goes wrong"] = tuple(
         row

@@ -15,34 +15,40 @@ from examples.demo.checks import (
 )
 from examples.demo.facts import Run, Story
 from examples.demo.incidents import error_kept, freed_in_time, stopped_at_work
+from examples.demo.turns import (
+    granted_in_order_of_entry,
+    less_idle_than,
+    waiting_cost_nothing,
+    woken,
+)
 
 
 def all_checks(story: Story, *, error: str) -> dict[str, tuple[Check, ...]]:
     """Every check of the demo, by the part of the story it judges."""
-    limits = {
-        "lease_seconds": story.lease_seconds,
-        "tolerance_seconds": story.clock_tolerance_seconds,
-    }
     incidents = (story.failed, story.stopped)
     involved = [e for i in incidents for e in (i.broken, i.following)]
-    judged: dict[str, tuple[Check, ...]] = {
+    return {
         story.unguarded.title: (
             all_finished(story.unguarded),
             updates_were_lost(story.unguarded),
             overlaps_were_found(story.unguarded),
-        )
+        ),
+        story.polling.title: tuple(_guarded(story.polling)),
+        story.queue.title: (
+            *_guarded(story.queue),
+            granted_in_order_of_entry(story.queue),
+            waiting_cost_nothing(story.queue, fallback_seconds=story.limits.fallback_seconds),
+            less_idle_than(story.queue, story.polling),
+        ),
+        "When something goes wrong": (
+            error_kept(story.failed, error),
+            woken(story.failed),
+            stopped_at_work(story.stopped),
+            freed_in_time(story.stopped, story.limits),
+            no_two_holders(involved),
+            tokens_rise(involved),
+        ),
     }
-    for run in story.guarded:
-        judged[run.title] = tuple(_guarded(run))
-    judged["When something goes wrong"] = (
-        error_kept(story.failed, error),
-        freed_in_time(story.failed, **limits),
-        stopped_at_work(story.stopped),
-        freed_in_time(story.stopped, **limits),
-        no_two_holders(involved),
-        tokens_rise(involved),
-    )
-    return judged
 
 
 def _guarded(run: Run) -> Iterator[Check]:

@@ -1,8 +1,10 @@
 """Builders of recorded facts: executions as they should be, in which single facts can be bent."""
 
-from examples.demo.facts import Account, Call, Execution, Role
+from dataclasses import replace
 
-LEASE_SECONDS, TOLERANCE_SECONDS = 6, 2
+from examples.demo.facts import Account, Call, Execution, Limits, Role
+
+LIMITS = Limits(lease_seconds=6, clock_tolerance_seconds=2, fallback_seconds=10)
 OPENING = 1000
 
 
@@ -35,7 +37,7 @@ def guarded_execution(
             "acquired": True,
             "fencing_token": token,
             "acquired_at_ms": granted_ms - 5,
-            "expires_at_ms": granted_ms - 5 + LEASE_SECONDS * 1000,
+            "expires_at_ms": granted_ms - 5 + LIMITS.lease_seconds * 1000,
         },
     )
     charge = Call(
@@ -121,17 +123,47 @@ def account_after(account_id: str, last: Execution) -> Account:
     )
 
 
-def turn_taking(account_id: str = "alice", count: int = 3) -> list[Execution]:
+def queued(execution: Execution) -> Execution:
+    """The same as if it had waited in the queue: it asked once and got its answer late."""
+    answered = execution.calls_of(Role.ACQUIRE)[-1]
+    granted = replace(answered, asked_at_ms=execution.started_at_ms)
+    others = tuple(call for call in execution.calls if call.role is not Role.ACQUIRE)
+    return replace(execution, calls=(granted, *others), transitions=4)
+
+
+def timed_out(execution: Execution, *asked_ms: int, fallback_ms: int = 10_000) -> Execution:
+    """The same as if it had asked in vain at these times, each time for a fallback period."""
+    slept = [
+        Call(
+            role=Role.ACQUIRE,
+            asked_at_ms=at_ms,
+            answered_at_ms=at_ms + fallback_ms,
+            error="States.Timeout",
+        )
+        for at_ms in asked_ms
+    ]
+    granted = execution.calls_of(Role.ACQUIRE)[-1]
+    others = tuple(call for call in execution.calls if call.role is not Role.ACQUIRE)
+    return replace(
+        execution, calls=(*slept, granted, *others), transitions=execution.transitions + len(slept)
+    )
+
+
+def turn_taking(
+    account_id: str = "alice", count: int = 3, *, between_ms: int = 500, asked_apart_ms: int = 0
+) -> list[Execution]:
     turns: list[Execution] = []
     for number in range(count):
         before = turns[-1].charge if turns else None
+        granted_ms = 100 + number * (1_000 + between_ms)
         turns.append(
             guarded_execution(
                 f"{account_id}-{number + 1}",
                 account_id,
                 token=1_700_000_000_000_000 + number,
-                granted_ms=100 + number * 1_500,
-                released_ms=1_100 + number * 1_500,
+                asked_ms=number * asked_apart_ms,
+                granted_ms=granted_ms,
+                released_ms=granted_ms + 1_000,
                 seen=before.charge_id if before else "opening",
                 read=before.balance_written if before else OPENING,
                 amount=10 * (number + 1),

@@ -8,28 +8,47 @@ from dataclasses import replace
 import pytest
 
 from examples.demo.draw import draw
-from examples.demo.facts import Incident, Role, Run, Story
+from examples.demo.facts import Incident, Mode, Role, Run, Story
 from examples.demo.lanes import picture
 from tests.demo.builders import (
-    LEASE_SECONDS,
+    LIMITS,
     OPENING,
-    TOLERANCE_SECONDS,
     account_after,
     guarded_execution,
+    queued,
+    timed_out,
     turn_taking,
     unguarded_execution,
 )
 
 
 @pytest.fixture(scope="session")
-def guarded_run() -> Run:
-    """Three executions on each of two accounts, taking turns, nothing lost."""
+def polling_run() -> Run:
+    """Three executions on each of two accounts, taking turns, half a second between them."""
     turns = {account_id: turn_taking(account_id) for account_id in ("alice", "bob")}
     return Run(
-        title="With the guard",
-        guarded=True,
+        title="Guard that polls",
+        mode=Mode.POLLING,
         executions=tuple(e for of_account in turns.values() for e in of_account),
         accounts=tuple(account_after(a, of_account[-1]) for a, of_account in turns.items()),
+    )
+
+
+@pytest.fixture(scope="session")
+def queue_run(polling_run: Run) -> Run:
+    """The same in the queue: each asked once, 20 ms after the one before; 40 ms between."""
+    turns = {
+        account_id: [
+            queued(execution)
+            for execution in turn_taking(account_id, between_ms=40, asked_apart_ms=20)
+        ]
+        for account_id in ("alice", "bob")
+    }
+    return Run(
+        title="Guard with a queue",
+        mode=Mode.QUEUE,
+        executions=tuple(e for of_account in turns.values() for e in of_account),
+        accounts=polling_run.accounts,
     )
 
 
@@ -42,7 +61,7 @@ def unguarded_run() -> Run:
     )
     return Run(
         title="Without the guard",
-        guarded=False,
+        mode=Mode.BARE,
         executions=(first, second),
         accounts=(account_after("alice", second),),
     )
@@ -59,13 +78,15 @@ def failed() -> Incident:
     return Incident(
         title="failed task",
         broken=replace(broken, status="FAILED", error="CardDeclined", calls=tuple(calls)),
-        following=guarded_execution(
-            "dave-2",
-            "dave",
-            token=1_700_000_000_000_002,
-            asked_ms=200,
-            granted_ms=1_900,
-            released_ms=2_900,
+        following=queued(
+            guarded_execution(
+                "dave-2",
+                "dave",
+                token=1_700_000_000_000_002,
+                asked_ms=200,
+                granted_ms=1_150,
+                released_ms=2_150,
+            )
         ),
     )
 
@@ -79,26 +100,30 @@ def stopped() -> Incident:
     return Incident(
         title="stopped execution",
         broken=replace(whole, status="ABORTED", ended_at_ms=1_000, calls=calls),
-        following=guarded_execution(
-            "erin-2",
-            "erin",
-            token=1_700_000_000_000_002,
-            asked_ms=500,
-            granted_ms=8_300,
-            released_ms=9_300,
+        following=timed_out(
+            guarded_execution(
+                "erin-2",
+                "erin",
+                token=1_700_000_000_000_002,
+                granted_ms=11_600,
+                released_ms=12_600,
+            ),
+            500,
         ),
     )
 
 
 @pytest.fixture(scope="session")
-def story(unguarded_run: Run, guarded_run: Run, failed: Incident, stopped: Incident) -> Story:
+def story(
+    unguarded_run: Run, polling_run: Run, queue_run: Run, failed: Incident, stopped: Incident
+) -> Story:
     return Story(
         unguarded=unguarded_run,
-        guarded=(guarded_run,),
+        polling=polling_run,
+        queue=queue_run,
         failed=failed,
         stopped=stopped,
-        lease_seconds=LEASE_SECONDS,
-        clock_tolerance_seconds=TOLERANCE_SECONDS,
+        limits=LIMITS,
     )
 
 

@@ -16,8 +16,8 @@ from examples.demo.checks import (
     tokens_rise,
     updates_were_lost,
 )
-from examples.demo.facts import Account, Execution, Run
-from tests.demo.builders import guarded_execution, turn_taking
+from examples.demo.facts import Account, Execution, Mode, Run
+from tests.demo.builders import guarded_execution, queued, turn_taking
 
 RUN_CHECKS: list[Callable[[Run], Check]] = [
     all_finished,
@@ -31,13 +31,16 @@ BOTH_KINDS = [*RUN_CHECKS, updates_were_lost, overlaps_were_found]
 
 
 @pytest.mark.parametrize("check", RUN_CHECKS)
-def test_a_run_that_takes_turns_passes(check: Callable[[Run], Check], guarded_run: Run) -> None:
-    assert check(guarded_run).passed
+def test_a_run_that_takes_turns_passes(
+    check: Callable[[Run], Check], polling_run: Run, queue_run: Run
+) -> None:
+    assert check(polling_run).passed
+    assert check(queue_run).passed
 
 
 @pytest.mark.parametrize("check", BOTH_KINDS)
 def test_an_empty_record_fails(check: Callable[[Run], Check]) -> None:
-    empty = Run(title="Nothing ran", guarded=True, executions=(), accounts=())
+    empty = Run(title="Nothing ran", mode=Mode.QUEUE, executions=(), accounts=())
     assert not check(empty).passed
 
 
@@ -45,13 +48,13 @@ def test_an_empty_record_fails(check: Callable[[Run], Check]) -> None:
 def test_executions_that_did_nothing_fail(check: Callable[[Run], Check]) -> None:
     idle = replace(guarded_execution(), calls=(), status="RUNNING")
     account = Account(account_id="alice", opening=1000, closing=1000, last_change="opening")
-    run = Run(title="Nothing done", guarded=True, executions=(idle,), accounts=(account,))
+    run = Run(title="Nothing done", mode=Mode.QUEUE, executions=(idle,), accounts=(account,))
     assert not check(run).passed
 
 
-def test_one_execution_that_did_not_finish_fails(guarded_run: Run) -> None:
-    first, *others = guarded_run.executions
-    run = replace(guarded_run, executions=(replace(first, status="FAILED"), *others))
+def test_one_execution_that_did_not_finish_fails(polling_run: Run) -> None:
+    first, *others = polling_run.executions
+    run = replace(polling_run, executions=(replace(first, status="FAILED"), *others))
     assert all_finished(run) == Check(
         claim="every execution finished its work", passed=False, evidence="5 of 6 succeeded"
     )
@@ -64,11 +67,11 @@ def test_an_unguarded_run_that_lost_something_is_evidence(unguarded_run: Run) ->
     assert overlaps_were_found(unguarded_run).passed
 
 
-def test_an_unguarded_run_that_lost_nothing_is_no_evidence_and_fails(guarded_run: Run) -> None:
-    check = updates_were_lost(replace(guarded_run, guarded=False))
+def test_an_unguarded_run_that_lost_nothing_is_no_evidence_and_fails(polling_run: Run) -> None:
+    check = updates_were_lost(replace(polling_run, mode=Mode.BARE))
     assert not check.passed
     assert "no evidence" in check.evidence
-    assert not overlaps_were_found(guarded_run).passed
+    assert not overlaps_were_found(polling_run).passed
 
 
 def test_a_lost_update_fails(unguarded_run: Run) -> None:
@@ -76,9 +79,9 @@ def test_a_lost_update_fails(unguarded_run: Run) -> None:
     assert (check.passed, check.evidence) == (False, "alice 980 (expected 970)")
 
 
-def test_one_account_that_nobody_charged_fails(guarded_run: Run) -> None:
+def test_one_account_that_nobody_charged_fails(polling_run: Run) -> None:
     untouched = Account(account_id="zoe", opening=1000, closing=1000, last_change="opening")
-    run = replace(guarded_run, accounts=(*guarded_run.accounts, untouched))
+    run = replace(polling_run, accounts=(*polling_run.accounts, untouched))
     assert not no_update_lost(run).passed
 
 
@@ -117,15 +120,37 @@ def test_a_single_token_per_lock_shows_no_rise() -> None:
     assert not tokens_rise([guarded_execution()]).passed
 
 
-def test_a_task_with_another_grants_token_fails(guarded_run: Run) -> None:
-    first, second, *others = guarded_run.executions
+def test_a_task_with_another_grants_token_fails(polling_run: Run) -> None:
+    first, second, *others = polling_run.executions
     swapped = replace(first, calls=(*first.calls[:-2], second.calls[-2], first.calls[-1]))
-    run = replace(guarded_run, executions=(swapped, second, *others))
+    run = replace(polling_run, executions=(swapped, second, *others))
     assert tasks_got_their_token(run).evidence == "5 of 6"
     assert not tasks_got_their_token(run).passed
 
 
+@pytest.mark.parametrize(
+    ("asked_ms", "passed"), [(1_099, True), (1_100, False)], ids=["before it left", "after"]
+)
+def test_only_who_asked_while_another_was_inside_has_contended(
+    asked_ms: int, *, passed: bool
+) -> None:
+    first = guarded_execution("a-1", granted_ms=100, released_ms=1_100)
+    second = guarded_execution("a-2", asked_ms=asked_ms, granted_ms=1_150, released_ms=2_000)
+    run = Run(title="Two", mode=Mode.QUEUE, executions=(first, queued(second)), accounts=())
+    assert they_contended(run).passed is passed
+
+
+def test_one_lock_on_which_nobody_had_to_wait_fails(queue_run: Run) -> None:
+    alone = guarded_execution("zoe-1", "zoe")
+    run = replace(queue_run, executions=(*queue_run.executions, alone))
+    assert they_contended(run) == Check(
+        claim="they really contended",
+        passed=False,
+        evidence="4 of 7 had to wait for another to leave, on 2 of 3 locks",
+    )
+
+
 def test_a_run_in_which_nobody_had_to_wait_fails() -> None:
     alone: tuple[Execution, ...] = tuple(turn_taking(count=1))
-    run = Run(title="Alone", guarded=True, executions=alone, accounts=())
+    run = Run(title="Alone", mode=Mode.POLLING, executions=alone, accounts=())
     assert not they_contended(run).passed

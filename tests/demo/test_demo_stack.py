@@ -1,4 +1,4 @@
-"""The demo's template: the same task twice, once inside a guard, with no right too many."""
+"""The demo's template: the same task bare and in both guards, with no right too many."""
 
 import json
 from collections.abc import Mapping
@@ -29,6 +29,10 @@ def definition(template: Template, output: str) -> dict[str, Any]:
     return machine
 
 
+def states(template: Template, output: str) -> list[dict[str, Any]]:
+    return list(definition(template, output)["States"].values())
+
+
 def charges(machine: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         state
@@ -37,25 +41,60 @@ def charges(machine: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_both_workflows_run_the_same_task_and_only_one_passes_a_token(template: Template) -> None:
+GUARDED = ("GuardedStateMachineArn", "PollingStateMachineArn")
+ALL = ("UnguardedStateMachineArn", *GUARDED)
+
+
+@pytest.mark.parametrize("output", GUARDED)
+def test_every_workflow_runs_the_same_task_and_the_guarded_ones_pass_their_token(
+    template: Template, output: str
+) -> None:
     (bare,) = charges(definition(template, "UnguardedStateMachineArn"))
-    (guarded,) = charges(definition(template, "GuardedStateMachineArn"))
+    (guarded,) = charges(definition(template, output))
     token = guarded["Arguments"]["Payload"].pop("fencing_token")
     assert token.endswith(".fencing_token %}")
     assert bare["Arguments"] == guarded["Arguments"]
     assert bare["Output"] == guarded["Output"] == "{% $states.result.Payload %}"
 
 
-def test_only_the_guarded_workflow_asks_for_a_lock(template: Template) -> None:
+def test_only_the_guarded_workflows_ask_for_a_lock_and_for_the_same_one(
+    template: Template,
+) -> None:
     assert len(definition(template, "UnguardedStateMachineArn")["States"]) == 1
-    guarded = json.dumps(definition(template, "GuardedStateMachineArn"))
-    assert "{% 'account/' & $states.input.account_id %}" in guarded
+    for output in GUARDED:
+        guarded = json.dumps(definition(template, output))
+        assert "{% 'account/' & $states.input.account_id %}" in guarded
 
 
-def test_a_charge_is_never_repeated(template: Template) -> None:
-    for output in ("UnguardedStateMachineArn", "GuardedStateMachineArn"):
-        (charge,) = charges(definition(template, output))
-        assert "Retry" not in charge
+def test_one_guard_sleeps_on_a_task_token_and_the_other_polls(template: Template) -> None:
+    kinds = {
+        output: {state["Type"] for state in states(template, output)}
+        | {str(state.get("Resource")).rsplit(".", 1)[-1] for state in states(template, output)}
+        for output in GUARDED
+    }
+    found = {output: kinds[output] & {"waitForTaskToken", "Wait", "Choice"} for output in GUARDED}
+    assert found == {
+        "GuardedStateMachineArn": {"waitForTaskToken"},
+        "PollingStateMachineArn": {"Wait", "Choice"},
+    }
+
+
+def test_who_waits_in_the_queue_asks_again_as_often_as_the_output_says(
+    template: Template,
+) -> None:
+    (acquire,) = [
+        state
+        for state in states(template, "GuardedStateMachineArn")
+        if "waitForTaskToken" in str(state.get("Resource"))
+    ]
+    fallback = int(template.to_json()["Outputs"]["FallbackSeconds"]["Value"])
+    assert fallback // 2 < acquire["TimeoutSeconds"] <= fallback
+
+
+@pytest.mark.parametrize("output", ALL)
+def test_a_charge_is_never_repeated(template: Template, output: str) -> None:
+    (charge,) = charges(definition(template, output))
+    assert "Retry" not in charge
 
 
 def test_the_task_may_read_and_put_account_rows_and_write_its_log(template: Template) -> None:
@@ -84,6 +123,9 @@ def test_the_outputs_are_what_the_program_reads(template: Template) -> None:
         "ChargeFunctionName",
         "UnguardedStateMachineArn",
         "GuardedStateMachineArn",
+        "PollingStateMachineArn",
         "LeaseSeconds",
+        "FallbackSeconds",
     }
     template.has_output("LeaseSeconds", {"Value": Match.exact("6")})
+    template.has_output("FallbackSeconds", {"Value": Match.exact("10")})

@@ -26,7 +26,9 @@ OUTPUTS = {
         "ChargeFunctionName": "charge-fn",
         "UnguardedStateMachineArn": "arn:unguarded",
         "GuardedStateMachineArn": "arn:guarded",
+        "PollingStateMachineArn": "arn:polling",
         "LeaseSeconds": "6",
+        "FallbackSeconds": "10",
     },
 }
 
@@ -97,6 +99,8 @@ def test_the_lines_to_paste_are_shell_words_and_json() -> None:
         {"to": "release-fn", **owner},
         {"to": "arn:guarded", "account_id": "alice", "amount": 10, "work_seconds": 5},
         {"to": "arn:guarded"},
+        {"to": "arn:polling", "account_id": "alice", "amount": 10, "work_seconds": 5},
+        {"to": "arn:polling"},
     ]
 
 
