@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -19,14 +19,12 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 
 from leasehold.events import Event, Evicted, Extended, LivenessUnknown, PushUnknown
 from leasehold.metrics import NAMESPACE, SERVICE, MetricName
-from leasehold.model import HandOff
+from leasehold.model import Grant, HandOff, Liveness
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_stepfunctions import SFNClient
 
-    from leasehold.push import Push
+    from leasehold.push import Pushed
     from leasehold.store import LockStore
 
 
@@ -54,41 +52,42 @@ def lock_store(invocation: LambdaContext) -> LockStore:
     # With these comes boto3, most of the import time: not before it is needed.
     from leasehold.context import LockContext  # noqa: PLC0415
     from leasehold.dynamo import LockTable  # noqa: PLC0415
-    from leasehold.liveness import execution_liveness  # noqa: PLC0415
     from leasehold.patience import Patience  # noqa: PLC0415
     from leasehold.store import LockStore  # noqa: PLC0415
 
     remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
     patience = Patience(deadline=time.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER)
-    dynamodb, executions = _clients()
-    table = LockTable(dynamodb, os.environ["LEASEHOLD_TABLE_NAME"], patience=patience)
+    table = LockTable(_client("dynamodb"), os.environ["LEASEHOLD_TABLE_NAME"], patience=patience)
     context = LockContext(
         table=table,
-        liveness_of=execution_liveness(executions),
-        push=task_push(),
+        liveness_of=_liveness_of,
+        push=push,
         observe=_observe,
         patience=patience,
     )
     return LockStore(context)
 
 
-def task_push() -> Push:
+def push(task_token: str, grant: Grant) -> Pushed:
     """Completes the task of a waiting workflow."""
     from leasehold.push import push_by_task_token  # noqa: PLC0415 - see `lock_store`
 
-    return push_by_task_token(_clients()[1])
+    return push_by_task_token(_client("stepfunctions"))(task_token, grant)
 
 
-@cache
-def _clients() -> tuple[DynamoDBClient, SFNClient]:
+def _liveness_of(execution_arn: str) -> Liveness:
+    from leasehold.liveness import execution_liveness  # noqa: PLC0415 - see `lock_store`
+
+    return execution_liveness(_client("stepfunctions"))(execution_arn)
+
+
+@cache  # Made when first needed: most invocations need only one of the two.
+def _client(service: Literal["dynamodb", "stepfunctions"]) -> Any:  # noqa: ANN401 - one client or the other
     import boto3  # noqa: PLC0415 - see `lock_store`
 
     from leasehold.dynamo import CLIENT_CONFIG  # noqa: PLC0415 - same
 
-    return (
-        boto3.client("dynamodb", config=CLIENT_CONFIG),
-        boto3.client("stepfunctions", config=CLIENT_CONFIG),
-    )
+    return boto3.client(service, config=CLIENT_CONFIG)
 
 
 def count(name: MetricName, number: int = 1) -> None:

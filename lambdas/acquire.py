@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas._runtime import count, fingerprint, lock_store, logger, metrics, task_push
+from lambdas._runtime import count, fingerprint, lock_store, logger, metrics, push
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
 from leasehold.model import AcquireRequest, Grant, Queued, Refusal, RefusalReason
@@ -33,7 +33,7 @@ def _answer_task(
     """A workflow that waits for its task token hears of a grant, or fails, at once."""
     from leasehold.push import Pushed  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
 
-    if isinstance(answer, Grant) and task_push()(task_token, answer) is Pushed.UNKNOWN:
+    if isinstance(answer, Grant) and push(task_token, answer) is Pushed.UNKNOWN:
         message = "granted, but Step Functions did not take the answer; repeat the call"
         raise LockStoreUnavailable(message)
     if isinstance(answer, Refusal):

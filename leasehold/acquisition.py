@@ -104,7 +104,9 @@ def _next_step(
         case LeasesOver(candidates, needed):
             return _replace_overdue(context, request, state, candidates, needed)
         case _:
-            return attempt.queued or _wait_or_refuse(context, request, state)
+            return attempt.queued or _wait_or_refuse(
+                context, request, state, behind_others=attempt.waiters_served
+            )
 
 
 def _replace_overdue(
@@ -138,10 +140,12 @@ def _wait_or_refuse(
     request: AcquireRequest,
     state: LockState,
     departures: Departures = NO_DEPARTURES,
+    *,
+    behind_others: bool = False,
 ) -> _Try | Queued | Refusal:
     if not request.waits:
         return _refuse(context, request, state, RefusalReason.HELD, departures)
-    queued = join(context, request, state)
+    queued = join(context, request, state, behind_others=behind_others)
     if queued is None:
         return _claim(context, request)
     if state.held < request.limit:

@@ -20,7 +20,9 @@ _POLLS_MISSED: Final = 2
 _POLL_GRACE_MS: Final = 10_000
 
 
-def join(context: LockContext, request: AcquireRequest, state: LockState) -> Queued | None:
+def join(
+    context: LockContext, request: AcquireRequest, state: LockState, *, behind_others: bool
+) -> Queued | None:
     """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
     Two requests: the transaction that joins, and a count that tells the position. A caller without
@@ -37,7 +39,8 @@ def join(context: LockContext, request: AcquireRequest, state: LockState) -> Que
         entered_at_ms=entered_at_ms,
         expires_at_ms=_gone_ms(request, now_ms=now_ms, retry_after_seconds=retry_after_seconds),
     )
-    if not isinstance(context.table.transact(join_queue(waiter, now_ms=now_ms)), Written):
+    transaction = join_queue(waiter, behind_others=behind_others, now_ms=now_ms)
+    if not isinstance(context.table.transact(transaction), Written):
         return None
     position = max(1, context.table.count(waiters_up_to(waiter)))
     return Queued(

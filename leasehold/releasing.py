@@ -50,7 +50,11 @@ def _give_back(context: LockContext, request: ReleaseRequest) -> tuple[Released 
 def _stop_waiting(
     context: LockContext, request: ReleaseRequest, *, entered_at_ms: int
 ) -> Released | None:
-    """Leaves the queue. Who finds its waiter gone was perhaps granted the lock in this moment."""
+    """Leaves the queue. Who finds its waiter gone was perhaps granted the lock in this moment.
+
+    "Released" is the answer also if there was neither: whatever this acquisition had, it has no
+    more, and a repeated call is told the same.
+    """
     # First of all: an acquire of ours that is still under way must neither claim nor join any more.
     marked = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
     if not isinstance(marked, Written):
@@ -62,7 +66,7 @@ def _stop_waiting(
             return answer
     # Those behind us may have waited for our lower limit only.
     vacate(context, request.lock_name, read_state(marked.item))
-    return _released(request, left_queue=True) if was_waiting else None
+    return _released(request, left_queue=was_waiting)
 
 
 def _held_ms(context: LockContext, holder: Holder) -> int:

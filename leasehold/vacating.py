@@ -57,7 +57,7 @@ def vacate(
     attempt = 0
     while leaver is None or is_in(leaver, state):
         if not queue:
-            queue, more_wait = _live_queue(context, lock_name, state)
+            queue, more_wait = _live_queue(context, lock_name, state, asking=asking)
         step = next_step(lock_name, state, queue, leaver, now_ms=context.clock.wall_ms())
         if step is None:
             return has_left
@@ -96,7 +96,7 @@ def _send(context: LockContext, step: Step, state: LockState) -> LockState | Non
 
 
 def _live_queue(
-    context: LockContext, lock_name: str, state: LockState
+    context: LockContext, lock_name: str, state: LockState, *, asking: str | None
 ) -> tuple[list[Waiter], bool]:
     """The oldest waiters that still ask, and whether there may be more behind them.
 
@@ -113,10 +113,14 @@ def _live_queue(
             waiter
             for waiter in waiters
             if waiter.request.owner_id in served
-            or waiter.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)
+            or (
+                waiter.request.owner_id != asking
+                and waiter.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)
+            )
         ]
-        for waiter in gone:
-            context.table.delete(drop_waiter(waiter))
+        dropped = [context.table.delete(drop_waiter(waiter)) for waiter in gone]
+        if not all(dropped):
+            continue  # One of them asked in this moment, and keeps its place.
         live = [waiter for waiter in waiters if waiter not in gone]
         if live or not gone:
             return live, len(items) == MOST_WAITERS_SEEN

@@ -18,7 +18,9 @@ from constructs import Construct
 from leasehold.cdk._asset import AssetError, assemble
 from leasehold.metrics import NAMESPACE, SERVICE
 
-FUNCTION_TIMEOUT_SECONDS: Final = 10
+FUNCTION_TIMEOUT_SECONDS: Final = 20
+"""More than a request to DynamoDB may take with its repeats, so that an outage of DynamoDB ends in
+the service's own error and not in Lambda's."""
 
 
 def handler_code(scope: Construct) -> lambda_.Code:
@@ -134,6 +136,7 @@ class FunctionMaker:
         )
         if self.encryption_key is not None:
             self.encryption_key.grant_encrypt_decrypt(role)
+            self.encryption_key.grant(role, "kms:DescribeKey")
         log_group.grant_write(role)
         return role
 

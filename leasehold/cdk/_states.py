@@ -20,8 +20,12 @@ from leasehold.errors import InvalidRequest, LockLost, LockWaitTimeout
 UNCHANGED: Final = jsonata("$states.input")
 ANY_ERROR: Final = "States.ALL"
 
-_REQUEST_TIMEOUT: Final = Duration.seconds(25)
-"""The function's own 10 s, and as much again for a cold start."""
+_REQUEST_TIMEOUT: Final = Duration.seconds(30)
+"""The function's own 20 s, and a cold start."""
+_REPEATS: Final = 8
+_REPEATS_IN_EXPRESS: Final = 3
+"""An Express workflow ends after 5 minutes, and with it the result of the work."""
+_REPEATS_WHEN_THROTTLED: Final = 100
 
 _NOT_WORTH_REPEATING: Final = (
     InvalidRequest.__name__,
@@ -77,7 +81,7 @@ class GuardStates:
             payload=self._request(terms),
             assign=self._keep("$states.result.Payload"),
         )
-        _repeat_unknown(acquire)
+        self._repeat_unknown(acquire)
         acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=_ERROR_OUTPUT)
         return acquire
 
@@ -112,7 +116,7 @@ class GuardStates:
             interval=Duration.seconds(periods.pause_seconds),
             backoff_rate=1,
         )
-        _repeat_unknown(acquire)
+        self._repeat_unknown(acquire)
         acquire.add_catch(again, errors=[LockLost.__name__], outputs=UNCHANGED)
         acquire.add_catch(on_timeout, errors=[_TIMEOUT], outputs=UNCHANGED)
         acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=_ERROR_OUTPUT)
@@ -128,7 +132,7 @@ class GuardStates:
         place = {"entered_at_ms": self.variable.jsonata("entered_at_ms")} if may_wait else {}
         payload = {**self._owner(), **place}
         release = self._invoke(purpose, self.service.release_function, payload=payload)
-        _repeat_unknown(release)
+        self._repeat_unknown(release)
         release.add_catch(then, errors=[ANY_ERROR], outputs=UNCHANGED)
         return release
 
@@ -180,6 +184,13 @@ class GuardStates:
             cause=jsonata(cause),
         )
 
+    def _repeat_unknown(self, invoke: tasks.LambdaInvoke) -> None:
+        """Repeats what failed with an unknown outcome, which every call of the service may be."""
+        invoke.add_retry(errors=list(_NOT_WORTH_REPEATING), max_attempts=0)
+        if not self.express:
+            _repeat(invoke, "Lambda.TooManyRequestsException", _REPEATS_WHEN_THROTTLED)
+        _repeat(invoke, ANY_ERROR, _REPEATS_IN_EXPRESS if self.express else _REPEATS)
+
     def _request(self, terms: AcquireTerms) -> dict[str, object]:
         execution = jsonata("$states.context.Execution.Id")
         return {
@@ -223,15 +234,13 @@ class GuardStates:
         )
 
 
-def _repeat_unknown(invoke: tasks.LambdaInvoke) -> None:
-    """Repeats what failed with an unknown outcome, which every call of the service may be."""
-    invoke.add_retry(errors=list(_NOT_WORTH_REPEATING), max_attempts=0)
+def _repeat(invoke: tasks.LambdaInvoke, error: str, max_attempts: int) -> None:
     invoke.add_retry(
-        errors=[ANY_ERROR],
+        errors=[error],
         interval=Duration.seconds(1),
         backoff_rate=2,
         max_delay=Duration.seconds(20),
-        max_attempts=8,
+        max_attempts=max_attempts,
         jitter_strategy=sfn.JitterType.FULL,
     )
 

@@ -39,6 +39,10 @@ class LockGuard(sfn.StateMachineFragment):
         * What cannot be caught inside a workflow (StopExecution, the machine's own timeout,
           `States.Runtime`) leaves the lock to its lease. While the execution runs, its lease is
           extended; an Express workflow has its lease only.
+        * If the guard stands in a branch of a Parallel or in a Map, and a sibling fails, Step
+          Functions stops the branch without running any Catch. If the execution goes on, so does
+          its lock, until it ends. Give each branch a Catch of its own there, or put the guard
+          around the whole.
         * A Lambda function that is already running runs on when its workflow is stopped. Pass it
           the fencing token, and let what it writes to refuse an older one.
         * Redrive of an execution that was stopped inside the guard repeats the guarded state
@@ -79,7 +83,9 @@ class LockGuard(sfn.StateMachineFragment):
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
                 Work may take longer: while the execution runs it is not robbed (Express: it is).
             max_wait: the longest wait, default 30 minutes (Express: 1 minute). It is kept to two
-                seconds. With `Waiting.poll()` zero tries once; the queue needs 5 seconds at least.
+                seconds, as long as the service answers; a call in the queue that fails and is
+                repeated begins its fallback period anew. With `Waiting.poll()` zero tries once;
+                the queue needs 5 seconds at least.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
             keep_alive: not offered by this version; must be None.
             on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not

@@ -128,6 +128,7 @@ class LockService(_LockServiceBase):
             description="Leasehold: releases locks",
             table_actions=["UpdateItem", "DeleteItem", "Query"],
         )
+        maker.let_describe_executions(release)
         maker.let_complete_tasks(release)
         self.acquire_function = acquire
         self.release_function = release
@@ -146,8 +147,8 @@ class LockService(_LockServiceBase):
     ) -> ImportedLockService:
         """A service that another stack or app deployed; guards take it like one of their own.
 
-        The ARNs are outputs of the stack `Leasehold`. Grants change the grantee's policy only: the
-        functions of another account need a resource policy there besides.
+        The ARNs are outputs of the stack `Leasehold`. It must be in the account and region of the
+        workflows: only there can the service ask whether they still run, and wake those that wait.
         """
         return ImportedLockService(
             scope,

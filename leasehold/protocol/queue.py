@@ -59,16 +59,21 @@ class Leaver:
     by_itself: bool
 
 
-def join_queue(waiter: Waiter, *, now_ms: int) -> Transaction:
-    """Enter the queue, or keep the place in it with a new task token, unless a claim would do."""
+def join_queue(waiter: Waiter, *, behind_others: bool, now_ms: int) -> Transaction:
+    """Enter the queue, or keep the place in it with a new task token.
+
+    Only while all permits are out; or, `behind_others`, while a permit is free that does not help,
+    because a waiter with a lower limit came first.
+    """
     request = waiter.request
     state = update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         change=f"SET #contended = :yes, {KEEP_ITEM} ADD #wait_seq :one",
-        # A free permit does not help who stands behind a waiter with a lower limit.
         condition=all_of(
-            I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, "(#held >= :limit OR #contended = :yes)"
+            I_DO_NOT_HOLD,
+            NOT_RELEASED_BY_ME,
+            "(#held >= :limit OR #contended = :yes)" if behind_others else "#held >= :limit",
         ),
         values={
             ":limit": number(request.limit),
@@ -121,9 +126,12 @@ def waiters_up_to(waiter: Waiter) -> Query:
 
 
 def hand_over(
-    state: LockState, waiter: Waiter, leaver: Leaver | None, *, now_ms: int
+    state: LockState, waiter: Waiter, leaver: Leaver | None, *, is_last: bool, now_ms: int
 ) -> tuple[Transaction, HandOff]:
     """Give the leaver's permit, or a free one if there is no leaver, to a waiter.
+
+    If it is the last waiter that was seen, nobody may have joined since: who joined behind a waiter
+    with a lower limit would be next, and nobody would look for him.
 
     A transaction returns nothing, so the token is chosen here, on the condition that nobody was
     granted one since the state was seen.
@@ -143,6 +151,7 @@ def hand_over(
             I_DO_NOT_HOLD,
             "#fencing_token = :seen_token",
             "#held <= :limit" if leaver else "#held < :limit",
+            *([_WAIT_SEQ_UNMOVED] if is_last else []),
             *leaving.conditions,
         ),
         names=leaving.names,
@@ -151,6 +160,7 @@ def hand_over(
             ":holder": new_holder(request, now_ms=now_ms, expires_at_ms=expires_at_ms),
             ":token": number(token),
             ":seen_token": number(state.fencing_token),
+            ":wait_seq": number(state.wait_seq),
             ":limit": number(request.limit),
             ":expiry_time": number(schema.ttl_seconds(now_ms)),
             ":kept_until": number(schema.workflow_ttl_seconds(now_ms)),

@@ -47,7 +47,8 @@ def next_step(
     """The next write on a lock seen in this state, its queue read after it; None if all is done."""
     remaining = _without(state, leaver)
     if queue and remaining.held < queue[0].request.limit:
-        transaction, hand_off = hand_over(state, queue[0], leaver, now_ms=now_ms)
+        is_last = len(queue) == 1
+        transaction, hand_off = hand_over(state, queue[0], leaver, is_last=is_last, now_ms=now_ms)
         return Step(transaction, _with_holder(remaining, hand_off), hand_off)
     if leaver is not None:
         if queue:

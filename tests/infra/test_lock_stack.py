@@ -15,7 +15,10 @@ ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
         {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"},
     ),
     "Heartbeat": (["UpdateItem"], {}),
-    "Release": (["UpdateItem", "DeleteItem", "Query"], {"SendTaskSuccess": "stateMachine"}),
+    "Release": (
+        ["UpdateItem", "DeleteItem", "Query"],
+        {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"},
+    ),
 }
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)
 
@@ -76,7 +79,7 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
         "Runtime": "python3.13",
         "Architectures": ["arm64"],
         "MemorySize": 256,
-        "Timeout": 10,
+        "Timeout": 20,
         "TracingConfig": {"Mode": "Active"},
         "Role": arn(role),
         "LoggingConfig": {"LogGroup": {"Ref": logs}},

@@ -80,4 +80,18 @@ CONFIGURATIONS: Final = (
         clients=(Client(name="anna", heartbeats=1), _BEN, _CARL),
         faults=Faults(epochs=1),
     ),
+    Configuration(
+        name="two clients want another limit than the third",
+        clients=(_ANNA, _BEN, Client(name="carl", limit=2)),
+    ),
+    Configuration(
+        name="boto3 repeats a write that had happened",
+        clients=workflows(3),
+        faults=Faults(repeats=1),
+    ),
+    Configuration(
+        name="a late polling waiter asks again while it is dropped",
+        clients=(Client(name="anna", pushed=False, heartbeats=1), _BEN_POLLS, _CARL),
+        faults=Faults(epochs=1),
+    ),
 )

@@ -106,11 +106,11 @@ class _TableOfTwoWrites:
 
 
 def join_in_two_writes(
-    context: LockContext, request: AcquireRequest, state: LockState
+    context: LockContext, request: AcquireRequest, state: LockState, *, behind_others: bool
 ) -> Queued | None:
     """Joins the queue in two writes."""
     table: Any = _TableOfTwoWrites(context.table)
-    return _JOIN(replace(context, table=table), request, state)
+    return _JOIN(replace(context, table=table), request, state, behind_others=behind_others)
 
 
 def stop_waiting_without_second_look(

@@ -31,6 +31,8 @@ def makers_of_requests() -> list[tuple[ModuleType, str]]:
 
 PLACES: Final = makers_of_requests()
 STEP_NAMES: Final = frozenset(name for _, name in PLACES)
+NEVER_SEEN: Final = frozenset({"waiters_of"})
+"""Requests that the model's clients have no reason to make: they never lose their ticket."""
 PUSH: Final = "push"
 LIVENESS: Final = "liveness_of"
 
