@@ -56,7 +56,7 @@ def test_every_way_to_install_gives_the_asset_of_the_checkout(
     """The directory's name is the hash of its content."""
     site: Path = request.getfixturevalue(way)
     dependencies = str(distribution("voluptuous").locate_file(""))
-    finished = subprocess.run(  # noqa: S603 - our own script
+    finished = subprocess.run(
         [sys.executable, "-I", "-S", "-c", ASSEMBLE, str(site), str(tmp_path), dependencies],
         cwd=tmp_path,
         check=True,
