@@ -14,19 +14,6 @@ from tests.infra.scratch import Scratch
 
 Json = dict[str, Any]
 
-MISTAKES = {
-    "ErrorEquals": ["InvalidRequest", "LockLost", "States.QueryEvaluationError"],
-    "MaxAttempts": 0,
-}
-UNKNOWN = {
-    "ErrorEquals": ["States.ALL"],
-    "IntervalSeconds": 1,
-    "BackoffRate": 2,
-    "MaxDelaySeconds": 20,
-    "MaxAttempts": 8,
-    "JitterStrategy": "FULL",
-}
-
 
 def next_period(number: int, pause_seconds: int) -> Json:
     return {
@@ -69,6 +56,7 @@ def test_whatever_has_transitions_of_its_own_costs_four_more(forms: Json) -> Non
 def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Json) -> None:
     machine = machine_of(forms, "QueueFlat")
     [variable] = machine.assigned()
+    polling = machine_of(forms, "Flat").states["Guard: Acquire"]
     acquire = machine.states["Guard: Acquire"]
     payload = acquire.pop("Arguments")["Payload"]
     assert payload == {
@@ -88,7 +76,7 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
         "Type": "Task",
         "QueryLanguage": "JSONata",
         "TimeoutSeconds": 299,
-        "Retry": [next_period(6, pause_seconds=1), MISTAKES, UNKNOWN],
+        "Retry": [next_period(6, pause_seconds=1), *polling["Retry"]],
         "Catch": [
             {"ErrorEquals": ["LockLost"], "Output": unchanged, "Next": "Guard: Enter"},
             {"ErrorEquals": ["States.Timeout"], "Output": unchanged, "Next": "Guard: Give up"},

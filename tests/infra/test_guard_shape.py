@@ -165,26 +165,35 @@ def test_an_express_guard_names_no_execution_that_could_be_described(forms: Json
     assert "owner_name" in acquire["Arguments"]["Payload"]
 
 
-@pytest.mark.parametrize("purpose", ["Acquire", "Release", "Release after error", "Give up"])
+CALLS = ["Acquire", "Release", "Release after error", "Give up"]
+
+
+def repeated(error: str, most: int) -> Json:
+    return {
+        "ErrorEquals": [error],
+        "IntervalSeconds": 1,
+        "BackoffRate": 2,
+        "MaxDelaySeconds": 20,
+        "MaxAttempts": most,
+        "JitterStrategy": "FULL",
+    }
+
+
+@pytest.mark.parametrize("purpose", CALLS)
+@pytest.mark.parametrize(
+    ("form", "repeats"),
+    [
+        ("Flat", [repeated("Lambda.TooManyRequestsException", 100), repeated("States.ALL", 8)]),
+        ("Express", [repeated("States.ALL", 3)]),
+    ],
+)
 def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
-    forms: Json, purpose: str
+    forms: Json, purpose: str, form: str, repeats: list[Json]
 ) -> None:
-    call = machine_of(forms, "Flat").states[f"Guard: {purpose}"]
-    assert call["Retry"] == [
-        {
-            "ErrorEquals": ["InvalidRequest", "LockLost", "States.QueryEvaluationError"],
-            "MaxAttempts": 0,
-        },
-        {
-            "ErrorEquals": ["States.ALL"],
-            "IntervalSeconds": 1,
-            "BackoffRate": 2,
-            "MaxDelaySeconds": 20,
-            "MaxAttempts": 8,
-            "JitterStrategy": "FULL",
-        },
-    ]
-    assert call["TimeoutSeconds"] == 25
+    call = machine_of(forms, form).states[f"Guard: {purpose}"]
+    mistakes = ["InvalidRequest", "LockLost", "States.QueryEvaluationError"]
+    assert call["Retry"] == [{"ErrorEquals": mistakes, "MaxAttempts": 0}, *repeats]
+    assert call["TimeoutSeconds"] == 30
 
 
 @pytest.mark.parametrize(
