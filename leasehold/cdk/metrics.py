@@ -65,6 +65,14 @@ class LockMetrics:
         """Milliseconds from a waiter's entry to its grant."""
         return _metric(MetricName.WAIT_TIME, "p95", options)
 
+    def metric_hand_off_latency(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds from the moment a departure was found out to the push to the next holder."""
+        return _metric(MetricName.HAND_OFF_LATENCY, "p95", options)
+
+    def metric_push_unknown(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Waiters that hold the lock and may not know it before their fallback poll."""
+        return _count(MetricName.PUSH_UNKNOWN, options)
+
     def metric_extended(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Leases that ran out while their workflow still ran: choose a longer lease."""
         return _count(MetricName.EXTENDED, options)

@@ -116,7 +116,7 @@ def test_each_acknowledged_rule_has_its_reason(service_stack: Stack) -> None:
         "Leasehold/Locks/Heartbeat": runtime,
         "Leasehold/Locks/HeartbeatRole": xray,
         "Leasehold/Locks/Release": runtime,
-        "Leasehold/Locks/ReleaseRole": {**xray, **machines},
+        "Leasehold/Locks/ReleaseRole": {**xray, **executions, **machines},
     }
 
 
