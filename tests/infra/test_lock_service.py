@@ -19,6 +19,7 @@ from tests.infra.forms import FUNCTION
 Json = dict[str, Any]
 
 STATISTICS = {
+    "HandOffLatency": "p95",
     MetricName.HELD_TIME: "p95",
     MetricName.WAIT_TIME: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
