@@ -5,10 +5,9 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
-.PHONY: help demo test lint smoke deploy clean requirements
+.PHONY: help demo test lint bench smoke deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
-
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
@@ -20,23 +19,22 @@ node_modules/ready: package.json package-lock.json
 	touch $@
 
 demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch workflows take turns (KEEP=1 leaves it running)
-	python -m examples.demo
+	$(BIN)/python -m examples.demo
 
 lint: $(VENV)/ready ## rules, format and types
-	ruff check . && ruff format --check .
-	mypy leasehold lambdas infra localaws examples bench tests app.py
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy leasehold lambdas infra localaws examples bench tests app.py
 
 test: lint node_modules/ready ## everything that has to pass
-	python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --durations=10
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --durations=10
 
+bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling
+	$(BIN)/python -m bench.hand_off
 smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run workflows there, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
-	python -m pytest tests/smoke -v
-
+	$(BIN)/python -m pytest tests/smoke -v
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
-	cdk deploy Leasehold
-
+	node_modules/.bin/cdk deploy Leasehold
 requirements: ## compile the pins anew
-	pip-compile --quiet --upgrade --strip-extras --no-emit-index-url --no-emit-find-links --extra cdk --extra dev -o requirements.txt pyproject.toml
-
+	$(BIN)/pip-compile --quiet --upgrade --strip-extras --no-emit-index-url --no-emit-find-links --extra cdk --extra dev -o requirements.txt pyproject.toml
 clean: ## remove what make has made
 	rm -rf $(VENV) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
