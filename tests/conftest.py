@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TESTS = Path(__file__).resolve().parent
-_WHOLE_SUITES = ("e2e", "infra")
+_WHOLE_SUITES = ("e2e", "infra", "model")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share something dear (a deployment, an emulator, a synthesis) share a process."""
     for item in items:
