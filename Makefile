@@ -26,7 +26,7 @@ lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/mypy leasehold lambdas infra localaws examples bench tests app.py
 
 test: lint node_modules/ready ## everything that has to pass
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --durations=10
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --durations=10
 
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling
 	$(BIN)/python -m bench.hand_off

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from moto import mock_aws
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import FakeClock, create_lock_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-TESTS = Path(__file__).resolve().parent
-_WHOLE_SUITES = ("e2e", "infra", "model")
+_WHOLE_SUITES = frozenset({"e2e", "infra", "model"})
+"""They share a deployment, a synthesis, or searches."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share something dear (a deployment, an emulator, a synthesis) share a process."""
-    for item in items:
-        suite, *rest = item.path.relative_to(TESTS).parts
-        if suite in _WHOLE_SUITES:
-            item.add_marker(pytest.mark.xdist_group(suite))
-        else:
-            item.add_marker(pytest.mark.xdist_group("/".join([suite, *rest])))
-    items.sort(key=lambda item: _longest_first(item.path.relative_to(TESTS).parts[0]))
+class BySuite(LoadScopeScheduling):
+    """Hands whole suites to one process if they share something dear, and single files else."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        suite = PurePosixPath(file).parts[1]
+        return suite if suite in _WHOLE_SUITES else file
 
 
-def _longest_first(suite: str) -> int:
-    return _WHOLE_SUITES.index(suite) if suite in _WHOLE_SUITES else len(_WHOLE_SUITES)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySuite:  # noqa: ANN401 - xdist's, untyped
+    """For `pytest -n`. (xdist's own groups do not work with pytest 9.2.)"""
+    return BySuite(config, log)
 
 
 @pytest.fixture
