@@ -21,7 +21,7 @@ _WHOLE_SUITES = frozenset({"e2e", "infra", "model"})
 """They share a deployment, a synthesis, or searches."""
 
 
-class BySuite(LoadScopeScheduling):
+class BySuite(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
     """Hands whole suites to one process if they share something dear, and single files else."""
 
     def _split_scope(self, nodeid: str) -> str:
