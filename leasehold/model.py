@@ -243,7 +243,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotHeld:
-    """No: this owner does not hold the lock. Nothing was changed."""
+    """No: this owner does not hold the lock. No holder and no waiter was changed."""
 
     lock_name: str
     owner_id: str
