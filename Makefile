@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
-.PHONY: help demo test lint bench smoke deploy clean requirements
+.PHONY: help demo test lifetimes lint bench smoke deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 $(VENV)/ready: requirements.txt pyproject.toml
@@ -17,7 +17,6 @@ $(VENV)/ready: requirements.txt pyproject.toml
 node_modules/ready: package.json package-lock.json
 	npm ci --silent --no-audit --no-fund
 	touch $@
-
 demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch workflows take turns (KEEP=1 leaves it running)
 	$(BIN)/python -m examples.demo
 
@@ -26,8 +25,9 @@ lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/mypy leasehold lambdas infra localaws examples bench tests app.py
 
 test: lint node_modules/ready ## everything that has to pass
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --durations=10
-
+	$(BIN)/python -m pytest -n 2 --ignore=tests/e2e/lifetimes --cov --cov-report=term --durations=10
+lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
+	$(BIN)/python -m pytest tests/e2e/lifetimes
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling
 	$(BIN)/python -m bench.hand_off
 smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run workflows there, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
@@ -35,6 +35,6 @@ smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run wor
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Leasehold
 requirements: ## compile the pins anew
-	$(BIN)/pip-compile --quiet --upgrade --strip-extras --no-emit-index-url --no-emit-find-links --extra cdk --extra dev -o requirements.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --upgrade --strip-extras --no-emit-index-url --no-emit-find-links --extra async --extra cdk --extra cli --extra dev -o requirements.txt pyproject.toml
 clean: ## remove what make has made
 	rm -rf $(VENV) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -17,10 +17,10 @@ from constructs import Construct
 from leasehold.cdk import ILockService, LockGuard, Waiting
 
 TASK_CODE: Final = Path(__file__).resolve().parent.parent / "examples" / "demo" / "task"
-LEASE: Final = Duration.seconds(6)
-"""Short, so that the demo need not wait long for the lease of a stopped workflow."""
+LEASE: Final = Duration.seconds(10)
+"""Many times what the reaper needs, so that its hand-off cannot be taken for the lease's end."""
 FALLBACK: Final = Duration.seconds(10)
-"""The shortest there is, for the same reason: the next in the queue finds the stopped one by it."""
+"""The shortest there is: if the reaper failed, the demo would not have to wait long to show it."""
 
 
 class DemoStack(Stack):

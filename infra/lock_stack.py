@@ -6,7 +6,7 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from infra.settings import Settings
-from leasehold.cdk import LockService
+from leasehold.cdk import ExecutionReaper, LockService
 
 
 class LockStack(Stack):
@@ -38,6 +38,15 @@ class LockStack(Stack):
             ("Release", self.locks.release_function),
         ):
             self._output(f"{operation}Function", function.function_name, function.function_arn)
+        self._tell_of_reaper(self.locks.reaper)
+
+    def _tell_of_reaper(self, reaper: ExecutionReaper | None) -> None:
+        if reaper is None:
+            return
+        reap, queues = reaper.function, (reaper.queue, reaper.dead_letter_queue)
+        self._output("ReapFunction", reap.function_name, reap.function_arn)
+        for name, queue in zip(("ReapQueueUrl", "ReapDeadLetterQueueUrl"), queues, strict=True):
+            CfnOutput(self, name, value=queue.queue_url)
 
     def _output(self, prefix: str, name: str, arn: str) -> None:
         CfnOutput(self, f"{prefix}Name", value=name)

@@ -17,13 +17,15 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from leasehold.events import Event, Evicted, Extended, LivenessUnknown, PushUnknown
+from leasehold.events import ClaimLeft, Event, Evicted, Extended, LivenessUnknown, PushUnknown
 from leasehold.metrics import NAMESPACE, SERVICE, MetricName
 from leasehold.model import Grant, HandOff, Liveness
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from leasehold.errors import LockLost
+    from leasehold.liveness import Execution
     from leasehold.push import Pushed
     from leasehold.store import LockStore
 
@@ -62,6 +64,7 @@ def lock_store(invocation: LambdaContext) -> LockStore:
         table=table,
         liveness_of=_liveness_of,
         push=push,
+        end_beat=end_beat,
         observe=_observe,
         patience=patience,
     )
@@ -75,14 +78,31 @@ def push(task_token: str, grant: Grant) -> Pushed:
     return push_by_task_token(_client("stepfunctions"))(task_token, grant)
 
 
+def end_beat(task_token: str, lost: LockLost | None) -> Pushed:
+    """Completes the state of a workflow that keeps its lock alive."""
+    from leasehold.push import end_beat_by_task_token  # noqa: PLC0415 - see `lock_store`
+
+    return end_beat_by_task_token(_client("stepfunctions"))(task_token, lost)
+
+
+def describe(execution_arn: str) -> Execution:
+    """What Step Functions says about an execution."""
+    from leasehold.liveness import describe_execution  # noqa: PLC0415 - see `lock_store`
+
+    return describe_execution(_client("stepfunctions"))(execution_arn)
+
+
+def send_message(queue_url: str, body: str, delay_seconds: int) -> None:
+    """Sends a message that arrives after a delay."""
+    _client("sqs").send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=delay_seconds)
+
+
 def _liveness_of(execution_arn: str) -> Liveness:
-    from leasehold.liveness import execution_liveness  # noqa: PLC0415 - see `lock_store`
-
-    return execution_liveness(_client("stepfunctions"))(execution_arn)
+    return describe(execution_arn).liveness
 
 
-@cache  # Made when first needed: most invocations need only one of the two.
-def _client(service: Literal["dynamodb", "stepfunctions"]) -> Any:  # noqa: ANN401 - one client or the other
+@cache  # Made when first needed: most invocations need only one of them.
+def _client(service: Literal["dynamodb", "stepfunctions", "sqs"]) -> Any:  # noqa: ANN401 - one client or the other
     import boto3  # noqa: PLC0415 - see `lock_store`
 
     from leasehold.dynamo import CLIENT_CONFIG  # noqa: PLC0415 - same
@@ -130,3 +150,7 @@ def _observe(event: Event) -> None:
         case PushUnknown(lock_name=lock_name):
             count(MetricName.PUSH_UNKNOWN)
             logger.warning("push unknown", extra={"lock_name": lock_name})
+        case ClaimLeft(lock_name=lock_name, execution_arn=execution_arn):
+            count(MetricName.CLAIM_LEFT)
+            left = {"lock_name": lock_name, "execution_arn": execution_arn}
+            logger.warning("claim left", extra=left)

@@ -8,7 +8,7 @@ from lambdas._runtime import count, fingerprint, lock_store, logger, metrics, pu
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
 from leasehold.model import AcquireRequest, Grant, Queued, Refusal, RefusalReason
-from leasehold.rules import parse_acquire
+from leasehold.parsing import parse_acquire
 from leasehold.wire import acquire_answer
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Lambda entry point: renew a lease."""
+"""Lambda entry point: renew a lease, or keep the lock of a workflow alive."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from lambdas._runtime import count, fingerprint, lock_store, logger, metrics
 from leasehold.metrics import MetricName
-from leasehold.model import NotHeld, Renewal
-from leasehold.rules import parse_heartbeat
+from leasehold.model import KeepAliveRequest, NotHeld, Renewal
+from leasehold.parsing import parse_heartbeat
 from leasehold.wire import heartbeat_answer
 
 if TYPE_CHECKING:
@@ -17,9 +17,17 @@ if TYPE_CHECKING:
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Renews or refuses; raises InvalidRequest or LockStoreUnavailable."""
+    """Renews or refuses; raises InvalidRequest or LockStoreUnavailable.
+
+    With a task token it answers through it, and only when there is nothing to keep alive any more.
+    """
     request = parse_heartbeat(event)
-    answer = lock_store(context).heartbeat(request)
+    store = lock_store(context)
+    if isinstance(request, KeepAliveRequest):
+        from lambdas._beats import beat  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
+
+        return beat(store, request)
+    answer = store.heartbeat(request)
     _observe(answer)
     return heartbeat_answer(answer)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lambdas._runtime import count, fingerprint, lock_store, logger, measure_ms, metrics
 from leasehold.metrics import MetricName
 from leasehold.model import NotHeld, Released
-from leasehold.rules import parse_release
+from leasehold.parsing import parse_release
 from leasehold.wire import release_answer
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from leasehold.context import LockContext
@@ -87,11 +88,23 @@ def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | R
     raise LockStoreUnavailable(message)
 
 
+def already_released(request: AcquireRequest) -> Refusal:
+    """The answer to an acquisition that is over, whatever the lock is like."""
+    return Refusal(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        reason=RefusalReason.ALREADY_RELEASED,
+        holders=(),
+        retry_after_seconds=1,
+    )
+
+
 def _next_step(
     context: LockContext, request: AcquireRequest, state: LockState, attempt: _Try
 ) -> _Try | Grant | Queued | Refusal:
     now_ms = context.clock.wall_ms()
-    match judge(state, request, now_ms=now_ms, tolerance_ms=context.tolerance_ms):
+    has_lapsed = partial(context.has_lapsed, request.lock_name)
+    match judge(state, request, now_ms=now_ms, has_lapsed=has_lapsed):
         case AlreadyHolder(holder, is_over=False):
             return _grant(request, holder, repeated=True)
         case AlreadyHolder():

@@ -9,10 +9,11 @@ from leasehold.backoff import Random
 from leasehold.clock import Clock, SystemClock
 from leasehold.dynamo import LockTable
 from leasehold.events import Observe, look_away
+from leasehold.lapse import Lapsed, by_stored_expiry
 from leasehold.liveness import LivenessOf, nobody_knows
-from leasehold.model import DEFAULT_CLOCK_TOLERANCE_MS
+from leasehold.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
 from leasehold.patience import Patience
-from leasehold.push import Push, push_nothing
+from leasehold.push import EndBeat, Push, end_no_beat, push_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,11 @@ class LockContext:
         table: where the locks are.
         clock: the present; its wall clock is compared with leases that others wrote.
         tolerance_ms: added to another owner's lease before it counts as over.
+        lapsed: tells whether another owner's lease is over; None compares the stored end with the
+            wall clock, and adds the tolerance.
         liveness_of: tells whether a holder's workflow still runs.
         push: tells a waiter that it holds the lock now.
+        end_beat: tells a state that keeps a lock alive that its work is done, or its lock lost.
         observe: is told what happens besides the answer, for metrics and logs.
         patience: how long to go on when others keep moving the lock.
         random: source of jitter, from 0 to 1.
@@ -33,8 +37,15 @@ class LockContext:
     table: LockTable
     clock: Clock = field(default_factory=SystemClock)
     tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
+    lapsed: Lapsed | None = None
     liveness_of: LivenessOf = nobody_knows
     push: Push = push_nothing
+    end_beat: EndBeat = end_no_beat
     observe: Observe = look_away
     patience: Patience = field(default_factory=Patience)
     random: Random = random.random
+
+    def has_lapsed(self, lock_name: str, holder: Holder) -> bool:
+        """Whether another owner's lease is over."""
+        lapsed = self.lapsed or by_stored_expiry(self.clock, self.tolerance_ms)
+        return lapsed(lock_name, holder)

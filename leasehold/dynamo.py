@@ -24,13 +24,19 @@ from leasehold.dynamo_errors import (
     cancellation_reasons,
     raise_if_unknown,
     was_not_written,
+    was_repeated,
 )
 from leasehold.patience import Patience
 from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef, TransactWriteItemTypeDef
+    from mypy_boto3_dynamodb.type_defs import (
+        DeleteItemInputTypeDef,
+        PutTypeDef,
+        QueryInputTypeDef,
+        TransactWriteItemTypeDef,
+    )
 
 CLIENT_CONFIG: Final = Config(
     connect_timeout=1,
@@ -52,9 +58,15 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ConditionFailed:
-    """The condition did not hold. `item` is what the item was; empty if there is none."""
+    """The condition did not hold.
+
+    Attributes:
+        item: what the item was; empty if there is none.
+        repeated: whether botocore had sent the request before. That may have done it already.
+    """
 
     item: Item
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +116,8 @@ class LockTable:
             )
         except self._client.exceptions.ConditionalCheckFailedException as error:
             # The stubs know one shape of errors; this one also carries the item.
-            return ConditionFailed(cast("Item", error.response.get("Item", {})))
+            item = cast("Item", error.response.get("Item", {}))
+            return ConditionFailed(item, repeated=was_repeated(error))
         return Written(response.get("Attributes", {}))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
@@ -113,7 +126,7 @@ class LockTable:
         botocore adds a request token, so that a repeat after a lost reply is not a second
         transaction.
         """
-        writes = [self._update_of(transaction.state), self._write_of(transaction.waiter)]
+        writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
         try:
             self._patiently(lambda: self._client.transact_write_items(TransactItems=writes))
         except self._client.exceptions.TransactionCanceledException as error:
@@ -126,19 +139,26 @@ class LockTable:
 
     def delete(self, delete: Delete) -> bool:
         """Deletes one item; tells whether it was there, as the condition wants it."""
+        request: DeleteItemInputTypeDef = {
+            "TableName": self._name,
+            "Key": delete.key,
+            "ConditionExpression": delete.condition,
+            "ExpressionAttributeNames": delete.names,
+        }
+        if delete.values:
+            request["ExpressionAttributeValues"] = delete.values
         try:
-            self._patiently(
-                lambda: self._client.delete_item(
-                    TableName=self._name,
-                    Key=delete.key,
-                    ConditionExpression=delete.condition,
-                    ExpressionAttributeNames=delete.names,
-                    ExpressionAttributeValues=delete.values,
-                )
-            )
+            self._patiently(lambda: self._client.delete_item(**request))
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
         return True
+
+    def read(self, key: Item) -> Item:
+        """One item, strongly consistent; empty if there is none."""
+        response = self._patiently(
+            lambda: self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True)
+        )
+        return response.get("Item", {})
 
     def query(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
@@ -146,6 +166,18 @@ class LockTable:
         request["ConsistentRead"] = True
         response = self._patiently(lambda: self._client.query(**request))
         return list(response["Items"])
+
+    def query_all(self, query: Query) -> list[Item]:
+        """The items of a range, in order, strongly consistent; as many pages as it has."""
+        request = self._range_of(query)
+        request["ConsistentRead"] = True
+        items: list[Item] = []
+        while True:
+            response = self._patiently(lambda: self._client.query(**request))
+            items += response["Items"]
+            if "LastEvaluatedKey" not in response:
+                return items
+            request["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
     def count(self, query: Query) -> int:
         """How many items the range has, as far as one page of 1 MB reaches."""
@@ -181,7 +213,11 @@ class LockTable:
 
     def _write_of(self, write: Put | Delete) -> TransactWriteItemTypeDef:
         if isinstance(write, Put):
-            return {"Put": {"TableName": self._name, "Item": write.item}}
+            put: PutTypeDef = {"TableName": self._name, "Item": write.item}
+            if write.condition is not None:
+                put["ConditionExpression"] = write.condition
+                put["ExpressionAttributeNames"] = write.names
+            return {"Put": put}
         return {
             "Delete": {
                 "TableName": self._name,

@@ -50,6 +50,11 @@ def was_not_written(error: Exception) -> bool:
     return _code(error) in NOT_WRITTEN or cancelled_in_passing
 
 
+def was_repeated(error: ClientError) -> bool:
+    """Whether botocore had sent the request before, and perhaps only missed the reply."""
+    return error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
+
+
 def raise_if_unknown(error: Exception) -> None:
     """Raises `LockStoreUnavailable` for a failure that a later repeat may cure; else returns."""
     if isinstance(error, ClientError):

@@ -4,7 +4,10 @@
     ├── InvalidRequest          the request breaks an input rule; nothing was written
     ├── LockStoreUnavailable    outcome unknown; repeat the call with the same owner_id
     ├── LockWaitTimeout         nobody handed over the lock within max_wait
-    └── LockLost                the lease is over, or somebody else holds the lock
+    ├── LockLost                the lease is over, or somebody else holds the lock
+    ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
+    ├── VersionConflict         others changed the item at every try; nothing was written
+    └── OutcomeUnknown          nobody knows whether a versioned write happened; do not repeat it
 
 The class names are part of the API: the Lambda runtime reports them, and workflows match on them
 (`ErrorEquals`). A lock that is busy, or that is not held, is not an error; those are answers.
@@ -12,7 +15,12 @@ The class names are part of the API: the Lambda runtime reports them, and workfl
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 _LONGEST_SHOWN_VALUE: Final = 60
 _LONGEST_SHOWN_OWNER_ID: Final = 4
@@ -56,6 +64,56 @@ class LockWaitTimeout(LeaseholdError):  # noqa: N818 - class names are API
 
 class LockLost(LeaseholdError):  # noqa: N818 - class names are API
     """The lease is over, or another owner holds the lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancellationReason:
+    """What DynamoDB says about one item of a transaction that it cancelled.
+
+    Attributes:
+        code: `None` (the text) if nothing is wrong with this item, else for instance
+            `ConditionalCheckFailed`.
+        message: DynamoDB's words, if it has any.
+        item: the stored item, if the write asked for it
+            (`ReturnValuesOnConditionCheckFailure: ALL_OLD`).
+    """
+
+    code: str
+    message: str = ""
+    item: Mapping[str, AttributeValueTypeDef] = field(default_factory=dict)
+
+
+class TransactionRefused(LeaseholdError):  # noqa: N818 - class names are API
+    """The lock is held, but DynamoDB refused the caller's own items. Nothing was written.
+
+    Attributes:
+        reasons: one for each of the caller's items, in the caller's order.
+    """
+
+    def __init__(self, reasons: tuple[CancellationReason, ...]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
+
+    @property
+    def failed(self) -> tuple[int, ...]:
+        """The indexes of the items at fault."""
+        return tuple(i for i, reason in enumerate(self.reasons) if reason.code != "None")
+
+    def __str__(self) -> str:
+        """Names the items at fault and why."""
+        shown = ", ".join(f"item {i}: {self.reasons[i].code}" for i in self.failed)
+        return f"the transaction was refused and nothing was written ({shown})"
+
+
+class VersionConflict(LeaseholdError):  # noqa: N818 - class names are API
+    """Somebody else changed the item before each of the tries to write it. Nothing was written."""
+
+
+class OutcomeUnknown(LeaseholdError):  # noqa: N818 - class names are API
+    """Nobody knows whether a versioned write happened. Read the item before doing it again.
+
+    Unlike `LockStoreUnavailable` it is not safe to repeat: the change may then be done twice.
+    """
 
 
 def _shown(field: str, value: object) -> str:

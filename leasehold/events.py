@@ -38,7 +38,15 @@ class PushUnknown:
     lock_name: str
 
 
-Event = HandOff | Evicted | Extended | LivenessUnknown | PushUnknown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimLeft:
+    """A lock is free, but its workflow's claim could not be removed. TTL will; it does no harm."""
+
+    lock_name: str
+    execution_arn: str
+
+
+Event = HandOff | Evicted | Extended | LivenessUnknown | PushUnknown | ClaimLeft
 Observe = Callable[[Event], None]
 
 

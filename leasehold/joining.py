@@ -74,4 +74,6 @@ def _gone_ms(request: AcquireRequest, *, now_ms: int, retry_after_seconds: int) 
     """When the waiter counts as gone: after two missed polls, if it is one that polls."""
     if request.task_token is not None:
         return now_ms + RETENTION_MS
+    if request.waits_for_ms is not None:
+        return now_ms + request.waits_for_ms
     return now_ms + _POLLS_MISSED * retry_after_seconds * 1000 + _POLL_GRACE_MS

@@ -46,7 +46,11 @@ class AcquireRequest:
         entered_at_ms: when this acquisition began to wait: its place in the queue.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
-        polls.
+            polls.
+        asks_every_ms: how often a waiter that polls looks; a lease handed to it begins that much
+            later. None: as often as it is advised.
+        waits_for_ms: how long a waiter that polls keeps its place without asking again. None: for
+            two of the advised polls.
     """
 
     lock_name: str
@@ -59,6 +63,8 @@ class AcquireRequest:
     entered_at_ms: int | None = None
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
+    asks_every_ms: int | None = None
+    waits_for_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +90,11 @@ class Waiter:
 
         A waiter that polls learns of it only when it asks again.
         """
-        polls = self.request.task_token is None
-        return max(now_ms, self.expires_at_ms) if polls else now_ms
+        if self.request.task_token is not None:
+            return now_ms
+        if self.request.asks_every_ms is not None:
+            return now_ms + self.request.asks_every_ms
+        return max(now_ms, self.expires_at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +123,37 @@ class HeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeepAliveRequest:
+    """A beat of a workflow that keeps its lock alive beside its work.
+
+    Attributes:
+        acquisition: what the workflow holds, or must take again after a redrive.
+        execution_arn: the workflow execution.
+        task_token: of the state that beats; completed when the work has ended, or the lock is lost.
+    """
+
+    acquisition: AcquireRequest
+    execution_arn: str
+    task_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
-    """Give the permit back, or leave the queue (then `entered_at_ms` tells the place in it)."""
+    """Give the permit back, or leave the queue (then `entered_at_ms` tells the place in it).
+
+    Attributes:
+        lock_name: what is locked.
+        owner_id: the acquisition.
+        entered_at_ms: its place in the queue, if it may still wait.
+        execution_arn: the workflow execution that it belongs to, so that its claim is found.
+        keep_alive: whether its workflow sends heartbeats, which end with this release.
+    """
 
     lock_name: str
     owner_id: str
     entered_at_ms: int | None = None
+    execution_arn: str | None = None
+    keep_alive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,12 +267,14 @@ class Released:
         held_ms: how long the permit was held; None if this answer repeats an earlier one, or if the
             acquisition was still waiting.
         left_queue: whether it was still waiting.
+        execution_arn: the workflow execution that the holder belonged to.
     """
 
     lock_name: str
     owner_id: str
     held_ms: int | None
     left_queue: bool = False
+    execution_arn: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,3 +283,33 @@ class NotHeld:
 
     lock_name: str
     owner_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionEnded:
+    """A workflow execution was stopped, timed out, or failed.
+
+    Attributes:
+        execution_arn: the execution.
+        redrives: how often it had been redriven by then.
+        second_look: whether no acquire of it can be under way any more.
+    """
+
+    execution_arn: str
+    redrives: int = 0
+    second_look: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """What was freed.
+
+    Attributes:
+        holders: permits given back on behalf of the execution.
+        waiters: its places in queues that were given up.
+        complete: whether that was all; else there was not enough time, and more is left.
+    """
+
+    holders: int = 0
+    waiters: int = 0
+    complete: bool = True

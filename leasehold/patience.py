@@ -39,6 +39,10 @@ class Patience:
         """Whether to give up on what began at `since`, a reading of the monotonic clock."""
         return self.clock.monotonic() >= min(since + self.seconds, self.deadline)
 
+    def has_ended(self) -> bool:
+        """Whether the deadline is over."""
+        return self.clock.monotonic() >= self.deadline
+
     def pause(self, attempt: int) -> None:
         """Waits before the try after this one (counted from 0)."""
         longest = min(_FIRST_PAUSE_SECONDS * 2**attempt, _LONGEST_PAUSE_SECONDS)

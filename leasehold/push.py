@@ -1,7 +1,8 @@
-"""Tells a waiting workflow, through its task token, that it now holds the lock.
+"""Tells a workflow through a task token: a waiter that it holds the lock now, a beat how it ends.
 
-The table decides who holds a lock; a push only saves the waiter from asking. One that is lost
-delays the waiter until its fallback poll, when it finds itself a holder.
+The table decides who holds a lock; a push only saves a workflow from asking. One that is lost
+delays a waiter until its fallback poll, when it finds itself a holder, and the end of a beat until
+the next one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from leasehold.errors import LockLost
 from leasehold.model import Grant
 from leasehold.wire import acquire_answer
 
@@ -38,22 +40,54 @@ def push_nothing(_task_token: str, _grant: Grant) -> Pushed:
     return Pushed.UNKNOWN
 
 
+EndBeat = Callable[[str, LockLost | None], Pushed]
+"""From a task token of keep_alive, and the loss if the lock was lost, to what became of it."""
+
+
+def end_no_beat(_task_token: str, _lost: LockLost | None) -> Pushed:
+    """For a caller that may not call Step Functions: the next beat finds out."""
+    return Pushed.UNKNOWN
+
+
 def push_by_task_token(client: SFNClient) -> Push:
     """A `Push` that completes the waiting task with the answer that acquire would have given."""
-    gone = (
-        client.exceptions.TaskDoesNotExist,
-        client.exceptions.TaskTimedOut,
-        client.exceptions.InvalidToken,
-    )
 
     def push(task_token: str, grant: Grant) -> Pushed:
         output = json.dumps(acquire_answer(grant), ensure_ascii=False)
-        try:
-            client.send_task_success(taskToken=task_token, output=output)
-        except gone:
-            return Pushed.GONE
-        except (ClientError, BotoCoreError):
-            return Pushed.UNKNOWN
-        return Pushed.DELIVERED
+        return _delivered(
+            client, lambda: client.send_task_success(taskToken=task_token, output=output)
+        )
 
     return push
+
+
+def end_beat_by_task_token(client: SFNClient) -> EndBeat:
+    """An `EndBeat` that lets the beating task succeed, or fail with `LockLost`."""
+
+    def end_beat(task_token: str, lost: LockLost | None) -> Pushed:
+        if lost is None:
+            return _delivered(
+                client, lambda: client.send_task_success(taskToken=task_token, output="{}")
+            )
+        return _delivered(
+            client,
+            lambda: client.send_task_failure(
+                taskToken=task_token, error=type(lost).__name__, cause=str(lost)
+            ),
+        )
+
+    return end_beat
+
+
+def _delivered(client: SFNClient, send: Callable[[], object]) -> Pushed:
+    try:
+        send()
+    except (
+        client.exceptions.TaskDoesNotExist,
+        client.exceptions.TaskTimedOut,
+        client.exceptions.InvalidToken,
+    ):
+        return Pushed.GONE
+    except (ClientError, BotoCoreError):
+        return Pushed.UNKNOWN
+    return Pushed.DELIVERED

@@ -12,13 +12,21 @@ give back ──▶ written ─────────────────�
 
 from __future__ import annotations
 
+from typing import Final
+
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
+from leasehold.errors import LockStoreUnavailable
 from leasehold.model import Holder, LockState, NotHeld, Released, ReleaseRequest
 from leasehold.protocol.items import read_holder, read_state
 from leasehold.protocol.queue import Leaver, leave_queue, mark_released
 from leasehold.protocol.requests import give_back
 from leasehold.vacating import vacate
+
+_REPEATED: Final = (
+    "the reply to the release was lost, and others moved the lock since; the outcome is unknown, "
+    "repeat the call"
+)
 
 
 def release(context: LockContext, request: ReleaseRequest) -> Released | NotHeld:
@@ -36,14 +44,18 @@ def _give_back(context: LockContext, request: ReleaseRequest) -> tuple[Released 
     outcome = context.table.update(give_back(request, now_ms=context.clock.wall_ms()))
     if isinstance(outcome, Written):
         holder = read_holder(outcome.item, request.owner_id)
-        return _released(request, held_ms=_held_ms(context, holder)), LockState()
+        return _given_back(context, request, holder), LockState()
     state = read_state(outcome.item)
     me = state.holder(request.owner_id)
     if me is None:
+        may_have_left = outcome.repeated and request.entered_at_ms is None
+        if may_have_left and state.last_released != request.owner_id:
+            # It was given back by the first sending, or taken by others before: nobody can tell.
+            raise LockStoreUnavailable(_REPEATED)
         return None, state
     leaver = Leaver(me, by_itself=True)
     if vacate(context, request.lock_name, state, leaver=leaver):
-        return _released(request, held_ms=_held_ms(context, me)), state
+        return _given_back(context, request, me), state
     return None, state
 
 
@@ -69,16 +81,19 @@ def _stop_waiting(
     return _released(request, left_queue=was_waiting)
 
 
-def _held_ms(context: LockContext, holder: Holder) -> int:
-    return max(0, context.clock.wall_ms() - holder.acquired_at_ms)
-
-
-def _released(
-    request: ReleaseRequest, *, held_ms: int | None = None, left_queue: bool = False
-) -> Released:
+def _given_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
     return Released(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        held_ms=held_ms,
+        held_ms=max(0, context.clock.wall_ms() - holder.acquired_at_ms),
+        execution_arn=holder.execution_arn,
+    )
+
+
+def _released(request: ReleaseRequest, *, left_queue: bool = False) -> Released:
+    return Released(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        held_ms=None,
         left_queue=left_queue,
     )

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from leasehold import acquisition, releasing
+from leasehold import acquisition, keeping, reaping, releasing
+from leasehold.claiming import put_on_record, say_that_work_is_done, take_off_record
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
+from leasehold.keeping import Kept
+from leasehold.liveness import Describe
 from leasehold.model import (
     AcquireRequest,
+    ExecutionEnded,
     Grant,
     HeartbeatRequest,
+    KeepAliveRequest,
+    LockState,
     NotHeld,
     Queued,
+    Reaped,
     Refusal,
     Released,
     ReleaseRequest,
     Renewal,
 )
-from leasehold.protocol.items import read_holder
+from leasehold.protocol.items import read_holder, read_state
 from leasehold.protocol.requests import renew
+from leasehold.protocol.schema import lock_key
 
 
 class LockStore:
@@ -41,9 +49,17 @@ class LockStore:
         """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
         One request if a permit is free or all are out; two to take over an expired holder, and one
-        DescribeExecution before if that holder is a workflow; three to join the queue.
+        DescribeExecution before if that holder is a workflow; three to join the queue. One more,
+        before, if the request names a workflow execution: its claim.
         """
-        return acquisition.acquire(self._context, request)
+        on_record = put_on_record(self._context, request)
+        if on_record is None:
+            return acquisition.already_released(request)
+        return acquisition.acquire(self._context, on_record)
+
+    def look(self, lock_name: str) -> LockState:
+        """The lock as it is at this moment; one strongly consistent read."""
+        return read_state(self._context.table.read(lock_key(lock_name)))
 
     def heartbeat(self, request: HeartbeatRequest) -> Renewal | NotHeld:
         """Lets the lease end one lease from now, also one that ran out, if nobody took it over."""
@@ -65,6 +81,33 @@ class LockStore:
         """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
         One request if nobody waits; three and a push if somebody does, however many. A repeated
-        release is answered "released" again as long as nobody else released in between.
+        release is answered "released" again as long as nobody else released in between. One more,
+        after, if it belonged to a workflow execution: its claim.
         """
-        return releasing.release(self._context, request)
+        if request.keep_alive and request.execution_arn is not None:
+            task_token = say_that_work_is_done(self._context, request, request.execution_arn)
+            answer = releasing.release(self._context, request)
+            if task_token is not None:
+                self._context.end_beat(task_token, None)
+            return answer
+        answer = releasing.release(self._context, request)
+        take_off_record(self._context, request, answer)
+        return answer
+
+    def keep_alive(self, request: KeepAliveRequest) -> Kept:
+        """A beat of a workflow beside its work: two requests.
+
+        Tells a lock that was lost from one that was released because the work has ended, and takes
+        the lock again for an execution that had ended and was redriven, if it is free. The fencing
+        token is then a new one, which the workflow does not know: its old one is still refused
+        where a newer was seen.
+        """
+        return keeping.keep_alive(self._context, request)
+
+    def reap(self, ended: ExecutionEnded, describe: Describe) -> Reaped:
+        """Frees the locks of a workflow execution that is over, and gives up its places in queues.
+
+        If the execution was redriven since, frees only what an earlier look has seen. May be
+        repeated, come late, and be taken up where it ran out of time.
+        """
+        return reaping.reap(self._context, ended, describe)

@@ -28,6 +28,14 @@ class Ended:
     seconds: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Queue:
+    """A queue made on a workbench."""
+
+    url: str
+    arn: str
+
+
 class Workbench:
     """Makes what a test needs in an embedded AWS; everything goes with the instance."""
 
@@ -36,6 +44,7 @@ class Workbench:
         self.functions = aws.client("lambda", read_timeout=70, retries={"max_attempts": 0})
         self.workflows = aws.client("stepfunctions", retries={"max_attempts": 0})
         self.tables = aws.client("dynamodb", retries={"max_attempts": 0})
+        self.queues = aws.client("sqs", retries={"max_attempts": 0})
 
     def function(self, source: str, **settings: Any) -> str:
         """Create a Lambda function from Python source that defines `handler`; answers its name."""
@@ -63,6 +72,34 @@ class Workbench:
             AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
         )
         return name
+
+    def queue(self, **attributes: object) -> Queue:
+        """Create a queue; an attribute that is no text is written as JSON, as SQS wants it."""
+        texts = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in attributes.items()
+        }
+        name = f"queue-{next(_numbers)}"
+        url = self.queues.create_queue(QueueName=name, Attributes=texts)["QueueUrl"]
+        found = self.queues.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        return Queue(url=url, arn=found["Attributes"]["QueueArn"])
+
+    def consume(self, queue: Queue, function: str, **settings: Any) -> None:
+        """Let the function get the queue's messages, by an event source mapping."""
+        self.functions.create_event_source_mapping(
+            FunctionName=function, EventSourceArn=queue.arn, **settings
+        )
+
+    def received(self, queue: Queue, *, seconds: int = 2) -> list[dict[str, Any]]:
+        """Up to ten messages of the queue, with all attributes; waits for the first."""
+        answer = self.queues.receive_message(
+            QueueUrl=queue.url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=seconds,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        return list(answer.get("Messages", []))
 
     def machine(self, definition: Mapping[str, Any], *, kind: str = "STANDARD") -> str:
         """Create a state machine; answers its ARN."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -17,7 +16,7 @@ from tests.support import FakeClock, create_lock_table
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_WHOLE_SUITES = frozenset({"e2e", "infra", "model"})
+_WHOLE_SUITES = ("e2e/lifetimes", "e2e", "infra", "model")
 """They share a deployment, a synthesis, or searches."""
 
 
@@ -26,14 +25,26 @@ class BySuite(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        suite = PurePosixPath(file).parts[1]
-        return suite if suite in _WHOLE_SUITES else file
+        inside = (suite for suite in _WHOLE_SUITES if file.startswith(f"tests/{suite}/"))
+        return next(inside, file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySuite:  # noqa: ANN401 - xdist's, untyped
     """For `pytest -n`. (xdist's own groups do not work with pytest 9.2.)"""
     return BySuite(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - pytest's, not public
+    """Shows what tests have measured (`record_property("figures", …)`)."""
+    reports = terminalreporter.getreports("passed")
+    figures = [
+        text for report in reports for kind, text in report.user_properties if kind == "figures"
+    ]
+    if figures:
+        terminalreporter.section("figures")
+        for text in figures:
+            terminalreporter.write_line(text)
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def tell(runner: Runner, narrator: Narrator) -> Story:
     with narrator.contest("A task fails while another workflow waits", {"dave": 2}) as watcher:
         failed = scenario.fail_one(runner, watcher)
     with narrator.contest(
-        "A workflow is stopped in the middle of its work", {"erin": 2}
+        "A workflow is stopped in the middle of its work while another waits", {"erin": 2}
     ) as watcher:
         stopped = scenario.stop_one(runner, watcher)
     return Story(

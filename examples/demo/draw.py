@@ -121,7 +121,7 @@ def _legend(figure: Figure) -> None:
         handles=[
             Patch(color=MUTED, alpha=0.36, lw=0, label="waits for the lock"),
             Patch(color=MUTED, lw=0, label="inside (last digits of its fencing token)"),
-            Patch(fc="none", ec=MUTED, hatch="////", label="stopped, its lease runs out"),
+            Patch(fc="none", ec=MUTED, hatch="////", label="stopped, until its lock was handed on"),
             Patch(color=CROWD, lw=0, label="more than one inside"),
             Patch(color=IDLE, lw=0, label="nobody inside though others wait"),
         ],
@@ -193,7 +193,7 @@ def _lane(axes: Axes, lane: Lane, y: float, colour: str) -> None:
         style: dict[str, Any] = {
             Kind.WAITING: {"height": PALE, "color": colour, "alpha": 0.36, "linewidth": 0},
             Kind.INSIDE: {"height": SOLID, "color": colour, "linewidth": 0},
-            Kind.LAPSING: {
+            Kind.ORPHANED: {
                 "height": SOLID, "facecolor": "none", "edgecolor": colour, "hatch": "////",
                 "linewidth": 0.8,
             },
@@ -205,10 +205,8 @@ def _lane(axes: Axes, lane: Lane, y: float, colour: str) -> None:
                 ha="center", va="center_baseline", color="white", fontsize=8, fontweight="bold",
             )  # fmt: skip
     if lane.bad:
-        lapsing = any(bar.kind is Kind.LAPSING for bar in lane.bars)
-        end = max((bar.end for bar in lane.bars if bar.kind is not Kind.LAPSING), default=0.0)
+        end = max((bar.end for bar in lane.bars), default=0.0)
         axes.annotate(
             f"✕ {lane.verdict}", (end, y), xytext=(7, 0), textcoords="offset points",
             va="center_baseline", color=BAD, fontweight="bold", fontsize=8.5,
-            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5} if lapsing else None,
         )  # fmt: skip

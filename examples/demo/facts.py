@@ -212,7 +212,7 @@ class Incident:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What bounds the time for which an execution that is gone keeps its lock from the next."""
+    """For how long an execution that is gone keeps its lock from the next, if nobody reaps it."""
 
     lease_seconds: int
     clock_tolerance_seconds: int

@@ -17,11 +17,11 @@ TOKEN_DIGITS = 4
 
 
 class Kind(StrEnum):
-    """What a stretch of time means."""
+    """What a stretch of time means; ORPHANED: stopped, but its lock is not handed on yet."""
 
     WAITING = "waiting"
     INSIDE = "inside"
-    LAPSING = "lapsing"
+    ORPHANED = "orphaned"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +151,20 @@ def _account_group(run: Run, account: Account, zero_ms: int) -> Group:
 
 
 def _incident_group(incident: Incident, limit_ms: int) -> Group:
-    """Two lanes whose time begins with the broken execution, whatever ran before."""
+    """Two lanes whose time begins with the broken execution, whatever ran before.
+
+    An execution that ended without a release keeps its lock until the next one is in.
+    """
     broken, following = incident.broken, incident.following
     zero_ms = broken.started_at_ms
     bars = _bars(broken, broken.held, zero_ms)
-    if broken.grant and broken.released_at_ms is None:
-        lapse = Interval(start_ms=broken.ended_at_ms, end_ms=broken.grant.acquired_at_ms + limit_ms)
-        start, end = _seconds(lapse, zero_ms)
-        bars = (*bars, Bar(kind=Kind.LAPSING, start=start, end=end))
     idle_time = idle_between(broken, following)
+    note = f"next one in after {idle_time}" if idle_time else "nobody waited and got in"
+    if idle_time and broken.grant and broken.released_at_ms is None:
+        start, end = _seconds(idle_time, zero_ms)
+        bars = (*bars, Bar(kind=Kind.ORPHANED, start=start, end=end))
+        lapsed = (broken.grant.acquired_at_ms + limit_ms - idle_time.start_ms) / 1000
+        note += f" (by its lease: {lapsed:.1f} s)"
     return Group(
         account_id=broken.account_id,
         lanes=(
@@ -176,7 +181,7 @@ def _incident_group(incident: Incident, limit_ms: int) -> Group:
                 label=_token(following),
             ),
         ),
-        note=f"next one in after {idle_time}" if idle_time else "nobody waited and got in",
+        note=note,
         bad=idle_time is None,
         idle=(_seconds(idle_time, zero_ms),) if idle_time else (),
     )

@@ -86,7 +86,11 @@ def fail_one(runner: Runner, watcher: Watcher) -> Incident:
 
 
 def stop_one(runner: Runner, watcher: Watcher) -> Incident:
-    """An execution that is stopped in the middle of its work while another waits for its lock."""
+    """An execution that is stopped in the middle of its work while another waits for its lock.
+
+    It cannot release; the service's reaper hears of its end and hands the lock on. (The reaper's
+    first call is that for the execution that failed before, so this one meets no cold start.)
+    """
     machine = runner.deployed.guarded_machine
     runner.open_account("erin")
     broken = runner.start(machine, "erin-1", _charge("erin", 10, STOPPED_WORK_SECONDS))

@@ -14,7 +14,7 @@ from examples.demo.checks import (
     updates_were_lost,
 )
 from examples.demo.facts import Run, Story
-from examples.demo.incidents import error_kept, freed_in_time, stopped_at_work
+from examples.demo.incidents import error_kept, handed_on, stopped_at_work
 from examples.demo.turns import (
     granted_in_order_of_entry,
     less_idle_than,
@@ -44,7 +44,7 @@ def all_checks(story: Story, *, error: str) -> dict[str, tuple[Check, ...]]:
             error_kept(story.failed, error),
             woken(story.failed),
             stopped_at_work(story.stopped),
-            freed_in_time(story.stopped, story.limits),
+            handed_on(story.stopped, story.limits),
             no_two_holders(involved),
             tokens_rise(involved),
         ),

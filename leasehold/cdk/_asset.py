@@ -1,7 +1,7 @@
 """Assembles the directory that becomes the Lambda asset: no Docker, no network, no compiler.
 
     lambdas/                 the handlers
-    leasehold/               this package, without its constructs
+    leasehold/               this package, without its constructs and clients
     aws_lambda_powertools/…  what the handlers import, from the installed distributions
 
 The same sources and versions give the same bytes, so the same asset hash, in a checkout, an
@@ -32,8 +32,7 @@ _UNUSED: Final = (
         f"aws_lambda_powertools/utilities/{name}/"
         for name in (
             "auth_alpha",
-            "batch",
-            "data_classes",
+            "circuit_breaker",
             "data_masking",
             "feature_flags",
             "idempotency",
@@ -46,6 +45,9 @@ _UNUSED: Final = (
     ),
 )
 """Large sub-packages that Powertools itself imports only when they are asked for."""
+
+_NOT_FOR_HANDLERS: Final = frozenset({"_lambdas", "aio", "cdk", "cli", "locks"})
+"""Packages within this one that only its users import: constructs, clients, the command line."""
 
 _COMPILED: Final = frozenset({".so", ".pyd", ".dll", ".dylib"})
 _DIRECTORY: Final = "leasehold-handlers"
@@ -98,7 +100,7 @@ def _own_sources() -> Iterator[tuple[PurePosixPath, Path]]:
     handlers = installed if installed.is_dir() else package.parent / "lambdas"
     yield from _python_files(handlers, PurePosixPath("lambdas"))
     for path, source in _python_files(package, PurePosixPath(package.name)):
-        if path.parts[1] not in {"cdk", "_lambdas"}:
+        if path.parts[1] not in _NOT_FOR_HANDLERS:
             yield path, source
 
 

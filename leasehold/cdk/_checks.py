@@ -15,6 +15,7 @@ EXPRESS_SECONDS: Final = 5 * 60
 SHORTEST_FALLBACK_SECONDS: Final = 10
 LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
 """A waiter's item is kept for 48 h after it last asked, which must stay far more than a period."""
+BEATS_A_LEASE: Final = 3
 
 _T = TypeVar("_T")
 
@@ -74,18 +75,31 @@ def checked_fallback_seconds(fallback: Duration) -> int:
     return seconds
 
 
-def checked_keep_alive(keep_alive: Duration | None) -> None:
-    """Nothing but None.
+def checked_keep_alive_seconds(
+    keep_alive: Duration | None, *, lease_seconds: int, express: bool
+) -> int | None:
+    """Whole seconds between two beats, so few that two of them may be lost; None for no beats.
 
     Raises:
-        InvalidRequest: an interval was given.
+        InvalidRequest: names the rule.
     """
-    if keep_alive is not None:
+    if keep_alive is None:
+        return None
+    if express:
         rule = (
-            "is not offered by this version; leave it out: while a Standard workflow runs, "
-            "its lease is extended whenever somebody asks for the lock"
+            "must be left out in an Express workflow: Step Functions has no task tokens there, "
+            "so nothing could end the heartbeat; choose a lease that is longer than the work"
         )
         raise InvalidRequest(field="keep_alive", rule=rule, value=keep_alive.to_human_string())
+    seconds = _whole_seconds("keep_alive", keep_alive)
+    longest_seconds = lease_seconds // BEATS_A_LEASE
+    if not 1 <= seconds <= longest_seconds:
+        rule = (
+            f"must be from 1 s to a third of the lease of {lease_seconds} s, "
+            "so that two beats may be lost"
+        )
+        raise InvalidRequest(field="keep_alive", rule=rule, value=f"{seconds} s")
+    return seconds
 
 
 def _whole_seconds(field: str, duration: Duration) -> int:

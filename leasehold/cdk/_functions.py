@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,7 +46,12 @@ class FunctionMaker:
     memory_size_mib: int
 
     def make(
-        self, construct_id: str, *, description: str, table_actions: Sequence[str]
+        self,
+        construct_id: str,
+        *,
+        description: str,
+        table_actions: Sequence[str],
+        environment: Mapping[str, str] | None = None,
     ) -> lambda_.Function:
         """A function that may do these actions on the lock table; its handler is named as its id.
 
@@ -76,6 +81,7 @@ class FunctionMaker:
                 "POWERTOOLS_SERVICE_NAME": SERVICE,
                 "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
                 "POWERTOOLS_LOG_LEVEL": self.log_level,
+                **(environment or {}),
             },
         )
         _acknowledge_wildcard(function, "Resource::*", "X-Ray's write actions take no resource.")
@@ -101,6 +107,15 @@ class FunctionMaker:
         self._let_use_workflows(
             function,
             action="SendTaskSuccess",
+            resource="stateMachine",
+            reason="Any workflow of this account and region may wait; its task token is needed.",
+        )
+
+    def let_fail_tasks(self, function: lambda_.Function) -> None:
+        """Lets a function tell a workflow that keeps its lock alive that it has lost it."""
+        self._let_use_workflows(
+            function,
+            action="SendTaskFailure",
             resource="stateMachine",
             reason="Any workflow of this account and region may wait; its task token is needed.",
         )

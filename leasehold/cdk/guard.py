@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeGuard
+from typing import Final
 
 import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
+from leasehold.cdk._calls import AcquireTerms
 from leasehold.cdk._checks import (
-    checked_keep_alive,
+    checked_keep_alive_seconds,
     checked_lease_seconds,
     checked_limit,
     checked_max_wait_seconds,
 )
 from leasehold.cdk._lock_name import workflow_lock_name
-from leasehold.cdk._states import ANY_ERROR, AcquireTerms, GuardStates
+from leasehold.cdk._states import GuardStates
 from leasehold.cdk._variable import GuardVariable
+from leasehold.cdk._work import guarded, kept_alive
 from leasehold.cdk.service import ILockService
 from leasehold.cdk.waiting import Waiting, checked_waiting
 
+_DEFAULT_LEASE: Final = Duration.minutes(1)
 _DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
 _DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
 
@@ -32,13 +35,15 @@ class LockGuard(sfn.StateMachineFragment):
         * What enters the guard reaches the task unchanged, and what the task returns leaves it
           (integers beyond 2^53 excepted, as in every JSONata state).
         * An error of the task leaves the guard by its own name and cause, after the release. A
-          release that fails never replaces a result or an error; then the lease ends the lock.
+          release that fails never replaces a result or an error; then the lock ends with the
+          execution.
         * Every entrance is an acquisition of its own: each iteration of a Map takes its turn.
 
     Not guaranteed:
         * What cannot be caught inside a workflow (StopExecution, the machine's own timeout,
-          `States.Runtime`) leaves the lock to its lease. While the execution runs, its lease is
-          extended; an Express workflow has its lease only.
+          `States.Runtime`) leaves the lock to the service's reaper, and where no event arrives to
+          its lease. While the execution runs, its lease is extended; an Express workflow has its
+          lease only.
         * If the guard stands in a branch of a Parallel or in a Map, and a sibling fails, Step
           Functions stops the branch without running any Catch. If the execution goes on, so does
           its lock, until it ends. Give each branch a Catch of its own there, or put the guard
@@ -46,13 +51,13 @@ class LockGuard(sfn.StateMachineFragment):
         * A Lambda function that is already running runs on when its workflow is stopped. Pass it
           the fencing token, and let what it writes to refuse an older one.
         * Redrive of an execution that was stopped inside the guard repeats the guarded state
-          without acquiring.
+          without acquiring, unless `keep_alive` is given.
 
     A single task state that has no transitions of its own costs 3 state transitions beside its own
-    (polling: 4). Anything else runs as the branch of a Parallel and costs one more: it can use
-    Choice, Catch and Succeed without leaving the guard past the release. Variables assigned in it
-    stay in it. In a JSONata machine make those states by `.jsonata(…)`: CDK forgets the machine's
-    language within a branch.
+    (polling: 4; keep_alive: 2 more, and 1 a beat). Anything else runs as the branch of a Parallel
+    and costs one more: it can use Choice, Catch and Succeed without leaving the guard past the
+    release. Variables assigned in it stay in it. In a JSONata machine make those states by
+    `.jsonata(…)`: CDK forgets the machine's language within a branch.
     """
 
     def __init__(
@@ -87,7 +92,12 @@ class LockGuard(sfn.StateMachineFragment):
                 repeated begins its fallback period anew. With `Waiting.poll()` zero tries once;
                 the queue needs 5 seconds at least.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
-            keep_alive: not offered by this version; must be None.
+            keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
+                the lease, so that two beats may be lost. Not in Express workflows. The work is
+                stopped with `LockLost` within one interval after the lock is lost, though not by an
+                outage of the service; after a redrive the lock is taken again, if it is free. Each
+                beat costs one state transition and six events of the history, which ends the
+                execution at 25,000: after about 4,100 beats (of 20 s: 22 hours).
             on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
                 continue after the guard, unless it is itself connected there. Default: fail with
                 `LockWaitTimeout`.
@@ -98,13 +108,12 @@ class LockGuard(sfn.StateMachineFragment):
         """
         super().__init__(scope, construct_id)
         self._variable = GuardVariable.of(scope, construct_id)
-        checked_keep_alive(keep_alive)
         waiting = checked_waiting(
             waiting or (Waiting.poll() if express else Waiting.queue()), express=express
         )
         max_wait = max_wait or (_DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT)
         terms = AcquireTerms(
-            lease_seconds=checked_lease_seconds(lease or Duration.minutes(1)),
+            lease_seconds=checked_lease_seconds(lease or _DEFAULT_LEASE),
             limit=checked_limit(limit),
             max_wait_seconds=checked_max_wait_seconds(
                 max_wait,
@@ -112,6 +121,9 @@ class LockGuard(sfn.StateMachineFragment):
                 longest=waiting.longest,
                 express=express,
             ),
+        )
+        interval_seconds = checked_keep_alive_seconds(
+            keep_alive, lease_seconds=terms.lease_seconds, express=express
         )
         states = GuardStates(scope=self, service=service, variable=self._variable, express=express)
         failed = states.rethrow()
@@ -121,17 +133,23 @@ class LockGuard(sfn.StateMachineFragment):
         give_up = states.release("Give up", then=after_timeout, may_wait=True)
         give_up.next(after_timeout)
 
-        self._not_released = states.not_released()
-        self._release = states.release("Release", then=self._not_released)
-        work = _guarded(task, states, on_error=release_after_error)
-        work.next(self._release)
-
+        self._work = (
+            guarded(task, states, on_error=release_after_error)
+            if interval_seconds is None
+            else kept_alive(
+                task,
+                states,
+                terms,
+                interval_seconds=interval_seconds,
+                on_error=release_after_error,
+            )
+        )
         self._enter = states.enter(workflow_lock_name(self, lock_name))
         acquire = waiting.begin(
             states,
             terms,
             again=self._enter,
-            granted=work,
+            granted=self._work.first,
             gave_up=give_up,
             failed=release_after_error,
         )
@@ -147,7 +165,7 @@ class LockGuard(sfn.StateMachineFragment):
     @jsii.member(jsii_name="endStates")
     def end_states(self) -> list[sfn.INextable]:
         """Where the guard ends after its work was done."""
-        return [self._release, self._not_released]
+        return list(self._work.ends)
 
     @property
     def fencing_token(self) -> str:
@@ -159,6 +177,19 @@ class LockGuard(sfn.StateMachineFragment):
         """The fencing token for a JSONPath state inside the guard, for `JsonPath.number_at`."""
         return self._variable.field("fencing_token")
 
+    @property
+    def owner_id(self) -> str:
+        """The owner_id for a JSONata state inside the guard, to make guarded writes with.
+
+        It is the proof of ownership: whoever has it can release the lock.
+        """
+        return self._variable.jsonata("owner_id")
+
+    @staticmethod
+    def owner_id_of(scope: IConstruct, construct_id: str) -> str:
+        """`owner_id` of the guard that will have this id, for a task made before its guard."""
+        return GuardVariable.of(scope, construct_id).jsonata("owner_id")
+
     @staticmethod
     def fencing_token_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token` of the guard that will have this id, for a task made before its guard."""
@@ -168,21 +199,3 @@ class LockGuard(sfn.StateMachineFragment):
     def fencing_token_path_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token_path` of the guard that will have this id."""
         return GuardVariable.of(scope, construct_id).field("fencing_token")
-
-
-def _guarded(
-    task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable
-) -> sfn.TaskStateBase | sfn.Parallel:
-    """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
-    work = task if _is_bare_task(task) else states.wrap(task)
-    work.add_catch(on_error, errors=["States.DataLimitExceeded"])  # States.ALL does not match it
-    work.add_catch(on_error, errors=[ANY_ERROR])
-    return work
-
-
-def _is_bare_task(task: sfn.IChainable) -> TypeGuard[sfn.TaskStateBase]:
-    """Whether a task state has no transitions yet, so that the guard may add its own."""
-    if not isinstance(task, sfn.TaskStateBase):
-        return False
-    rendered = task.to_state_json()
-    return "Next" not in rendered and "Catch" not in rendered

@@ -81,6 +81,22 @@ class LockMetrics:
         """Takeovers put off because Step Functions did not say whether the workflow still ran."""
         return _count(MetricName.LIVENESS_UNKNOWN, options)
 
+    def metric_reaped(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Holders freed because their workflow had ended without releasing."""
+        return _count(MetricName.REAPED, options)
+
+    def metric_reaped_waiters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Waiters taken out of queues because their workflow had ended."""
+        return _count(MetricName.REAPED_WAITERS, options)
+
+    def metric_claim_left(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Locks that were released, but whose claim stays until TTL removes it. Harmless."""
+        return _count(MetricName.CLAIM_LEFT, options)
+
+    def metric_taken_again(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Redriven workflows with keep_alive that found their lock free, and took it again."""
+        return _count(MetricName.TAKEN_AGAIN, options)
+
     def metric_held_time(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Milliseconds from grant to release."""
         return _metric(MetricName.HELD_TIME, "p95", options)

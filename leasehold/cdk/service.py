@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Unpack
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from leasehold.cdk._clients import grant_table, grant_workflows
 from leasehold.cdk._functions import FunctionMaker, handler_code
 from leasehold.cdk._table import lock_table
-from leasehold.cdk.metrics import LockMetrics
+from leasehold.cdk._watched import checked_machines
+from leasehold.cdk.metrics import LockMetrics, MetricOptions
+from leasehold.cdk.reaper import ExecutionReaper
+from leasehold.errors import InvalidRequest
 
 
 class ILockService(Protocol):
@@ -62,7 +68,7 @@ class _LockServiceBase(LockMetrics, Construct):
 
 
 class LockService(_LockServiceBase):
-    """A lock service of its own: one table, and a function for each operation.
+    """A lock service of its own: one table, a function for each operation, and the reaper.
 
     Attributes:
         table: the lock table. It is not replicated to other regions, and must not be: a lock is
@@ -70,15 +76,18 @@ class LockService(_LockServiceBase):
         acquire_function: grants or refuses a lock.
         heartbeat_function: renews a holder's lease.
         release_function: frees a lock.
+        reaper: frees the locks of executions that ended without doing so; None if left out.
     """
 
     table: dynamodb.ITable
+    reaper: ExecutionReaper | None
 
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
         *,
+        reaper: bool = True,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         deletion_protection: bool = False,
         encryption_key: kms.IKey | None = None,
@@ -91,6 +100,9 @@ class LockService(_LockServiceBase):
         Args:
             scope: the parent construct.
             construct_id: the name within the parent.
+            reaper: whether to free the locks of executions that fail, time out or are aborted, as
+                soon as Step Functions reports it; of all state machines of the account and region,
+                or of those that `watch` names. Without it they are free when their lease is over.
             removal_policy: what becomes of the table and the logs when the stack goes. Removing the
                 table while work goes on lets two holders in: it is kept by default.
             deletion_protection: whether DynamoDB refuses to delete the table.
@@ -119,7 +131,7 @@ class LockService(_LockServiceBase):
         acquire = maker.make(
             "Acquire",
             description="Leasehold: acquires locks",
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query"],
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
         )
         maker.let_describe_executions(acquire)
         maker.let_complete_tasks(acquire)
@@ -130,11 +142,52 @@ class LockService(_LockServiceBase):
         )
         maker.let_describe_executions(release)
         maker.let_complete_tasks(release)
-        self.acquire_function = acquire
-        self.release_function = release
-        self.heartbeat_function = maker.make(
-            "Heartbeat", description="Leasehold: renews leases", table_actions=["UpdateItem"]
+        heartbeat = maker.make(
+            "Heartbeat",
+            description="Leasehold: renews leases",
+            table_actions=["UpdateItem", "PutItem", "GetItem"],
         )
+        maker.let_complete_tasks(heartbeat)
+        maker.let_fail_tasks(heartbeat)
+        self.acquire_function = acquire
+        self.heartbeat_function = heartbeat
+        self.release_function = release
+        self.reaper = ExecutionReaper(self, "Reaper", functions=maker) if reaper else None
+
+    def watch(self, *machines: sfn.IStateMachine) -> None:
+        """Narrows the reaper from all state machines of the account and region to these.
+
+        May be called again, for more of them. A machine may stand in any stack of the app, or be an
+        imported one; its rule is made beside it. An imported one must be in the service's account
+        and region, and an ARN that is a parameter or an export is taken at its word.
+
+        Raises:
+            InvalidRequest: the service has no reaper, no machine was named, or one is elsewhere.
+        """
+        self._reaper_or_refuse("watch").watch(*checked_machines(machines))
+
+    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Events that the reaper could not work off; an alarm above zero is worth having.
+
+        Raises:
+            InvalidRequest: the service has no reaper.
+        """
+        return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
+
+    def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:
+        if self.reaper is None:
+            rule = f"must be True for {purpose}(): without it this service hears of no execution"
+            raise InvalidRequest(field="reaper", rule=rule, value=False)
+        return self.reaper
+
+    def grant_client(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal use the table itself, as `LockClient` does.
+
+        Such a principal can write whatever it likes into the table: give this to code that may hold
+        any lock of the service. `grant_use` lets it call the functions only.
+        """
+        table = grant_table(self.table, grantee)
+        return table.combine(grant_workflows(Stack.of(self), grantee))
 
     @staticmethod
     def from_function_arns(

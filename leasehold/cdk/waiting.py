@@ -9,9 +9,10 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
+from leasehold.cdk._calls import AcquireTerms
 from leasehold.cdk._checks import checked_fallback_seconds
 from leasehold.cdk._periods import divide
-from leasehold.cdk._states import AcquireTerms, GuardStates
+from leasehold.cdk._states import GuardStates
 from leasehold.cdk._variable import jsonata
 from leasehold.errors import InvalidRequest
 from leasehold.model import RefusalReason
@@ -43,7 +44,7 @@ class Waiting(ABC):
         """Sleeps on a task token in a fair queue; whoever leaves the lock hands it over.
 
         Standard workflows only. One state transition whether it waits a second or an hour, and one
-        more for each fallback period; nothing else is paid for while it waits.
+        more for each fallback period, with a call of acquire; nothing else is paid for in between.
 
         Args:
             fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This

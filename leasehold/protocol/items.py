@@ -34,6 +34,8 @@ def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
     optional: dict[str, AttributeValueTypeDef] = {}
     if request.task_token is not None:
         optional[schema.TASK_TOKEN] = {"S": request.task_token}
+    if request.asks_every_ms is not None:
+        optional[schema.ASKS_EVERY_MS] = number(request.asks_every_ms)
     return {
         **schema.waiter_key(
             request.lock_name, entered_at_ms=waiter.entered_at_ms, owner_id=request.owner_id
@@ -62,6 +64,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         entered_at_ms=entered_at_ms,
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
+        asks_every_ms=_number_or_none(item, schema.ASKS_EVERY_MS),
     )
     expires_at_ms = _number(item, schema.EXPIRES_AT_MS)
     return Waiter(request=request, entered_at_ms=entered_at_ms, expires_at_ms=expires_at_ms)
@@ -116,6 +119,10 @@ def _is_holder(attribute_name: str) -> bool:
 
 def _number(attributes: Item, name: str) -> int:
     return int(attributes[name]["N"]) if name in attributes else 0
+
+
+def _number_or_none(attributes: Item, name: str) -> int | None:
+    return int(attributes[name]["N"]) if name in attributes else None
 
 
 def _text(attributes: Item, name: str) -> str | None:

@@ -80,7 +80,7 @@ def join_queue(waiter: Waiter, *, behind_others: bool, now_ms: int) -> Transacti
             ":expiry_time": number(schema.ttl_seconds(now_ms)),
         },
     )
-    return Transaction(state=state, waiter=Put(item=new_waiter(waiter, now_ms=now_ms)))
+    return Transaction(state=state, other=Put(item=new_waiter(waiter, now_ms=now_ms)))
 
 
 def oldest_waiters(lock_name: str) -> Query:
@@ -174,7 +174,7 @@ def hand_over(
         acquired_at_ms=now_ms,
         expires_at_ms=expires_at_ms,
     )
-    transaction = Transaction(state=update, waiter=drop_waiter(waiter))
+    transaction = Transaction(state=update, other=drop_waiter(waiter))
     waited_ms = max(0, now_ms - waiter.entered_at_ms)
     return transaction, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms)
 

@@ -51,6 +51,17 @@ def claim_permit(request: AcquireRequest, *, now_ms: int) -> Update:
     )
 
 
+def take_again(request: AcquireRequest, *, now_ms: int) -> Update:
+    """Take a free permit for an acquisition that somebody released on its behalf."""
+    return update_of(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        change=f"SET {_become_holder(request)} ADD #held :one",
+        condition=all_of(I_DO_NOT_HOLD, NOT_CONTENDED, PERMIT_FREE),
+        values={**_as_holder(request, now_ms=now_ms), ":limit": number(request.limit)},
+    )
+
+
 def take_over(request: AcquireRequest, leavers: Sequence[Holder], *, now_ms: int) -> Update:
     """Take the place of holders whose lease is over.
 

@@ -6,6 +6,8 @@
                                       holder:<owner_id>…, token:<owner_id>…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, and how to tell it
+    EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>
+                                      the claim of a workflow: where to look when it is over
 
 Each holder is a top-level attribute. One nested map of holders would not do: DynamoDB refuses to
 set `holders.x` on an item that has no `holders` yet, so the first acquire would take two requests.
@@ -40,10 +42,15 @@ REVISION: Final = "revision"
 DATA: Final = "data"
 EXECUTION_ARN: Final = "execution_arn"
 
+LOCK_NAME: Final = "lock_name"
 OWNER_ID: Final = "owner_id"
 LIMIT: Final = "limit"
 ENTERED_AT_MS: Final = "entered_at_ms"
 TASK_TOKEN: Final = "task_token"
+ASKS_EVERY_MS: Final = "asks_every_ms"
+
+ENDED: Final = "ended"
+BARRED: Final = "barred"
 
 RETENTION_MS: Final = 48 * 3_600_000
 """How long an item outlives its last write. Far longer than the longest lease (12 h) and than any
@@ -51,7 +58,8 @@ clock error, so that TTL never deletes a holder, and a new fencing token seed is
 WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
 """How long a lock's item outlives its last grant to a workflow. Such a holder needs no heartbeat:
 it holds as long as its execution runs, which Step Functions ends after a year."""
-
+REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
+"""How long the claim of an execution that is over is kept: Step Functions redrives for 14 days."""
 
 WAITER_PREFIX: Final = "WAITER#"
 _WIDEST_EPOCH_MS: Final = 15
@@ -75,9 +83,27 @@ def partition_of(lock_name: str) -> str:
     return f"LOCK#{lock_name}"
 
 
+def claim_key(
+    execution_arn: str, *, lock_name: str, owner_id: str
+) -> dict[str, AttributeValueTypeDef]:
+    """The key of a workflow's claim."""
+    partition = partition_of_execution(execution_arn)
+    return {PARTITION_KEY: {"S": partition}, SORT_KEY: {"S": f"LOCK#{lock_name}#{owner_id}"}}
+
+
+def partition_of_execution(execution_arn: str) -> str:
+    """The partition in which the claims of a workflow execution are."""
+    return f"EXECUTION#{execution_arn}"
+
+
 def workflow_ttl_seconds(now_ms: int) -> int:
     """When TTL may delete a lock granted to a workflow now, in epoch seconds."""
     return (now_ms + WORKFLOW_RETENTION_MS) // 1000
+
+
+def redrivable_ttl_seconds(now_ms: int) -> int:
+    """When TTL may delete the claim of an execution that is over, in epoch seconds."""
+    return (now_ms + REDRIVABLE_MS) // 1000
 
 
 def ttl_seconds(now_ms: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from leasehold.model import AcquireRequest, Holder, LockState
@@ -46,11 +47,13 @@ class Busy:
 Verdict = AlreadyHolder | AlreadyReleased | FreeForWaiters | LeasesOver | Busy
 
 
-def judge(state: LockState, request: AcquireRequest, *, now_ms: int, tolerance_ms: int) -> Verdict:
+def judge(
+    state: LockState, request: AcquireRequest, *, now_ms: int, has_lapsed: Callable[[Holder], bool]
+) -> Verdict:
     """Why the claim of a permit failed on this state.
 
-    A holder considers its own lease over at its end; everybody else adds the clock tolerance. It is
-    the stored lease of the holder that counts, never the contender's.
+    A holder considers its own lease over at its end; everybody else waits longer, as `has_lapsed`
+    says. It is the stored lease of the holder that counts, never the contender's.
     """
     mine = state.holder(request.owner_id)
     if mine is not None:
@@ -59,7 +62,7 @@ def judge(state: LockState, request: AcquireRequest, *, now_ms: int, tolerance_m
         return AlreadyReleased()
     if state.held < request.limit:
         return FreeForWaiters()
-    over = [h for h in state.holders if h.is_over(now_ms=now_ms, tolerance_ms=tolerance_ms)]
+    over = [holder for holder in state.holders if has_lapsed(holder)]
     needed = state.held - request.limit + 1
     if len(over) >= needed:
         return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)

@@ -6,7 +6,7 @@ None of them names the table, so that the protocol stays free of where it is dep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -29,9 +29,11 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """One `PutItem` that replaces what is there."""
+    """One `PutItem` that replaces what is there, if there is a condition only if it holds."""
 
     item: Item
+    condition: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Transaction:
     """Writes that happen together or not at all; the lock's state comes first."""
 
     state: Update
-    waiter: Put | Delete
+    other: Put | Delete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

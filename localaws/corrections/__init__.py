@@ -12,6 +12,7 @@ NAMES: tuple[str, ...] = (
     "lambda_task",
     "start_delay",
     "history",
+    "redrive",
     "stop_execution",
     "execution_timeout",
     "task_timeouts",
@@ -28,8 +29,12 @@ NAMES: tuple[str, ...] = (
     "dynamodb_tasks",
     "dynamodb_ttl",
     "event_targets",
+    "undelivered_events",
+    "queue_polling",
+    "batch_failures",
     "table_settings",
     "function_settings",
+    "few_environments",
 )
 
 

@@ -20,7 +20,7 @@ _status_lock = threading.Lock()
 
 
 class Execution(dict[str, Any]):
-    """An execution's record: its status leaves RUNNING exactly once.
+    """An execution's record: its status leaves RUNNING exactly once, unless it is restarted.
 
     Writing another final status raises `Cancelled`, which ends the thread that came second.
     """
@@ -28,11 +28,19 @@ class Execution(dict[str, Any]):
     def __init__(self, record: dict[str, Any]) -> None:
         super().__init__(record)
         self.scope = scope.Scope()
+        self.run: Any = None  # what `redrive` remembers
+
+    def restart(self) -> None:
+        """Be RUNNING again, in a scope of its own."""
+        with _status_lock:
+            self.scope = scope.Scope()
+            super().__setitem__("status", "RUNNING")
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key != "status":
             super().__setitem__(key, value)
             return
+        scope.check()  # of a run that was ended before this one began
         with _status_lock:
             if self.get("status", "RUNNING") != "RUNNING":
                 raise scope.Cancelled

@@ -37,7 +37,7 @@ def apply() -> None:
             return
         # The timer reads the account and region of the request from the copied context.
         context = contextvars.copy_context()
-        timer = threading.Timer(seconds, context.run, (_expire, execution))
+        timer = threading.Timer(seconds, context.run, (_expire, execution, execution.scope))
         timer.daemon = True
         timer.start()
         try:
@@ -61,7 +61,9 @@ def _limit_seconds(execution: dict[str, Any]) -> float | None:
     return limit
 
 
-def _expire(execution: "_interruptible.Execution") -> None:
+def _expire(execution: "_interruptible.Execution", limited: scope.Scope) -> None:
+    if limited.over:  # a run that was stopped; another one may be under way
+        return
     try:
         execution["status"] = "TIMED_OUT"
     except scope.Cancelled:  # it ended in this very moment

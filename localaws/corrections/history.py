@@ -26,7 +26,7 @@ _WITHOUT_EXECUTION = ("Pass", "Choice", "Wait")
 def apply() -> None:
     """Write the missing events."""
     _wrap_add_event()
-    stepfunctions._run_sub_machine = _run_sub_machine
+    stepfunctions._run_sub_machine = run_states
     stepfunctions._execute_parallel = _with_attempt_events("Parallel", "_run_parallel_branches")
     stepfunctions._execute_map = _with_attempt_events("Map", "_run_map_items")
 
@@ -62,7 +62,8 @@ def _with_attempt_events(state_type: str, name: str) -> Callable[..., Any]:
     return execute
 
 
-def _run_sub_machine(states: Any, start: Any, data: Any, execution: Any, context: Any) -> Any:
+def run_states(states: Any, start: Any, data: Any, execution: Any, context: Any) -> Any:
+    """Walk from the state `start` to the end, writing events; answers the last output."""
     name, value = start, json.loads(json.dumps(data))
     while name:
         state = states.get(name)

@@ -16,7 +16,6 @@ from tests.demo.builders import (
     account_after,
     guarded_execution,
     queued,
-    timed_out,
     turn_taking,
     unguarded_execution,
 )
@@ -93,22 +92,22 @@ def failed() -> Incident:
 
 @pytest.fixture(scope="session")
 def stopped() -> Incident:
-    """An execution stopped 900 ms after its grant; its lease runs out at 6,095 + 2,000 ms."""
+    """An execution stopped 900 ms after its grant; its lease would have run out at 6,095 ms."""
     whole = guarded_execution("erin-1", "erin")
     acquired, charge, _ = whole.calls
     calls = (acquired, replace(charge, answer=None, answered_at_ms=None))
     return Incident(
         title="stopped execution",
         broken=replace(whole, status="ABORTED", ended_at_ms=1_000, calls=calls),
-        following=timed_out(
+        following=queued(
             guarded_execution(
                 "erin-2",
                 "erin",
                 token=1_700_000_000_000_002,
-                granted_ms=11_600,
-                released_ms=12_600,
-            ),
-            500,
+                asked_ms=500,
+                granted_ms=1_600,
+                released_ms=2_600,
+            )
         ),
     )
 

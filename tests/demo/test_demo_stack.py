@@ -127,5 +127,5 @@ def test_the_outputs_are_what_the_program_reads(template: Template) -> None:
         "LeaseSeconds",
         "FallbackSeconds",
     }
-    template.has_output("LeaseSeconds", {"Value": Match.exact("6")})
+    template.has_output("LeaseSeconds", {"Value": Match.exact("10")})
     template.has_output("FallbackSeconds", {"Value": Match.exact("10")})

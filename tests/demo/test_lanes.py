@@ -38,7 +38,7 @@ def test_a_guarded_account_shows_turns_in_order_of_entry_with_their_tokens(
     assert (group.note, group.bad, group.crowded) == ("balance 940, correct", False, ())
 
 
-def test_a_stopped_execution_blocks_its_lock_until_lease_and_tolerance_are_over(
+def test_a_stopped_execution_blocks_its_lock_until_it_is_handed_on(
     story: Story,
 ) -> None:
     failed, stopped = incident_panel(story).groups
@@ -49,8 +49,8 @@ def test_a_stopped_execution_blocks_its_lock_until_lease_and_tolerance_are_over(
     assert [bar.kind for bar in failed.lanes[0].bars] == [Kind.WAITING, Kind.INSIDE]
     assert failed.note == "next one in after 50 ms"
     assert stopped.lanes[0].verdict == "stopped"
-    assert stopped.lanes[0].bars[-1] == Bar(kind=Kind.LAPSING, start=1.0, end=8.095)
-    assert stopped.note == "next one in after 10.6 s"
+    assert stopped.lanes[0].bars[-1] == Bar(kind=Kind.ORPHANED, start=1.0, end=1.6)
+    assert stopped.note == "next one in after 600 ms (by its lease: 7.1 s)"
 
 
 def test_every_run_has_a_panel_that_says_what_it_cost(story: Story) -> None:
@@ -75,8 +75,15 @@ def test_the_time_in_which_nobody_was_inside_though_others_waited_is_shown(
     assert run_panel(queue_run).groups[0].idle == ((1.1, 1.14), (2.14, 2.18))
     assert [group.idle for group in incident_panel(story).groups] == [
         ((1.1, 1.15),),
-        ((1.0, 11.6),),
+        ((1.0, 1.6),),
     ]
+
+
+def test_a_stopped_execution_whose_lock_nobody_got_has_no_end_of_it_to_show(story: Story) -> None:
+    never = replace(story.stopped, following=replace(story.stopped.following, calls=()))
+    _, group = incident_panel(replace(story, stopped=never)).groups
+    assert [bar.kind for bar in group.lanes[0].bars] == [Kind.WAITING, Kind.INSIDE]
+    assert (group.note, group.bad) == ("nobody waited and got in", True)
 
 
 def test_a_next_one_that_never_got_in_is_shown_as_bad(story: Story) -> None:

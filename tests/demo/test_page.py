@@ -81,6 +81,6 @@ def test_the_page_compares_the_runs_and_names_the_limits_of_this_one(
     assert "500 ms lock idle between holders: guard that polls" in text
     assert "40 ms lock idle between holders: guard with a queue" in text
     assert "50 ms from failed task to the next one inside" in text
-    assert "10.6 s from stopped execution to the next one inside" in text
-    assert "lease (6 s) and the clock tolerance (2 s) are over" in text
+    assert "600 ms from stopped execution to the next one inside" in text
+    assert "when lease (6 s) and clock tolerance (2 s) are over" in text
     assert "every 10 s in this demo" in text

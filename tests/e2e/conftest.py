@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from aws_cdk import App
+from aws_cdk import App, Stack
 
 from app import build
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
+from tests.e2e.lifetimes.mortals import Unreaped
+from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.queue.stack import QueueForms
 from tests.e2e.rows.stack import Rows
 
@@ -21,17 +23,16 @@ WORKFLOWS = {
     "GuardFaults": GuardFaults,
     "QueueForms": QueueForms,
     "Rows": Rows,
+    "OptimisticForms": OptimisticForms,
+    "Unreaped": Unreaped,
 }
 
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """`Leasehold` and the stacks of workflows that the suites run against it."""
-    assembly = synthesized(tmp_path_factory.mktemp("cdk.out"))
     with LocalAws() as aws:
-        aws.bootstrap()
-        outputs = aws.deploy(app=assembly, stacks=("Leasehold", *WORKFLOWS))
-        yield Deployment(aws=aws, outputs=outputs)
+        yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +40,16 @@ def aws(deployment: Deployment) -> LocalAws:
     return deployment.aws
 
 
-def synthesized(directory: Path) -> Path:
-    """The cloud assembly, made in this process: another one would take seconds to start."""
-    app = App(outdir=str(directory))
+def deployed(
+    aws: LocalAws, workflows: Mapping[str, Callable[..., Stack]], path: Path
+) -> Deployment:
+    """The lock service and these stacks, deployed by the CDK CLI."""
+    # Synthesized in this process: another one would take seconds to start.
+    app = App(outdir=str(path))
     lock_stack = build(app)
-    for name, stack in WORKFLOWS.items():
+    for name, stack in workflows.items():
         stack(app, name, locks=lock_stack.locks)
     app.synth()
-    return directory
+    aws.bootstrap()
+    outputs = aws.deploy(app=path, stacks=("Leasehold", *workflows))
+    return Deployment(aws=aws, outputs=outputs)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from leasehold.dynamo import LockTable
+from leasehold.model import LockState
+from leasehold.protocol.claims import Claim, Stage, claims_of, read_claim
 from leasehold.protocol.items import read_state
 from leasehold.protocol.schema import (
     EXECUTION_ARN,
@@ -38,10 +41,23 @@ class Ended:
 
 @dataclass(frozen=True)
 class Deployment:
-    """The embedded AWS, and the outputs of the stacks in it."""
+    """The embedded AWS, and the outputs of the stacks in it.
+
+    Attributes:
+        service: the stack whose lock service is meant.
+    """
 
     aws: LocalAws
     outputs: dict[str, dict[str, str]]
+    service: str = "Leasehold"
+
+    def of(self, service: str) -> Deployment:
+        """The same with another stack's lock service."""
+        return replace(self, service=service)
+
+    @property
+    def table_name(self) -> str:
+        return self.outputs[self.service]["LockTableName"]
 
     @cached_property
     def _workflows(self) -> Any:  # noqa: ANN401 - a boto3 client
@@ -60,7 +76,7 @@ class Deployment:
     def invoke(self, operation: str, **request: object) -> Json:
         """Calls "Acquire", "Heartbeat" or "Release" directly; an error of theirs fails the test."""
         response = self._functions.invoke(
-            FunctionName=self.outputs["Leasehold"][f"{operation}FunctionName"],
+            FunctionName=self.outputs[self.service][f"{operation}FunctionName"],
             Payload=json.dumps(request),
         )
         answer = json.load(response["Payload"])
@@ -126,6 +142,14 @@ class Deployment:
         """StopExecution: nothing inside the workflow can catch it."""
         self._workflows.stop_execution(executionArn=execution_arn)
 
+    def redrive(self, execution_arn: str) -> None:
+        """RedriveExecution: goes on with the states that were interrupted."""
+        self._workflows.redrive_execution(executionArn=execution_arn)
+
+    def stopped_at(self, execution_arn: str) -> float:
+        """When an ended execution ended, in epoch seconds."""
+        return float(self._describe(execution_arn)["stopDate"].timestamp())
+
     def seconds(self, execution_arn: str) -> float:
         """How long an ended execution took."""
         description = self._describe(execution_arn)
@@ -133,12 +157,16 @@ class Deployment:
 
     def holders(self, lock_name: str) -> list[str]:
         """Who holds a lock, by owner_name: of a workflow, its execution's ARN."""
-        return [holder.owner_name for holder in read_state(self._item(lock_name)).holders]
+        return [holder.owner_name for holder in self.state(lock_name).holders]
+
+    def state(self, lock_name: str) -> LockState:
+        """A lock as its item tells it; one that was never used has no holders."""
+        return read_state(self._item(lock_name))
 
     def waiters(self, lock_name: str) -> list[str]:
         """The ARNs of the executions in a lock's queue, the oldest first."""
         found = self._table.query(
-            TableName=self.outputs["Leasehold"]["LockTableName"],
+            TableName=self.table_name,
             KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",
             ExpressionAttributeValues={
                 ":lock": {"S": partition_of(lock_name)},
@@ -147,6 +175,12 @@ class Deployment:
             ConsistentRead=True,
         )
         return [item[EXECUTION_ARN]["S"] for item in found["Items"]]
+
+    def claims(self, execution_arn: str) -> list[Claim]:
+        """What an execution has on record, and the reaper is not done with for good."""
+        table = LockTable(self._table, self.table_name)
+        query = claims_of(execution_arn, before=Stage.FREED_FOR_GOOD)
+        return [read_claim(execution_arn, item) for item in table.query_all(query)]
 
     def failed_calls(self, execution_arn: str) -> list[str]:
         """The errors of all tasks, also of those that were repeated."""
@@ -161,12 +195,13 @@ class Deployment:
         return int(self._item(lock_name)[HELD]["N"])
 
     def _item(self, lock_name: str) -> Json:
+        """Empty if the lock was never used."""
         found = self._table.get_item(
-            TableName=self.outputs["Leasehold"]["LockTableName"],
+            TableName=self.table_name,
             Key=lock_key(lock_name),
             ConsistentRead=True,
         )
-        return dict(found["Item"])
+        return dict(found.get("Item", {}))
 
     def _machine_arn(self, machine: str) -> str:
         [arn] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,9 +76,21 @@ def successors(state: Json) -> set[str]:
 
 
 def ways_out_unreleased(scope: Scope, start: str, *, release_function: str) -> set[str]:
-    """The last states of all paths from `start` that end without a call of release."""
+    """The last states of all paths from `start` that end without a call of release.
+
+    A Parallel that ends well has released if one of its branches has on all its paths. An error
+    that is raised after that call only is one of the paths that have.
+    """
+    return {
+        name
+        for name in _entered_unreleased(scope, start, release_function)
+        if "End" in scope.states[name] or scope.states[name]["Type"] in {"Fail", "Succeed"}
+        if not _releasing_branches(scope.states[name], release_function)
+    }
+
+
+def _entered_unreleased(scope: Scope, start: str, release_function: str) -> set[str]:
     seen: set[str] = set()
-    last: set[str] = set()
     ahead = [start]
     while ahead:
         name = ahead.pop()
@@ -86,10 +98,55 @@ def ways_out_unreleased(scope: Scope, start: str, *, release_function: str) -> s
         if name in seen or release_function in json.dumps(state.get("Arguments", {})):
             continue
         seen.add(name)
-        if "End" in state or state["Type"] in {"Fail", "Succeed"}:
-            last.add(name)
-        ahead.extend(successors(state))
-    return last
+        releasing = _releasing_branches(state, release_function)
+        late = {
+            late_state["Error"]
+            for branch in releasing
+            for late_name in branch.states.keys()
+            - _entered_unreleased(branch, branch.start_at, release_function)
+            if (late_state := branch.states[late_name])["Type"] == "Fail"
+        }
+        ahead.extend(_followed(state, late) if releasing else successors(state))
+    return seen
+
+
+def _releasing_branches(state: Json, release_function: str) -> list[Scope]:
+    branches = [Scope(body["States"], body["StartAt"]) for body in state.get("Branches", ())]
+    return [
+        branch
+        for branch in branches
+        if not ways_out_unreleased(branch, branch.start_at, release_function=release_function)
+    ]
+
+
+def _followed(state: Json, late_errors: set[str]) -> set[str]:
+    """Where the errors lead that a releasing Parallel may fail with before it has released."""
+    return {
+        rule["Next"]
+        for rule in state.get("Catch", ())
+        if not all(
+            any(f"'{name}'" in error for error in late_errors) for name in rule["ErrorEquals"]
+        )
+    }
+
+
+@dataclass(frozen=True)
+class Handling:
+    """What becomes of an error of a state: how often it is repeated, and what comes then."""
+
+    repeats: int
+    then: str | None
+
+
+def handling(state: Json, error: str) -> Handling:
+    """By the rule that matches first, as Step Functions does it."""
+    retrier = next(filter(_matches(error), state.get("Retry", ())), {"MaxAttempts": 0})
+    catcher = next(filter(_matches(error), state.get("Catch", ())), {"Next": None})
+    return Handling(retrier["MaxAttempts"], catcher["Next"])
+
+
+def _matches(error: str) -> Callable[[Json], bool]:
+    return lambda rule: not {error, "States.ALL"}.isdisjoint(rule["ErrorEquals"])
 
 
 def happy_path(scope: Scope) -> list[str]:
@@ -111,13 +168,20 @@ def evaluate(
     states: Json | None = None,
     variables: Json | None = None,
     now_ms: int | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:  # noqa: ANN401 - whatever the expression gives
-    """Evaluates a JSONata value as Step Functions would, at a chosen time."""
+    """Evaluates a JSONata value as Step Functions would, at a chosen time.
+
+    `functions` replaces some of JSONata's own.
+    """
     expression = jsonata.Jsonata(value.removeprefix("{%").removesuffix("%}"))
     frame = expression.create_frame()
     frame.bind("states", states or {})
     for name, bound in (variables or {}).items():
         frame.bind(name, bound)
+    expression.register_lambda("parse", json.loads)  # Step Functions' own
+    for name, function in (functions or {}).items():
+        expression.register_lambda(name, function)
     if now_ms is not None:
         expression.register_lambda("millis", lambda: now_ms)
     return expression.evaluate(None, frame)

@@ -17,17 +17,25 @@ FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
 RELEASE = f"{FUNCTION}:release"
 
 JSONATA = sfn.QueryLanguage.JSONATA
+INTERVAL = Duration.seconds(15)
 
 
 class Form(Construct):
     """A scope of its own, so that every form can call its guard "Guard"."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, locks: ImportedLockService, waiting: Waiting
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        locks: ImportedLockService,
+        waiting: Waiting,
+        keep_alive: Duration | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.locks = locks
         self.waiting = waiting
+        self.keep_alive = keep_alive
 
     def work(self, name: str = "Charge") -> tasks.LambdaInvoke:
         function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
@@ -41,6 +49,7 @@ class Form(Construct):
         arguments = {
             "lock_name": "{% 'customer/' & $states.input.customer %}",
             "waiting": self.waiting,
+            "keep_alive": self.keep_alive,
             **props,
         }
         return LockGuard(self, name, service=self.locks, task=task, **arguments)
@@ -74,6 +83,10 @@ def build_forms(stack: Stack) -> None:
         build(Form(stack, _name(build), locks=locks, waiting=Waiting.poll()))
     for build in queued:
         build(Form(stack, f"Queue{_name(build)}", locks=locks, waiting=Waiting.queue()))
+    for prefix, waiting in (("Kept", Waiting.queue()), ("KeptPoll", Waiting.poll())):
+        for build in queued:
+            name = f"{prefix}{_name(build)}"
+            build(Form(stack, name, locks=locks, waiting=waiting, keep_alive=INTERVAL))
 
 
 def _name(build: Callable[[Form], None]) -> str:

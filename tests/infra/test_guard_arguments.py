@@ -50,9 +50,22 @@ Json = dict[str, Any]
             },
             r"^max_wait: must be at most 5 hours .* 25,000 events",
         ),
+        ({"keep_alive": Duration.millis(1500)}, r"^keep_alive: must be a whole number of seconds"),
         (
-            {"keep_alive": Duration.seconds(20)},
-            r"^keep_alive: is not offered by this version; leave it out: .* \(got '20 seconds'\)",
+            {"keep_alive": Duration.seconds(0)},
+            r"^keep_alive: must be from 1 s to a third of the lease of 60 s, .* \(got '0 s'\)",
+        ),
+        (
+            {"keep_alive": Duration.seconds(21)},
+            r"^keep_alive: .* a third of the lease of 60 s, so that two beats may be lost",
+        ),
+        (
+            {"keep_alive": Duration.seconds(1), "lease": Duration.seconds(2)},
+            r"^keep_alive: must be from 1 s to a third of the lease of 2 s",
+        ),
+        (
+            {"keep_alive": Duration.seconds(20), "express": True},
+            r"^keep_alive: must be left out in an Express workflow: .* no task tokens there",
         ),
     ],
 )
@@ -80,6 +93,10 @@ def test_a_fallback_period_out_of_its_bounds_is_refused(fallback: Duration) -> N
         {"max_wait": Duration.seconds(0)},
         {"max_wait": Duration.seconds(299), "express": True},
         {"express": True},
+        {"keep_alive": Duration.seconds(20)},
+        {"keep_alive": Duration.seconds(1), "lease": Duration.seconds(3)},
+        {"keep_alive": Duration.hours(4), "lease": Duration.hours(12)},
+        {"keep_alive": Duration.seconds(20), "waiting": Waiting.queue()},
         {"waiting": Waiting.queue()},
         {"waiting": Waiting.queue(), "max_wait": Duration.seconds(5)},
         {"waiting": Waiting.queue(fallback=Duration.seconds(10)), "max_wait": Duration.hours(5)},

@@ -25,13 +25,19 @@ POLLING = {
     "ParallelBranches": ["LeftGuard", "RightGuard"],
     "OnTimeout": ["Guard"],
 }
-GUARDS = (
-    POLLING | {"Express": ["Guard"]} | {f"Queue{form}": guards for form, guards in POLLING.items()}
-)
+GUARDS = {"Express": ["Guard"]} | {
+    f"{kind}{form}": guards
+    for kind in ("", "Queue", "Kept", "KeptPoll")
+    for form, guards in POLLING.items()
+}
 every_form = pytest.mark.parametrize("form", GUARDS)
 every_guard = pytest.mark.parametrize(
     ("form", "guard"), [(form, guard) for form, guards in GUARDS.items() for guard in guards]
 )
+
+
+def machine_polls(form: str) -> bool:
+    return form.startswith("KeptPoll") or not form.startswith(("Queue", "Kept"))
 
 
 def shadowed_variables(machine: Scope) -> set[str]:
@@ -53,7 +59,7 @@ def test_every_state_of_a_guard_is_a_jsonata_state(forms: Json, form: str, guard
         if name.startswith(f"{guard}: ")
     }
     assert own == dict.fromkeys(own, "JSONata")
-    assert len(own) >= (7 if form.startswith("Queue") else 9)
+    assert len(own) >= (9 if machine_polls(form) else 7)
 
 
 @every_form
@@ -159,10 +165,13 @@ def test_acquire_passes_the_terms_and_who_asks(forms: Json) -> None:
     assert acquire["Output"] == "{% $states.input %}"
 
 
-def test_an_express_guard_names_no_execution_that_could_be_described(forms: Json) -> None:
-    acquire = machine_of(forms, "Express").states["Guard: Acquire"]
-    assert "execution_arn" not in acquire["Arguments"]["Payload"]
-    assert "owner_name" in acquire["Arguments"]["Payload"]
+@pytest.mark.parametrize("purpose", ["Acquire", "Release", "Release after error", "Give up"])
+def test_an_express_guard_names_no_execution_that_could_be_described(
+    forms: Json, purpose: str
+) -> None:
+    call = machine_of(forms, "Express").states[f"Guard: {purpose}"]
+    assert "execution_arn" not in call["Arguments"]["Payload"]
+    assert ("owner_name" in call["Arguments"]["Payload"]) == (purpose == "Acquire")
 
 
 CALLS = ["Acquire", "Release", "Release after error", "Give up"]
@@ -199,9 +208,9 @@ def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
 @pytest.mark.parametrize(
     ("purpose", "next_state", "named"),
     [
-        ("Release", "Guard: Not released", {"lock_name", "owner_id"}),
-        ("Release after error", "Guard: Failed", {"lock_name", "owner_id", "entered_at_ms"}),
-        ("Give up", "Guard: Timed out", {"lock_name", "owner_id", "entered_at_ms"}),
+        ("Release", "Guard: Not released", set()),
+        ("Release after error", "Guard: Failed", {"entered_at_ms"}),
+        ("Give up", "Guard: Timed out", {"entered_at_ms"}),
     ],
 )
 def test_a_release_that_fails_hands_on_its_input(
@@ -212,7 +221,9 @@ def test_a_release_that_fails_hands_on_its_input(
         {"ErrorEquals": ["States.ALL"], "Output": "{% $states.input %}", "Next": next_state}
     ]
     assert release["Output"] == "{% $states.input %}"
-    assert set(release["Arguments"]["Payload"]) == named
+    payload = release["Arguments"]["Payload"]
+    assert payload["execution_arn"] == "{% $states.context.Execution.Id %}"
+    assert set(payload) == {"lock_name", "owner_id", "execution_arn"} | named
 
 
 def test_what_follows_the_guard_follows_a_failed_release_as_well(forms: Json) -> None:

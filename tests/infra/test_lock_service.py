@@ -44,7 +44,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> LockService:
 
 @pytest.fixture(scope="module")
 def template(own: LockService) -> Template:
-    for method in ("acquire", "heartbeat", "release", "use"):
+    for method in ("acquire", "heartbeat", "release", "use", "client"):
         role = iam.Role(own, f"May{method.title()}", assumed_by=iam.AccountRootPrincipal())
         grant = getattr(own, f"grant_{method}")(role)
         assert isinstance(grant, iam.Grant)
@@ -70,25 +70,32 @@ def test_the_table_follows_its_options(template: Template) -> None:
 
 
 def test_functions_and_logs_follow_their_options(template: Template) -> None:
-    template.resource_properties_count_is("AWS::Logs::LogGroup", {"RetentionInDays": 7}, 3)
+    template.resource_properties_count_is("AWS::Logs::LogGroup", {"RetentionInDays": 7}, 4)
     template.resource_properties_count_is(
         "AWS::Lambda::Function",
         {
             "MemorySize": 512,
             "Environment": {"Variables": Match.object_like({"POWERTOOLS_LOG_LEVEL": "WARNING"})},
         },
-        3,
+        4,
     )
 
 
-def test_with_a_customer_key_each_role_may_use_that_key(template: Template) -> None:
+def test_with_a_customer_key_each_role_and_client_may_use_that_key(template: Template) -> None:
     statement = {
         "Action": ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"],
         "Effect": "Allow",
         "Resource": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
     }
     document = {"PolicyDocument": {"Statement": Match.array_with([statement])}}
-    template.resource_properties_count_is("AWS::IAM::Policy", document, 3)
+    template.resource_properties_count_is("AWS::IAM::Policy", document, 5)
+
+
+def test_with_a_customer_key_the_queues_use_the_key_that_sqs_manages(template: Template) -> None:
+    """EventBridge would need to be allowed to use the customer's key; that is the customer's."""
+    template.resource_count_is("AWS::SQS::Queue", 2)
+    managed = {"SqsManagedSseEnabled": True, "KmsMasterKeyId": Match.absent()}
+    template.resource_properties_count_is("AWS::SQS::Queue", managed, 2)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +118,20 @@ def test_a_grant_allows_its_functions_only(
     assert {statement["Action"] for statement in policy} == {"lambda:InvokeFunction"}
     invoked = [statement["Resource"][0]["Fn::GetAtt"][0][:-8] for statement in policy]
     assert invoked == [f"Locks{function}" for function in functions]
+
+
+def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Template) -> None:
+    [policy] = [
+        resource["Properties"]["PolicyDocument"]["Statement"]
+        for name, resource in template.to_json()["Resources"].items()
+        if name.startswith("LocksMayClientDefaultPolicy")
+    ]
+    actions = ["ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"]
+    assert [statement["Action"] for statement in policy if "kms" not in str(statement)] == [
+        [f"dynamodb:{action}" for action in actions],
+        "states:SendTaskSuccess",
+        "states:DescribeExecution",
+    ]
 
 
 @pytest.mark.parametrize("name", MetricName)

@@ -6,39 +6,22 @@ from typing import Any
 
 import pytest
 
+from tests.infra.template import arn, one, resources
+
 Json = dict[str, Any]
 
-OPERATIONS = ["Acquire", "Heartbeat", "Release"]
+OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
+ABOUT_WORKFLOWS = {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"}
 ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
-    "Acquire": (
-        ["UpdateItem", "PutItem", "DeleteItem", "Query"],
-        {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"},
+    "Acquire": (["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"], ABOUT_WORKFLOWS),
+    "Heartbeat": (
+        ["UpdateItem", "PutItem", "GetItem"],
+        {"SendTaskSuccess": "stateMachine", "SendTaskFailure": "stateMachine"},
     ),
-    "Heartbeat": (["UpdateItem"], {}),
-    "Release": (
-        ["UpdateItem", "DeleteItem", "Query"],
-        {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"},
-    ),
+    "Release": (["UpdateItem", "DeleteItem", "Query"], ABOUT_WORKFLOWS),
+    "ReaperReap": (["Query", "UpdateItem", "DeleteItem"], ABOUT_WORKFLOWS),
 }
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)
-
-
-def resources(template: Json, kind: str) -> dict[str, Json]:
-    return {name: r for name, r in template["Resources"].items() if r["Type"] == kind}
-
-
-def one(template: Json, kind: str, prefix: str) -> tuple[str, Json]:
-    """The one resource of a kind whose logical id begins so, and goes on with the hash."""
-    [found] = [
-        (name, resource)
-        for name, resource in resources(template, kind).items()
-        if name[:-8] == f"Locks{prefix}"
-    ]
-    return found
-
-
-def arn(logical_id: str) -> Json:
-    return {"Fn::GetAtt": [logical_id, "Arn"]}
 
 
 def test_the_table_is_on_demand_with_ttl_recovery_and_encryption(lock_template: Json) -> None:
@@ -71,11 +54,16 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
     role, _ = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
     logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
+    variables: Json = {"LEASEHOLD_TABLE_NAME": {"Ref": table}}
+    if operation == "ReaperReap":
+        queue, _ = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
+        variables["LEASEHOLD_REAP_QUEUE_URL"] = {"Ref": queue}
+        variables["LEASEHOLD_SECOND_LOOK_SECONDS"] = "35"
     properties = dict(function["Properties"])
     assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
     assert properties.pop("Description").startswith("Leasehold: ")
     assert properties == {
-        "Handler": f"lambdas.{operation.lower()}.handler",
+        "Handler": f"lambdas.{operation.removeprefix('Reaper').lower()}.handler",
         "Runtime": "python3.13",
         "Architectures": ["arm64"],
         "MemorySize": 256,
@@ -85,7 +73,7 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
         "LoggingConfig": {"LogGroup": {"Ref": logs}},
         "Environment": {
             "Variables": {
-                "LEASEHOLD_TABLE_NAME": {"Ref": table},
+                **variables,
                 "POWERTOOLS_SERVICE_NAME": "leasehold",
                 "POWERTOOLS_METRICS_NAMESPACE": "Leasehold",
                 "POWERTOOLS_LOG_LEVEL": "INFO",
@@ -96,7 +84,7 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
 
 def test_all_functions_share_one_asset(lock_template: Json) -> None:
     functions = resources(lock_template, "AWS::Lambda::Function").values()
-    assert len(functions) == 3
+    assert len(functions) == len(OPERATIONS)
     assert len({function["Properties"]["Code"]["S3Key"] for function in functions}) == 1
 
 
@@ -122,6 +110,7 @@ def test_each_role_may_do_just_what_its_handler_does(lock_template: Json, operat
             allow([f"states:{action}"], workflows(resource))
             for action, resource in workflow_actions.items()
         ),
+        *(queue_statements(lock_template) if operation == "ReaperReap" else ()),
     ]
     statements = policy["Properties"]["PolicyDocument"]["Statement"]
     for statement in statements:
@@ -132,6 +121,17 @@ def test_each_role_may_do_just_what_its_handler_does(lock_template: Json, operat
     assert set(role["Properties"]) == {"AssumeRolePolicyDocument"}
     [trust] = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
+
+
+def queue_statements(template: Json) -> list[Json]:
+    """Reminders of second looks go in; what an event source mapping does comes out."""
+    queue, _ = one(template, "AWS::SQS::Queue", "ReaperQueue")
+    consume = ["ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage"]
+    look = ["GetQueueUrl", "GetQueueAttributes"]
+    return [
+        allow(["sqs:SendMessage"], arn(queue)),
+        allow([f"sqs:{action}" for action in (*consume, *look)], arn(queue)),
+    ]
 
 
 def allow(actions: list[str], resource: object) -> Json:
@@ -157,8 +157,12 @@ def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
     expected = {"LockTableName": {"Ref": table}, "LockTableArn": arn(table)}
     for operation in OPERATIONS:
         function, _ = one(lock_template, "AWS::Lambda::Function", operation)
-        expected[f"{operation}FunctionName"] = {"Ref": function}
-        expected[f"{operation}FunctionArn"] = arn(function)
+        name = operation.removeprefix("Reaper")
+        expected[f"{name}FunctionName"] = {"Ref": function}
+        expected[f"{name}FunctionArn"] = arn(function)
+    for name in ("Queue", "DeadLetterQueue"):
+        queue, _ = one(lock_template, "AWS::SQS::Queue", f"Reaper{name}")
+        expected[f"Reap{name}Url"] = {"Ref": queue}
     assert {name: output["Value"] for name, output in lock_template["Outputs"].items()} == expected
 
 

@@ -114,7 +114,9 @@ def test_each_acknowledged_rule_has_its_reason(service_stack: Stack) -> None:
         "Leasehold/Locks/Acquire": runtime,
         "Leasehold/Locks/AcquireRole": {**xray, **executions, **machines},
         "Leasehold/Locks/Heartbeat": runtime,
-        "Leasehold/Locks/HeartbeatRole": xray,
+        "Leasehold/Locks/HeartbeatRole": {**xray, **machines},
+        "Leasehold/Locks/Reaper/Reap": runtime,
+        "Leasehold/Locks/Reaper/ReapRole": {**xray, **executions, **machines},
         "Leasehold/Locks/Release": runtime,
         "Leasehold/Locks/ReleaseRole": {**xray, **executions, **machines},
     }

@@ -7,35 +7,54 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.model.configurations import CONFIGURATIONS
+from tests.model.explore import Explored, explore
 from tests.model.known_gaps import KNOWN_GAPS
 from tests.model.mutants import MUTANTS
 from tests.model.run import control_of, run_configuration, run_control, run_mutant
+from tests.model.scene_mutants import SCENE_MUTANTS, explore_control, explore_mutant
+from tests.model.scenes import SCENES
 from tests.model.search import Report
 
 Reports = dict[str, "Future[Report]"]
+Explorations = dict[str, "Future[Explored]"]
 _LONGEST = "four share two permits"
 
 
 class Searches:
     """What the searches found; asking for a report waits for it."""
 
-    def __init__(self, submit: Callable[..., Future[Report]]) -> None:
+    def __init__(self, submit: Callable[..., Future[Any]]) -> None:
         names = [c.name for c in (*CONFIGURATIONS, *KNOWN_GAPS)]
         names.sort(key=lambda name: name != _LONGEST)
         self._searches: Reports = {name: submit(run_configuration, name) for name in names}
         self._mutants: Reports = {name: submit(run_mutant, name) for name in MUTANTS}
         alone = [name for name in MUTANTS if control_of(name) is None]
         self._controls: Reports = {name: submit(run_control, name) for name in alone}
+        self._scenes: Explorations = {scene.name: submit(explore, scene) for scene in SCENES}
+        self._scene_mutants: Explorations = {
+            name: submit(explore_mutant, name) for name in SCENE_MUTANTS
+        }
+        self._scene_controls: Explorations = {
+            name: submit(explore_control, name) for name in SCENE_MUTANTS
+        }
 
     def configuration(self, name: str) -> Report:
         return self._searches[name].result()
 
     def mutant(self, name: str) -> Report:
         return self._mutants[name].result()
+
+    def scene(self, name: str) -> Explored:
+        return self._scenes[name].result()
+
+    def scene_mutant(self, name: str) -> tuple[Explored, Explored]:
+        """What was found without a protection, and with it."""
+        return self._scene_mutants[name].result(), self._scene_controls[name].result()
 
     def control(self, name: str) -> Report:
         same = control_of(name)

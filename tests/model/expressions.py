@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from leasehold.protocol.writes import Delete, Query, Update
+from leasehold.protocol.writes import Delete, Put, Query, Update
 
 Attributes = dict[str, Any]
-Request = Update | Delete | Query
+Request = Update | Put | Delete | Query
 
 _TOKEN: Final = re.compile(r"[#:]\w+(?:\.#\w+)*|\w+|<=|>=|<>|[=<>()+,-]")
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -33,7 +33,7 @@ class _Reader:
         self._tokens = _TOKEN.findall(text)
         self._at = 0
         self._names: Mapping[str, str] = write.names
-        self._values: Mapping[str, Any] = write.values
+        self._values: Mapping[str, Any] = {} if isinstance(write, Put) else write.values
         self._item = item
 
     def peek(self) -> str:
@@ -110,7 +110,7 @@ class _Reader:
 
 def holds(request: Request, item: Attributes, *, condition: str | None = None) -> bool:
     """Whether the request's condition, or another of its conditions, holds on the item."""
-    return _Reader(condition or request.condition, request, item).any_of()
+    return _Reader(condition or request.condition or "", request, item).any_of()
 
 
 def changed(update: Update, item: Attributes) -> Attributes:

@@ -55,8 +55,8 @@ def without_sight_of_waiter(maker: Maker) -> Maker:
 
     def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
         transaction, hand_off = maker(*args, **kwargs)
-        waiter = without("#expires_at_ms = :seen_expires_at_ms", lambda: transaction.waiter)()
-        return replace(transaction, waiter=waiter), hand_off
+        waiter = without("#expires_at_ms = :seen_expires_at_ms", lambda: transaction.other)()
+        return replace(transaction, other=waiter), hand_off
 
     return make
 
@@ -70,12 +70,12 @@ def send_pushing_first(context: LockContext, step: Step, state: LockState) -> Lo
 
 def send_in_two_writes(context: LockContext, step: Step, state: LockState) -> LockState | None:
     """Hands over, and then deletes the waiter."""
-    if isinstance(step.write, Update) or isinstance(step.write.waiter, Put):
+    if isinstance(step.write, Update) or isinstance(step.write.other, Put):
         return _SEND(context, step, state)
     outcome = context.table.update(step.write.state)
     if isinstance(outcome, ConditionFailed):
         return read_state(outcome.item)
-    context.table.delete(step.write.waiter)
+    context.table.delete(step.write.other)
     return None
 
 
@@ -90,9 +90,9 @@ class _TableOfTwoWrites:
         self._table = table
 
     def transact(self, transaction: Transaction) -> Written | ConditionFailed:
-        assert isinstance(transaction.waiter, Put)
-        item = transaction.waiter.item
-        self._table.put(transaction.waiter)
+        assert isinstance(transaction.other, Put)
+        item = transaction.other.item
+        self._table.put(transaction.other)
         outcome: Written | ConditionFailed = self._table.update(transaction.state)
         if isinstance(outcome, ConditionFailed):
             entered_at_ms = int(item[schema.ENTERED_AT_MS]["N"])

@@ -4,37 +4,65 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold import acquisition, joining, overdue, releasing, store, vacating
-from leasehold.protocol import queue, requests, settling
+from leasehold import (
+    acquisition,
+    claiming,
+    joining,
+    keeping,
+    overdue,
+    reaping,
+    releasing,
+    store,
+    vacating,
+)
+from leasehold.protocol import claims, queue, requests, settling
 from leasehold.protocol.writes import Transaction
 
 _MAKERS: Final = (requests, queue)
 _USERS: Final = (acquisition, joining, overdue, releasing, store, vacating, settling)
 
 
-def makers_of_requests() -> list[tuple[ModuleType, str]]:
+_MAKERS_OF_CLAIMS: Final = (claims, requests, queue)
+_USERS_OF_CLAIMS: Final = (claiming, keeping, reaping)
+
+
+def makers_of_requests(
+    makers: Sequence[ModuleType], users: Sequence[ModuleType]
+) -> list[tuple[ModuleType, str]]:
     """Every place at which a function that makes a request is used under its name."""
-    made_in = {module.__name__ for module in _MAKERS}
+    made_in = {module.__name__ for module in makers}
     return [
         (module, name)
-        for module in _USERS
+        for module in users
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ in made_in
     ]
 
 
-PLACES: Final = makers_of_requests()
+PLACES: Final = makers_of_requests(_MAKERS, _USERS)
 STEP_NAMES: Final = frozenset(name for _, name in PLACES)
+_NO_REQUESTS: Final = frozenset(
+    {"claim_of", "claim_key", "read_claim", "task_token_in", "has_ended", "is_barred"}
+)
+PLACES_OF_CLAIMS: Final = [
+    (module, name)
+    for module, name in makers_of_requests(_MAKERS_OF_CLAIMS, _USERS_OF_CLAIMS)
+    if name not in _NO_REQUESTS
+]
+STEP_NAMES_OF_CLAIMS: Final = frozenset(name for _, name in PLACES_OF_CLAIMS)
 NEVER_SEEN: Final = frozenset({"waiters_of"})
 """Requests that the model's clients have no reason to make: they never lose their ticket."""
 PUSH: Final = "push"
 LIVENESS: Final = "liveness_of"
+DESCRIBE: Final = "describe"
+END_BEAT: Final = "end_beat"
+READ: Final = "read"
 
 
 class Names:
@@ -50,7 +78,7 @@ class Names:
         request = made[0] if isinstance(made, tuple) else made
         self._names[id(request)] = name
         if isinstance(request, Transaction):
-            self._names |= {id(request.state): name, id(request.waiter): name}
+            self._names |= {id(request.state): name, id(request.other): name}
 
     def of(self, request: object) -> str:
         """Fails if nobody in `PLACES` made the request: the model would not know what it is."""
@@ -61,7 +89,7 @@ class Names:
 def naming(names: Names) -> Iterator[None]:
     """While this is open, `names` knows all requests that the protocol makes."""
     with ExitStack() as stack:
-        for module, name in PLACES:
+        for module, name in (*PLACES, *PLACES_OF_CLAIMS):
             maker = getattr(module, name)
             stack.enter_context(patch.object(module, name, _remembering(names, name, maker)))
         yield

@@ -112,7 +112,7 @@ class Progress:
         client = self.clients[local.client]
         index = self.index_of[client.echoes or client.name]
         result = run_to_next_call(
-            lambda store: operate(client, index, local, store),
+            lambda store, _world: operate(client, index, local, store),
             [self._table.answer(number) for number in local.answers],
             local.epochs,
             offset_ms=local.calls,

@@ -14,18 +14,24 @@ from typing import Any, Final, NoReturn, cast
 
 from leasehold.context import LockContext
 from leasehold.dynamo import Cancelled, ConditionFailed, LockTable, Written
+from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.liveness import Execution
 from leasehold.model import Grant, Liveness
 from leasehold.patience import Patience
+from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
 from leasehold.push import Pushed
 from leasehold.store import LockStore
-from tests.model.naming import LIVENESS, PUSH, Names
+from tests.model.expressions import changed
+from tests.model.naming import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, Names
 
 START_MS: Final = 1_900_000_000_000
 EPOCH_MS: Final = 1_000_000
 """Time stands still within an epoch. The next one begins when every lease of this one is over."""
 
-Operation = Callable[[LockStore], object]
+
+_NOT_MADE: Final = {PUSH, LIVENESS, DESCRIBE, END_BEAT, READ}
+"""Calls whose payload is made by none of the protocol's functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +50,27 @@ class _Suspended(BaseException):
         self.call = call
 
 
-class _RecordedWorld:
+class RecordedWorld:
     """Stands in for LockTable, Step Functions and the clock; answers from the record."""
 
     def __init__(
-        self, answers: Sequence[Any], epochs: Sequence[int], offset_ms: int, names: Names
+        self,
+        answers: Sequence[Any],
+        epochs: Sequence[int],
+        offset_ms: int,
+        names: Names,
+        claims_of: str | None,
     ) -> None:
         self._answers = answers
         self._epochs = epochs
         self._offset_ms = offset_ms
         self._names = names
+        self._claims_of = claims_of
         self._asked = 0
 
     def update(self, update: Update) -> Written | ConditionFailed:
+        if self._is_no_step(update):
+            return Written(changed(update, {}))
         return cast("Written | ConditionFailed", self._ask("update", update))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
@@ -67,10 +81,18 @@ class _RecordedWorld:
         return cast("bool", self._ask("put", put))
 
     def delete(self, delete: Delete) -> bool:
+        if self._is_no_step(delete):
+            return True
         return cast("bool", self._ask("delete", delete))
 
     def query(self, query: Query) -> list[Item]:
         return cast("list[Item]", self._ask("query", query))
+
+    def query_all(self, query: Query) -> list[Item]:
+        return cast("list[Item]", self._ask("query_all", query))
+
+    def read(self, key: Item) -> Item:
+        return cast("Item", self._ask(READ, key))
 
     def count(self, query: Query) -> int:
         return cast("int", self._ask("count", query))
@@ -80,6 +102,12 @@ class _RecordedWorld:
 
     def liveness_of(self, execution_arn: str) -> Liveness:
         return cast("Liveness", self._ask(LIVENESS, execution_arn))
+
+    def describe(self, execution_arn: str) -> Execution:
+        return cast("Execution", self._ask(DESCRIBE, execution_arn))
+
+    def end_beat(self, task_token: str, lost: LockLost | None) -> Pushed:
+        return cast("Pushed", self._ask(END_BEAT, (task_token, lost is not None)))
 
     def wall_ms(self) -> int:
         return START_MS + self._epochs[self._asked] * EPOCH_MS + self._offset_ms
@@ -96,9 +124,18 @@ class _RecordedWorld:
         self._asked += 1
         return self._answers[self._asked - 1]
 
+    def _is_no_step(self, request: Update | Delete) -> bool:
+        """Claims decide nothing about who holds a lock."""
+        partition = request.key[PARTITION_KEY]["S"]
+        of_execution = partition.startswith("EXECUTION#")
+        return of_execution and partition != f"EXECUTION#{self._claims_of}"
+
     def _suspend(self, method: str, payload: object) -> NoReturn:
-        name = method if method in (PUSH, LIVENESS) else self._names.of(payload)
+        name = method if method in _NOT_MADE else self._names.of(payload)
         raise _Suspended(Call(name, method, payload))
+
+
+Operation = Callable[[LockStore, RecordedWorld], object]
 
 
 def run_to_next_call(
@@ -108,27 +145,32 @@ def run_to_next_call(
     *,
     offset_ms: int,
     names: Names,
+    claims_of: str | None = None,
 ) -> object:
-    """A `Call` that has no answer yet, or what the operation returns.
+    """A `Call` that has no answer yet, or what the operation returns, or `LockStoreUnavailable`.
 
     Args:
-        operation: begins the real operation on a store.
+        operation: begins the real operation on a store, or asks the world itself.
         answers: to its first calls.
         epochs: when the operation began, and when each of the answers came.
         offset_ms: added to the clock; differs between two runs of one owner, as it would.
         names: told by `naming` who made the requests.
+        claims_of: the execution whose claims are steps; those of others are answered at once.
     """
     names.forget()
-    world = _RecordedWorld(answers, epochs, offset_ms, names)
+    world = RecordedWorld(answers, epochs, offset_ms, names, claims_of)
     context = LockContext(
         table=cast("LockTable", world),
         clock=world,
         liveness_of=world.liveness_of,
         push=world.push,
+        end_beat=world.end_beat,
         patience=Patience(clock=world, random=lambda: 0.5),
         random=lambda: 0.5,
     )
     try:
-        return operation(LockStore(context))
+        return operation(LockStore(context), world)
     except _Suspended as suspended:
         return suspended.call
+    except LockStoreUnavailable as error:
+        return error

@@ -100,7 +100,7 @@ class Table:
         if not holds(transaction.state, item):
             failed = Cancelled(item)
             return Outcome(state, queue, self._answers.number(("cancelled", state), failed))
-        queue_after = self._queue_after(queue, transaction.waiter)
+        queue_after = self._queue_after(queue, transaction.other)
         if queue_after is None:
             return Outcome(state, queue, self.answer_number(Cancelled(None)))
         state_after = self.state_number(changed(transaction.state, item))

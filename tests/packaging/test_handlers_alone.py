@@ -53,6 +53,16 @@ except Exception as error:
 """
 
 
+REAP = """
+from types import SimpleNamespace
+handler = importlib.import_module(f"lambdas.{name}").handler
+context = SimpleNamespace(
+    function_name="f", memory_limit_in_mb=256, invoked_function_arn="arn", aws_request_id="id"
+)
+record = {"messageId": "m-1", "eventSource": "aws:sqs", "body": "no event"}
+print(json.dumps(handler({"Records": [record]}, context)))
+"""
+
 RASH = """
 import boto3, urllib.request
 handler = boto3.client
@@ -89,7 +99,7 @@ def run_alone(script: str, asset: Path, boto3_home: Path, handler: str) -> dict[
     return answer
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("handler", [*HANDLERS, "reap"])
 def test_importing_a_handler_touches_no_network_and_makes_no_client(
     asset: Path, boto3_home: Path, handler: str
 ) -> None:
@@ -122,3 +132,8 @@ def test_a_handler_runs_on_the_asset_alone(asset: Path, boto3_home: Path, handle
             "(got '')"
         ),
     }
+
+
+def test_the_reaper_runs_on_the_asset_alone(asset: Path, boto3_home: Path) -> None:
+    failed = {"batchItemFailures": [{"itemIdentifier": "m-1"}]}
+    assert run_alone(REAP, asset, boto3_home, "reap") == failed

@@ -40,9 +40,15 @@ class _Exceptions:
 
 @dataclass
 class MemoryDynamoDB:
-    """The calls of a boto3 client that the lock protocol makes."""
+    """The calls of a boto3 client that the lock protocol makes.
+
+    Attributes:
+        items: by their keys.
+        page_size: how many items a query looks at; DynamoDB's pages end after 1 MB.
+    """
 
     items: dict[Key, Item] = field(default_factory=dict)
+    page_size: int = 1_000
     exceptions: type[_Exceptions] = _Exceptions
 
     def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
@@ -74,28 +80,42 @@ class MemoryDynamoDB:
             if kind == "Update":
                 self._update(write)
             elif kind == "Put":
-                self.items[_key({"Key": write["Item"]})] = dict(write["Item"])
+                self.items[_key(write)] = dict(write["Item"])
             else:
                 self.items.pop(_key(write), None)
         return {}
 
     def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-        values = {name: value["S"] for name, value in request["ExpressionAttributeValues"].items()}
-        low = values[":prefix"]
-        high = values.get(":me", low + "\uffff")
+        values = request["ExpressionAttributeValues"]
+        partition, low = values[":pk"]["S"], values.get(":prefix", {"S": ""})["S"]
+        is_range = "BETWEEN" in request["KeyConditionExpression"]
+        high = values[":me"]["S"] if is_range else low + "\uffff"
+        start = request.get("ExclusiveStartKey")
+        after = ("", "") if start is None else _key({"Key": start})
         found = [
-            dict(item)
+            item
             for (pk, sk), item in sorted(self.items.items())
-            if pk == values[":pk"] and low <= sk <= high
+            if pk == partition and low <= sk <= high and (pk, sk) > after
         ]
-        shown = found[: request.get("Limit")]
-        return {"Items": shown, "Count": len(shown)}
+        page = found[: min(request.get("Limit", self.page_size), self.page_size)]
+        shown = [dict(item) for item in page if self._passes(request, item)]
+        answer: dict[str, Any] = {"Items": shown, "Count": len(shown)}
+        if len(found) > len(page):
+            answer["LastEvaluatedKey"] = {name: page[-1][name] for name in ("pk", "sk")}
+        return answer
+
+    def scan(self, **_request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        return {"Items": [dict(item) for _, item in sorted(self.items.items())]}
+
+    def _passes(self, request: dict[str, Any], item: Item) -> bool:
+        only = request.get("FilterExpression")
+        return only is None or parse_condition(only)(_scope(request, item))
 
     def _holds(self, request: dict[str, Any]) -> bool:
         if "ConditionExpression" not in request:
             return True
         _check_placeholders(request)
-        item = {} if "Item" in request else self.items.get(_key(request), {})
+        item = self.items.get(_key(request), {})
         return parse_condition(request["ConditionExpression"])(_scope(request, item))
 
     def _update(self, request: dict[str, Any]) -> Item:
@@ -119,7 +139,7 @@ def _scope(request: dict[str, Any], item: Item) -> Scope:
 
 
 def _key(request: dict[str, Any]) -> Key:
-    key = request["Key"]
+    key = request["Key"] if "Key" in request else request["Item"]
     return key["pk"]["S"], key["sk"]["S"]
 
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STACKS = ["Leasehold", "LeaseholdDemo"]
 SETTINGS = ["-c", "demo=true", "-c", "removal_policy=destroy"]
 _LONGEST_RUN_SECONDS = 180
+_LONGEST_REAPING_SECONDS = 60
 
 Outputs = dict[str, dict[str, str]]
 
@@ -68,6 +69,16 @@ def invoke(outputs: Outputs, operation: str, **request: object) -> Any:  # noqa:
     return json.load(response["Payload"])
 
 
+def open_account(outputs: Outputs, account_id: str) -> None:
+    row = {
+        "account_id": {"S": account_id},
+        "balance": {"N": "100"},
+        "last_change": {"S": "opening"},
+    }
+    table = outputs["LeaseholdDemo"]["AccountsTableName"]
+    boto3.client("dynamodb").put_item(TableName=table, Item=row)
+
+
 def ended(execution_arn: str) -> str:
     client = boto3.client("stepfunctions")
     deadline = time.monotonic() + _LONGEST_RUN_SECONDS
@@ -104,12 +115,7 @@ def test_guarded_workflows_lose_no_update_and_a_stopped_one_frees_its_lock(
     demo = outputs["LeaseholdDemo"]
     workflows = boto3.client("stepfunctions")
     accounts = boto3.client("dynamodb")
-    row = {
-        "account_id": {"S": "smoke"},
-        "balance": {"N": "100"},
-        "last_change": {"S": "opening"},
-    }
-    accounts.put_item(TableName=demo["AccountsTableName"], Item=row)
+    open_account(outputs, "smoke")
 
     def start(work_seconds: int) -> str:
         charge = {"account_id": "smoke", "amount": 1, "work_seconds": work_seconds}
@@ -127,3 +133,30 @@ def test_guarded_workflows_lose_no_update_and_a_stopped_one_frees_its_lock(
     time.sleep(5)
     workflows.stop_execution(executionArn=stopped)
     assert ended(start(1)).strip() == "SUCCEEDED"
+
+
+def test_a_lock_of_a_stopped_workflow_is_reaped_long_before_its_lease_is_over(
+    outputs: Outputs,
+) -> None:
+    """The event, its way through EventBridge and SQS, and the roles: none of it is emulated."""
+    workflows = boto3.client("stepfunctions")
+    open_account(outputs, "reaped")
+    charge = {"account_id": "reaped", "amount": 1, "work_seconds": 25}
+    machine = outputs["LeaseholdDemo"]["UnguardedStateMachineArn"]
+    started = workflows.start_execution(stateMachineArn=machine, input=json.dumps(charge))
+    execution = started["executionArn"]
+    holder = {"owner_id": "workflow-owner-01", "execution_arn": execution, "lease_seconds": 3600}
+    assert invoke(outputs, "Acquire", lock_name="smoke/reaped", **holder)["acquired"]
+    next_one = {"lock_name": "smoke/reaped", "owner_id": "the-next-owner-01"}
+    assert invoke(outputs, "Acquire", **next_one)["reason"] == "HELD"
+    workflows.stop_execution(executionArn=execution)
+    deadline = time.monotonic() + _LONGEST_REAPING_SECONDS
+    while not invoke(outputs, "Acquire", **next_one)["acquired"]:
+        assert time.monotonic() < deadline, "not reaped; no lease ends within this time"
+        time.sleep(1)
+    assert invoke(outputs, "Release", **next_one)["released"]
+    letters = boto3.client("sqs").get_queue_attributes(
+        QueueUrl=outputs["Leasehold"]["ReapDeadLetterQueueUrl"],
+        AttributeNames=["ApproximateNumberOfMessages"],
+    )
+    assert letters["Attributes"]["ApproximateNumberOfMessages"] == "0"

@@ -8,6 +8,7 @@ from typing import Any, Final
 VALID_OWNER: Final = "owner-0123456789"
 VALID_EXECUTION: Final = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 NAMED: Final = {"lock_name": "nightly-report", "owner_id": VALID_OWNER}
+BEAT: Final = {**NAMED, "task_token": "a-task-token", "execution_arn": VALID_EXECUTION}
 
 TEXT_NAME = "must be a string of 1 to 512 bytes of UTF-8 without control characters"
 TEXT_OWNER = "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition"
@@ -19,6 +20,8 @@ TEXT_LIMIT = "must be a whole number from 1 to 100"
 TEXT_DATA = "must be a JSON object of at most 2048 bytes of compact UTF-8, without NaN"
 TEXT_EXECUTION = "must be the ARN of a Standard workflow execution"
 TEXT_ENTERED = "must be a whole number of milliseconds since the epoch"
+TEXT_TOKEN = "must be a task token of Step Functions, a string of 1 to 2048 characters"
+TEXT_FLAG = "must be true or false"
 TEXT_UNKNOWN = "is not a field of this request"
 TEXT_REQUIRED = "is required"
 NAN: Final = float("nan")
@@ -38,6 +41,19 @@ class BadInput:
 def _field(field: str, rule: str, values: dict[str, Any]) -> list[BadInput]:
     return [
         BadInput(name=f"{field}: {name}", event={**NAMED, field: value}, field=field, rule=rule)
+        for name, value in values.items()
+    ]
+
+
+def _beating(field: str, rule: str, values: dict[str, Any]) -> list[BadInput]:
+    """A heartbeat of keep_alive, valid but for one field."""
+    return [
+        BadInput(
+            name=f"{field} of keep_alive: {name}",
+            event={**BEAT, field: value},
+            field=field,
+            rule=rule,
+        )
         for name, value in values.items()
     ]
 
@@ -132,6 +148,25 @@ DATAS: Final = _field(
     },
 )
 
+EXECUTIONS: Final[dict[str, Any]] = {
+    "state machine": "arn:aws:states:us-east-1:123456789012:stateMachine:billing",
+    "Express execution": VALID_EXECUTION.replace("execution", "express") + ":1f2e",
+    "short account": VALID_EXECUTION.replace("123456789012", "12345678901"),
+    "name of 81 characters": VALID_EXECUTION.replace("run-1", "r" * 81),
+    "space in the name": VALID_EXECUTION.replace("run-1", "run 1"),
+    "control character in the name": VALID_EXECUTION.replace("run-1", "run\x001"),
+    "lone surrogate in the name": VALID_EXECUTION.replace("run-1", "run\ud8001"),
+    "digits that are not ASCII": VALID_EXECUTION.replace(
+        "123456789012", "\N{ARABIC-INDIC DIGIT ONE}" * 12
+    ),
+    "513 bytes": VALID_EXECUTION.replace("run-1", "😀" * 80).replace(
+        "billing", "é" * 64 + "b" * 16
+    ),
+    "newline at the end": f"{VALID_EXECUTION}\n",
+    "empty": "",
+    "null": None,
+}
+
 ACQUIRES: Final = [
     *NAMES,
     *LEASES,
@@ -164,28 +199,7 @@ ACQUIRES: Final = [
             "huge": 10**400,
         },
     ),
-    *_field(
-        "execution_arn",
-        TEXT_EXECUTION,
-        {
-            "state machine": "arn:aws:states:us-east-1:123456789012:stateMachine:billing",
-            "Express execution": VALID_EXECUTION.replace("execution", "express") + ":1f2e",
-            "short account": VALID_EXECUTION.replace("123456789012", "12345678901"),
-            "name of 81 characters": VALID_EXECUTION.replace("run-1", "r" * 81),
-            "space in the name": VALID_EXECUTION.replace("run-1", "run 1"),
-            "control character in the name": VALID_EXECUTION.replace("run-1", "run\x001"),
-            "lone surrogate in the name": VALID_EXECUTION.replace("run-1", "run\ud8001"),
-            "digits that are not ASCII": VALID_EXECUTION.replace(
-                "123456789012", "\N{ARABIC-INDIC DIGIT ONE}" * 12
-            ),
-            "513 bytes": VALID_EXECUTION.replace("run-1", "😀" * 80).replace(
-                "billing", "é" * 64 + "b" * 16
-            ),
-            "newline at the end": f"{VALID_EXECUTION}\n",
-            "empty": "",
-            "null": None,
-        },
-    ),
+    *_field("execution_arn", TEXT_EXECUTION, EXECUTIONS),
     *_field(
         "entered_at_ms",
         TEXT_ENTERED,
@@ -200,10 +214,10 @@ ACQUIRES: Final = [
         },
     ),
     *_field("ticket", TEXT_ENTERED, {"negative": -1, "text": "1", "null": None}),
-    *_field("wait", "must be true or false", {"number": 1, "text": "true", "null": None}),
+    *_field("wait", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
     *_field(
         "task_token",
-        "must be a task token of Step Functions",
+        TEXT_TOKEN,
         {"empty": "", "2049 characters": "x" * 2049, "null": None, "newline": "a\n"},
     ),
     *_field("lockname", TEXT_UNKNOWN, {"an unknown field": "x"}),
@@ -219,6 +233,30 @@ HEARTBEATS: Final = [
     ),
     *_field("limit", TEXT_UNKNOWN, {"a field of acquire only": 1}),
     *_field("owner_name", TEXT_UNKNOWN, {"a field of acquire only": "anna"}),
+    *_field("execution_arn", TEXT_UNKNOWN, {"without a task token": VALID_EXECUTION}),
+    *_field("entered_at_ms", TEXT_UNKNOWN, {"without a task token": 1}),
+    *_field("keep_alive", TEXT_UNKNOWN, {"a field of release only": True}),
+    *_beating(
+        "task_token",
+        TEXT_TOKEN,
+        {"empty": "", "2049 characters": "x" * 2049, "null": None, "number": 1, "newline": "a\n"},
+    ),
+    *_beating("execution_arn", TEXT_EXECUTION, EXECUTIONS),
+    BadInput(
+        name="execution_arn of keep_alive: missing",
+        event={**NAMED, "task_token": "a-task-token"},
+        field="execution_arn",
+        rule=TEXT_REQUIRED,
+    ),
+    *_beating("lock_name", TEXT_NAME, {"empty": "", "null": None}),
+    *_beating("owner_id", TEXT_OWNER, {"15 characters": "x" * 15, "null": None}),
+    *_beating("owner_name", TEXT_OWNER_NAME, {"513 characters": "x" * 513, "null": None}),
+    *_beating("lease_seconds", TEXT_LEASE, {"zero": 0, "text": "60", "NaN": NAN}),
+    *_beating("limit", TEXT_LIMIT, {"zero": 0, "101": 101, "text": "1"}),
+    *_beating("entered_at_ms", TEXT_ENTERED, {"negative": -1, "text": "1"}),
+    *_beating("data", TEXT_UNKNOWN, {"a field of the other heartbeat": {}}),
+    *_beating("wait", TEXT_UNKNOWN, {"a field of acquire only": True}),
+    *_beating("keep_alive", TEXT_UNKNOWN, {"a field of release only": True}),
 ]
 RELEASES: Final = [
     *NAMES,
@@ -230,6 +268,15 @@ RELEASES: Final = [
     *_field("ticket", TEXT_ENTERED, {"a fraction": 1.5}),
     *_field("entered_at_ms", TEXT_ENTERED, {"NaN": NAN}),
     *_field("wait", TEXT_UNKNOWN, {"a field of acquire only": True}),
+    *_field("task_token", TEXT_UNKNOWN, {"a field of heartbeat only": "a-task-token"}),
+    *_field("execution_arn", TEXT_EXECUTION, EXECUTIONS),
+    *_field("keep_alive", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
+    BadInput(
+        name="execution_arn: missing with keep_alive",
+        event={**NAMED, "keep_alive": True},
+        field="execution_arn",
+        rule=TEXT_REQUIRED,
+    ),
 ]
 NO_OBJECTS: Final = [
     BadInput(name=f"request: {name}", event=event, field="request", rule="must be a JSON object")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lambdas import acquire, heartbeat, release
+from lambdas import acquire, heartbeat, reap, release
 from leasehold.errors import InvalidRequest
 from tests.unit.bad_inputs import ACQUIRES
 from tests.unit.lambda_context import LambdaContextStub
@@ -96,3 +96,15 @@ def test_an_owner_id_that_breaks_its_rule_is_not_shown() -> None:
     with pytest.raises(InvalidRequest) as caught:
         release.handler({"lock_name": "x", "owner_id": f"{ANNA['owner_id']}\n"}, CONTEXT)
     assert ANNA["owner_id"] not in str(caught.value)
+
+
+def test_a_message_that_could_not_be_worked_off_tells_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It may end in the dead-letter queue, days before somebody looks."""
+    record = {"messageId": "1", "eventSource": "aws:sqs", "body": "{}"}
+    failures = reap.handler({"Records": [record]}, CONTEXT)["batchItemFailures"]
+    assert failures == [{"itemIdentifier": "1"}]
+    [line] = logged(capsys.readouterr().out)
+    assert (line["level"], line["exception_name"]) == ("WARNING", "InvalidRequest")
+    assert "must be an Execution Status Change event of Step Functions" in line["exception"]

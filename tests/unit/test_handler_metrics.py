@@ -9,6 +9,7 @@ import pytest
 
 from lambdas import acquire, heartbeat, release
 from leasehold.errors import InvalidRequest
+from leasehold.liveness import Execution
 from leasehold.model import Liveness
 from leasehold.protocol.schema import lock_key
 from tests.support import TABLE
@@ -118,7 +119,7 @@ def test_what_was_learned_of_the_holders_workflow_is_counted(
     expected: dict[str, list[float]],
 ) -> None:
     monkeypatch.setattr(
-        "leasehold.liveness.execution_liveness", lambda _client: lambda _arn: liveness
+        "leasehold.liveness.describe_execution", lambda _client: lambda _arn: Execution(liveness)
     )
     acquire.handler({**NAMED, "execution_arn": VALID_EXECUTION}, CONTEXT)
     let_the_lease_end(dynamodb)

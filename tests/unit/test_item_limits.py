@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import InvalidRequest
 from leasehold.model import AcquireRequest, Grant, Holder
+from leasehold.parsing import parse_acquire
 from leasehold.protocol.requests import take_over
-from leasehold.rules import parse_acquire
+from leasehold.protocol.schema import lock_key
 from tests.support import START_MS, FakeClock, store_over
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def full_item(dynamodb: DynamoDBClient, clock: FakeClock) -> dict[str, Any]:
     """The item of a lock that a hundred of the fullest holders hold, made from that of one."""
     owner = fullest(0)
     assert isinstance(store_over(dynamodb, clock).acquire(owner), Grant)
-    (item,) = dynamodb.scan(TableName="locks")["Items"]
+    item = dynamodb.get_item(TableName="locks", Key=lock_key(owner.lock_name))["Item"]
     full: dict[str, Any] = dict(item)
     for part in ("holder:", "token:"):
         value = full.pop(part + owner.owner_id)

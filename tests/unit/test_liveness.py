@@ -9,7 +9,12 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from leasehold.liveness import execution_liveness, nobody_knows
+from leasehold.liveness import (
+    Execution,
+    describe_execution,
+    execution_liveness,
+    nobody_knows,
+)
 from leasehold.model import Liveness
 from tests.unit.bad_inputs import VALID_EXECUTION
 from tests.unit.faults import lost_reply
@@ -88,3 +93,27 @@ def test_a_status_that_is_not_known_yet_is_unknown(executions: SFNClient) -> Non
 
 def test_nobody_knows_of_a_caller_who_may_not_ask() -> None:
     assert nobody_knows(VALID_EXECUTION) is Liveness.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("status", "redrives", "expected"),
+    [
+        ("RUNNING", {}, Execution(Liveness.RUNNING, 0)),
+        ("RUNNING", {"redriveCount": 2}, Execution(Liveness.RUNNING, 2)),
+        ("ABORTED", {"redriveCount": 1}, Execution(Liveness.OVER, 1)),
+    ],
+)
+def test_how_often_an_execution_was_redriven_is_told_without_its_input(
+    executions: SFNClient, status: str, redrives: dict[str, int], expected: Execution
+) -> None:
+    asked = {"executionArn": VALID_EXECUTION, "includedData": "METADATA_ONLY"}
+    with Stubber(executions) as stub:
+        stub.add_response("describe_execution", {**answer_of(status), **redrives}, asked)
+        assert describe_execution(executions)(VALID_EXECUTION) == expected
+        stub.assert_no_pending_responses()
+
+
+def test_a_forgotten_execution_was_never_redriven(executions: SFNClient) -> None:
+    with Stubber(executions) as stub:
+        stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
+        assert describe_execution(executions)(VALID_EXECUTION) == Execution(Liveness.OVER, 0)

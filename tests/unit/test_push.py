@@ -1,4 +1,4 @@
-"""Telling a waiting workflow that it was granted the lock."""
+"""Telling a workflow through a task token: a waiter of its grant, a beat of its end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
+from leasehold.errors import LockLost
 from leasehold.model import Grant
-from leasehold.push import Pushed, push_by_task_token, push_nothing
+from leasehold.push import (
+    Pushed,
+    end_beat_by_task_token,
+    end_no_beat,
+    push_by_task_token,
+    push_nothing,
+)
 from tests.support import START_MS
 from tests.unit.faults import lost_reply
 
@@ -81,3 +88,38 @@ def test_a_timeout_is_unknown(workflows: SFNClient, monkeypatch: pytest.MonkeyPa
 
 def test_who_may_not_call_step_functions_tells_nobody() -> None:
     assert push_nothing(TOKEN, GRANT) is Pushed.UNKNOWN
+
+
+def test_a_beat_whose_work_has_ended_succeeds(workflows: SFNClient) -> None:
+    with Stubber(workflows) as stub:
+        stub.add_response("send_task_success", {}, {"taskToken": TOKEN, "output": "{}"})
+        assert end_beat_by_task_token(workflows)(TOKEN, None) is Pushed.DELIVERED
+        stub.assert_no_pending_responses()
+
+
+def test_a_beat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
+    workflows: SFNClient,
+) -> None:
+    failure = {"taskToken": TOKEN, "error": "LockLost", "cause": "lock 'x' is gone"}
+    with Stubber(workflows) as stub:
+        stub.add_response("send_task_failure", {}, failure)
+        lost = LockLost("lock 'x' is gone")
+        assert end_beat_by_task_token(workflows)(TOKEN, lost) is Pushed.DELIVERED
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    ("code", "pushed"),
+    [("TaskTimedOut", Pushed.GONE), ("ThrottlingException", Pushed.UNKNOWN)],
+)
+@pytest.mark.parametrize("lost", [None, LockLost("gone")], ids=["done", "lost"])
+def test_a_beat_that_is_not_told_is_gone_or_unknown(
+    workflows: SFNClient, code: str, pushed: Pushed, lost: LockLost | None
+) -> None:
+    with Stubber(workflows) as stub:
+        stub.add_client_error("send_task_success" if lost is None else "send_task_failure", code)
+        assert end_beat_by_task_token(workflows)(TOKEN, lost) is pushed
+
+
+def test_who_may_not_call_step_functions_ends_no_beat() -> None:
+    assert end_no_beat(TOKEN, None) is Pushed.UNKNOWN

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
-from leasehold.rules import parse_acquire, parse_heartbeat, parse_release
-from tests.unit.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
+from leasehold.model import AcquireRequest, HeartbeatRequest, KeepAliveRequest, ReleaseRequest
+from leasehold.parsing import parse_acquire, parse_heartbeat, parse_release
+from tests.unit.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
 
 
 def test_all_fields_of_acquire() -> None:
@@ -65,6 +65,48 @@ def test_heartbeat_with_and_without_its_options() -> None:
     )
 
 
+def test_a_heartbeat_with_a_task_token_keeps_a_lock_alive() -> None:
+    acquisition = AcquireRequest(
+        lock_name="nightly-report",
+        owner_id=VALID_OWNER,
+        owner_name="billing",
+        lease_ms=30_000,
+        limit=3,
+        execution_arn=VALID_EXECUTION,
+        entered_at_ms=7,
+    )
+    terms = {"owner_name": "billing", "lease_seconds": 30, "limit": 3, "entered_at_ms": 7}
+    assert parse_heartbeat({**BEAT, **terms}) == KeepAliveRequest(
+        acquisition=acquisition, execution_arn=VALID_EXECUTION, task_token="a-task-token"
+    )
+
+
+def test_defaults_of_a_heartbeat_with_a_task_token() -> None:
+    assert parse_heartbeat(dict(BEAT)) == KeepAliveRequest(
+        acquisition=AcquireRequest(
+            lock_name="nightly-report", owner_id=VALID_OWNER, execution_arn=VALID_EXECUTION
+        ),
+        execution_arn=VALID_EXECUTION,
+        task_token="a-task-token",
+    )
+
+
+def test_a_task_token_is_not_shown_by_repr() -> None:
+    assert "a-task-token" not in repr(parse_heartbeat(dict(BEAT)))
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_all_fields_of_release(*, keep_alive: bool) -> None:
+    event = {"entered_at_ms": 7, "execution_arn": VALID_EXECUTION, "keep_alive": keep_alive}
+    assert parse_release({**NAMED, **event}) == ReleaseRequest(
+        lock_name="nightly-report",
+        owner_id=VALID_OWNER,
+        entered_at_ms=7,
+        execution_arn=VALID_EXECUTION,
+        keep_alive=keep_alive,
+    )
+
+
 def test_release() -> None:
     expected = ReleaseRequest(lock_name="nightly-report", owner_id=VALID_OWNER)
     assert parse_release(dict(NAMED)) == expected
@@ -102,7 +144,9 @@ def test_text_on_the_boundary_is_kept_as_it_is(field: str, value: str) -> None:
 )
 def test_a_lease_is_kept_in_milliseconds(seconds: float, lease_ms: int) -> None:
     assert parse_acquire({**NAMED, "lease_seconds": seconds}).lease_ms == lease_ms
-    assert parse_heartbeat({**NAMED, "lease_seconds": seconds}).lease_ms == lease_ms
+    renewal = parse_heartbeat({**NAMED, "lease_seconds": seconds})
+    assert isinstance(renewal, HeartbeatRequest)
+    assert renewal.lease_ms == lease_ms
 
 
 @pytest.mark.parametrize(("value", "limit"), [(1, 1), (100, 100), (5.0, 5)])

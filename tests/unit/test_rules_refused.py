@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leasehold.errors import InvalidRequest
-from leasehold.rules import parse_acquire, parse_heartbeat, parse_release
+from leasehold.parsing import parse_acquire, parse_heartbeat, parse_release
 from tests.unit.bad_inputs import (
     ACQUIRES,
     HEARTBEATS,

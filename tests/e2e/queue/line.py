@@ -75,7 +75,8 @@ class Line:
 
     def start(self, machine: str, **inputs: object) -> str:
         """Starts a workflow that wants the lock, and tells when its work began and ended."""
-        return self.deployment.start(machine, {"lock": self.lock_name, "sleep": 0, **inputs})
+        work = {"sleep": 0, "seconds": 0}
+        return self.deployment.start(machine, {"lock": self.lock_name, **work, **inputs})
 
     def join(self, machine: str) -> str:
         """Starts a workflow and sees it into the queue."""
@@ -133,13 +134,15 @@ class Line:
         """When a workflow's work began, after its end."""
         ended = self.deployment.ended(execution_arn, pause_seconds=0.5)
         assert ended.status == "SUCCEEDED", ended
+        if "began_ms" in ended.output:
+            return float(ended.output["began_ms"]) / 1000
         return float(ended.output["began"])
 
     def _table_client(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.deployment.aws.client("dynamodb")
 
     def _store(self, client: Any, *, push: Push) -> LockStore:  # noqa: ANN401 - same
-        table = LockTable(client, self.deployment.outputs["Leasehold"]["LockTableName"])
+        table = LockTable(client, self.deployment.table_name)
         return LockStore(LockContext(table=table, push=push))
 
     def _request(self) -> ReleaseRequest:

@@ -102,9 +102,12 @@ def releaser_killed(deployment: Deployment, *, after_requests: int, machine: str
 
 
 def dead_waiter_untold(deployment: Deployment) -> Advanced:
-    """The oldest waiter is stopped; the lock goes to it, and nobody notices that it is dead."""
-    line = Line(deployment)
-    first, second = line.join("QueueTurns"), line.join("QueueTurns")
+    """The oldest waiter is stopped; the lock goes to it, and nobody notices that it is dead.
+
+    Over the service without a reaper, which would notice.
+    """
+    line = Line(deployment.of("Unreaped"))
+    first, second = line.join("UnreapedPlain"), line.join("UnreapedPlain")
     deployment.stop(first)
     bound = TURNS_LEASE_SECONDS + TOLERANCE_SECONDS + POLL_SECONDS
     return _watch(line, second, line.release_untold(), within=bound)

@@ -1,6 +1,6 @@
-"""Workflows that die where nothing inside them can release, and no event that tells anybody.
+"""Workflows that die where nothing inside them can release.
 
-Nothing listens to events in this deployment. Once something does, it is to be switched off here.
+What becomes of their locks if no event tells the reaper is in `e2e/lifetimes/test_unnoticed.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,19 @@ def freed(scenarios: Scenarios, request: pytest.FixtureRequest) -> Freed:
     return either[request.param].result()
 
 
-def test_the_lock_of_a_dead_workflow_is_free_when_its_lease_is_over(freed: Freed) -> None:
+def test_the_lock_of_a_stopped_workflow_is_free_before_its_lease_is_over(
+    scenarios: Scenarios,
+) -> None:
+    freed = scenarios.stopped.result()
+    assert freed.status == "ABORTED"
+    assert freed.knocks.granted_at_ms < freed.lease_ends_at_ms
+
+
+def test_a_lock_acquired_late_for_a_dead_workflow_is_free_when_its_lease_is_over(
+    scenarios: Scenarios,
+) -> None:
+    """Between the reaper's two looks, when somebody asks."""
+    freed = scenarios.acquired_late.result()
     assert freed.status == "ABORTED"
     over_at_ms = freed.lease_ends_at_ms + DEFAULT_CLOCK_TOLERANCE_MS
     assert over_at_ms < freed.knocks.granted_at_ms < over_at_ms + SLACK_MS

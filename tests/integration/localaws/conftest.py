@@ -7,6 +7,7 @@ import pytest
 
 from localaws import LocalAws
 from localaws.workbench import Workbench
+from tests.integration.localaws.gates import Gates
 
 
 @pytest.fixture(scope="module")
@@ -21,3 +22,9 @@ def left_out() -> Iterator[Callable[..., Workbench]]:
             return running[names]
 
         yield without
+
+
+@pytest.fixture
+def gates(corrected: Workbench) -> Gates:
+    """Tasks that wait until the test lets them go on."""
+    return Gates(corrected)

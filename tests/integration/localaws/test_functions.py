@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -87,6 +89,42 @@ def test_other_failures_have_the_names_of_the_runtime(
 ) -> None:
     function = corrected.function(source, Timeout=1)
     assert caught_by_name(corrected, function, name)["Error"] == name
+
+
+def error_and_seconds_after_a_kill(bench: Workbench) -> tuple[str | None, float]:
+    """What a task fails with whose function's process is killed, and how soon after that."""
+    pid_file = bench.aws.home / "killed"
+    sleeps = bench.function(
+        "import os, time\n"
+        "def handler(event, context):\n"
+        "    with open(event, 'w') as file: print(os.getpid(), file=file)\n"
+        "    time.sleep(15)\n",
+        Timeout=20,
+    )
+    task = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::lambda:invoke",
+        "Parameters": {"FunctionName": sleeps, "Payload": str(pid_file)},
+        "End": True,
+    }
+    execution = bench.start({"StartAt": "T", "States": {"T": task}})
+    while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
+        time.sleep(0.01)
+    before = time.monotonic()
+    os.kill(int(pid_file.read_text()), signal.SIGKILL)
+    ended = bench.wait(execution)
+    return ended.error, time.monotonic() - before
+
+
+def test_a_task_fails_as_soon_as_its_function_is_killed(corrected: Workbench) -> None:
+    error, seconds = error_and_seconds_after_a_kill(corrected)
+    assert error == "Runtime.ExitError"
+    assert seconds < 1
+
+
+def test_control_a_killed_function_has_another_name(left_out: WithoutCorrection) -> None:
+    error, _ = error_and_seconds_after_a_kill(left_out("lambda_errors"))
+    assert error != "Runtime.ExitError"
 
 
 def test_a_function_can_be_invoked_again_after_it_ended_its_process(corrected: Workbench) -> None:

@@ -1,0 +1,139 @@
+"""Reap: free what a workflow that is over has left behind.
+
+An execution that was stopped, timed out or failed runs no Catch, so its locks are released on its
+behalf, and its places in queues given up. It is looked at twice:
+
+    for all claims      bar the claim ────▶ delete the waiter
+    then for each       release the lock ─▶ note that it is done
+
+An acquire that was under way when the execution ended may land after the first look. If it had its
+claim on record by then, the second look finds what it got; if not, the claim is barred, or the
+second look is the first that sees it. It comes when no such acquire can be under way any more.
+
+All waiters go before any lock is released: else a lock would be handed from one dead acquisition to
+the next. Everything here may be repeated, come late, and be interrupted: what is done is noted in
+the claims, so that a look which runs out of time is taken up where it ended. Locks of other
+executions are never touched, nor what the same execution got after a redrive, see `_look_at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.context import LockContext
+from leasehold.dynamo import Written
+from leasehold.errors import LockStoreUnavailable
+from leasehold.liveness import Describe
+from leasehold.model import ExecutionEnded, Liveness, Reaped, Released, ReleaseRequest
+from leasehold.protocol.claims import Claim, Stage, advance, bar, claims_of, read_claim
+from leasehold.protocol.queue import leave_queue
+from leasehold.releasing import release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """Which claims to look at, and to which stages they come.
+
+    Attributes:
+        waits_no_more: the stage of a claim whose place in the queue was given up.
+        freed: the stage of a claim that this look is done with.
+        only_barred: whether claims that no look has seen before are left alone.
+    """
+
+    waits_no_more: Stage
+    freed: Stage
+    only_barred: bool = False
+
+    def concerns(self, claim: Claim) -> bool:
+        barred = claim.stage > Stage.RECORDED
+        return claim.stage < self.freed and (barred or not self.only_barred)
+
+
+_FIRST: Final = _Look(waits_no_more=Stage.WAITS_NO_MORE, freed=Stage.FREED)
+_SECOND: Final = _Look(waits_no_more=Stage.WAITS_NO_MORE_AGAIN, freed=Stage.FREED_FOR_GOOD)
+
+
+def reap(context: LockContext, ended: ExecutionEnded, describe: Describe) -> Reaped:
+    """See `LockStore.reap`."""
+    if context.patience.has_ended():
+        # Others in its batch took the time; what is left of it must do to send the message again.
+        return Reaped(complete=False)
+    arn = ended.execution_arn
+    stage = (_SECOND if ended.second_look else _FIRST).freed
+    items = context.table.query_all(claims_of(arn, before=stage))
+    # Most executions that end never had a lock: Step Functions is asked about the others only.
+    if not items:
+        return Reaped()
+    look = _look_at(ended, describe)
+    claims = [claim for item in items if look.concerns(claim := read_claim(arn, item))]
+    return _reap(context, claims, look)
+
+
+def _look_at(ended: ExecutionEnded, describe: Describe) -> _Look:
+    """What to look at, as Step Functions tells: the execution may have been redriven since.
+
+    DescribeExecution is eventually consistent, so "running" counts only if it knows of a redrive
+    that the event does not. Then a claim that is barred already is freed nevertheless: nobody
+    works under it any more, except with keep_alive, whose beats unbar it. If one of those does so
+    in the same moment, the lock may be taken from it, and the next beat says that it is lost.
+
+    An event that is outdated never says that claims are free for good. Another one is on its way.
+    """
+    execution = describe(ended.execution_arn)
+    if execution.liveness is Liveness.UNKNOWN:
+        message = "Step Functions did not say whether the execution is over; repeat the call"
+        raise LockStoreUnavailable(message)
+    look = _SECOND if ended.second_look else _FIRST
+    if execution.redrives <= ended.redrives:
+        return look
+    return _Look(
+        waits_no_more=Stage.WAITS_NO_MORE,
+        freed=Stage(min(look.freed, Stage.WAITS_NO_MORE_AGAIN)),
+        only_barred=execution.liveness is Liveness.RUNNING,
+    )
+
+
+def _reap(context: LockContext, claims: Sequence[Claim], look: _Look) -> Reaped:
+    waiters = holders = 0
+    barred: list[Claim] = []
+    for claim in claims:
+        if context.patience.has_ended():
+            return Reaped(waiters=waiters, complete=False)
+        if claim.stage >= look.waits_no_more:
+            barred.append(claim)
+        elif _bar(context, claim, look.waits_no_more):
+            barred.append(claim)
+            waiters += _stop_waiting(context, claim)
+    for claim in barred:
+        if context.patience.has_ended():
+            return Reaped(holders=holders, waiters=waiters, complete=False)
+        holders += _free(context, claim)
+        context.table.update(advance(claim, look.freed, now_ms=context.clock.wall_ms()))
+    # Whoever wrote a claim meanwhile may belong to the redriven execution: ask once more.
+    return Reaped(holders=holders, waiters=waiters, complete=len(barred) == len(claims))
+
+
+def _bar(context: LockContext, claim: Claim, stage: Stage) -> bool:
+    outcome = context.table.update(bar(claim, stage, now_ms=context.clock.wall_ms()))
+    return isinstance(outcome, Written)
+
+
+def _stop_waiting(context: LockContext, claim: Claim) -> bool:
+    if claim.entered_at_ms is None:
+        return False
+    leaver = _release_request(claim)
+    return context.table.delete(leave_queue(leaver, entered_at_ms=claim.entered_at_ms))
+
+
+def _free(context: LockContext, claim: Claim) -> bool:
+    """Releases on behalf of the execution; tells whether there was a permit to free."""
+    answer = release(context, _release_request(claim))
+    return isinstance(answer, Released) and answer.held_ms is not None
+
+
+def _release_request(claim: Claim) -> ReleaseRequest:
+    return ReleaseRequest(
+        lock_name=claim.lock_name, owner_id=claim.owner_id, entered_at_ms=claim.entered_at_ms
+    )

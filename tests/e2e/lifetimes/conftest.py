@@ -1,0 +1,49 @@
+"""All scenarios run at the same time, beside the tests that are quick; their figures are told."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from localaws import LocalAws
+from tests.e2e.conftest import deployed
+from tests.e2e.deployment import Deployment
+from tests.e2e.lifetimes.mortals import Mortals, Unreaped
+from tests.e2e.lifetimes.scenarios import SCENARIOS
+from tests.e2e.lifetimes.stack import Lifetimes
+from tests.e2e.lifetimes.underway import Underway, begin, warm_up
+
+Tell = Callable[[str, Sequence[float]], None]
+"""Shows how often something was measured, its median and its largest value, in seconds."""
+
+
+WORKFLOWS = {"Lifetimes": Lifetimes, "Unreaped": Unreaped, "Mortals": Mortals}
+
+
+@pytest.fixture(scope="session")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One of its own, so that this suite is run beside the others."""
+    with LocalAws(settings={"LOCALAWS_FEW_ENVIRONMENTS": "1"}) as aws:
+        yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def underway(deployment: Deployment) -> Iterator[Underway]:
+    with ThreadPoolExecutor(sum(map(len, SCENARIOS.values()))) as pool:
+        warm_up(deployment)
+        yield begin(deployment, pool, SCENARIOS)
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Tell:
+    """For the summary at the end of the run, see `tests/conftest.py`."""
+
+    def tell(what: str, seconds: Sequence[float]) -> None:
+        median, longest = statistics.median(seconds), max(seconds)
+        figures = f"n = {len(seconds)}, median {median:.2f} s, max {longest:.2f} s"
+        record_property("figures", f"{what}: {figures}")
+
+    return tell

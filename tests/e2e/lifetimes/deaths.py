@@ -1,0 +1,200 @@
+"""Workflows that die where nothing inside them can release, and how long their lock outlives them.
+
+Each scene is over within seconds; what the second look leaves is looked at by the tests.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from leasehold.protocol.claims import Claim
+from tests.e2e.deployment import Deployment, Ended, wait_until
+from tests.e2e.lifetimes.scene import MEASURING_SECONDS, QUICK_SECONDS, GatedScene, Scene, at_work
+
+FOR_EVER_SECONDS: Final = 3000
+WITHIN_SECONDS: Final = 15
+"""Far less than the lease."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """What became of a lock after its workflow had died.
+
+    Attributes:
+        execution: the workflow.
+        ended: how it ended.
+        seconds: from its end until it held the lock (or stood in the queue) no more; None if it
+            still did when the time was over.
+        left: who held the lock (or stood in the queue) when the time was over.
+        next_seconds: from its end until the work of the one behind it began, if there was one.
+        next_ended: how that one ended.
+        meanwhile: who held the lock when a release that came late had landed.
+        holders: of the lock, at the end.
+        waiters: for the lock, at the end.
+        scene: where it was.
+    """
+
+    execution: str
+    ended: Ended
+    seconds: float | None
+    left: list[str]
+    next_seconds: float | None
+    next_ended: Ended | None
+    meanwhile: list[str]
+    holders: list[str]
+    waiters: list[str]
+    scene: Scene
+
+    @property
+    def claims(self) -> list[Claim]:
+        """What is still on record of the dead workflow, now."""
+        return self.scene.deployment.claims(self.execution)
+
+
+def in_work(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
+    """StopExecution in the middle of the work."""
+    scene = Scene(deployment)
+    with at_work() as leave:
+        victim = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
+        follower = _follow(scene) if followed else None
+        return _watch(scene, victim, scene.stop(victim), follower, within=within, leave=leave)
+
+
+def by_itself(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
+    """The machine's own timeout, or an error that nothing can catch."""
+    scene = Scene(deployment)
+    with at_work():
+        seconds = FOR_EVER_SECONDS if "Timeout" in machine else 2
+        victim = scene.start_inside(machine, seconds=seconds)
+        follower = _follow(scene) if followed else None
+    wait_until(lambda: not deployment.is_running(victim), pause_seconds=QUICK_SECONDS)
+    ended_at = deployment.stopped_at(victim)
+    return _watch(scene, victim, ended_at, follower, within=within, leave=lambda: None)
+
+
+def with_its_task(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
+    """The process that runs the task's function is killed."""
+    scene = Scene(deployment)
+    with at_work() as leave:
+        kill = Path(deployment.outputs["Mortals"]["Gates"]) / f"{uuid.uuid4()}.kill"
+        victim = scene.start_inside(machine, die_when=str(kill))
+        wait_until(lambda: "Work" in deployment.states_entered(victim), pause_seconds=QUICK_SECONDS)
+        follower = _follow(scene) if followed else None
+        killed_at = time.time()
+        kill.touch()
+        return _watch(scene, victim, killed_at, follower, within=within, leave=leave)
+
+
+def in_acquire(
+    deployment: Deployment, machine: str, *, followed: bool, within: float, stack: str = "Mortals"
+) -> Death:
+    """StopExecution when acquire has written the grant, and has not told the workflow of it."""
+    scene = GatedScene(deployment, stack=stack, operation="acquire", requests=2)
+    with at_work() as leave:
+        victim = scene.start(machine, seconds=FOR_EVER_SECONDS)
+        scene.await_arrival()
+        follower = _follow(scene) if followed else None
+        stopped_at = scene.stop(victim)
+        scene.open()
+        return _watch(scene, victim, stopped_at, follower, within=within, leave=leave)
+
+
+def in_release(
+    deployment: Deployment, machine: str, *, followed: bool, within: float, stack: str = "Mortals"
+) -> Death:
+    """StopExecution when release has been called; it lands when the next one holds the lock."""
+    scene = GatedScene(deployment, stack=stack, operation="release", requests=0)
+    with at_work() as leave:
+        victim = scene.start(machine, seconds=0)
+        scene.await_arrival()
+        follower = _follow(scene, seconds=2) if followed else None
+        stopped_at = scene.stop(victim)
+        return _watch(
+            scene,
+            victim,
+            stopped_at,
+            follower,
+            within=within,
+            leave=leave,
+            once_gone=scene.open,
+        )
+
+
+def in_wait(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
+    """StopExecution in the queue; then the holder leaves, and the one behind gets the lock."""
+    scene = Scene(deployment)
+    with at_work() as leave:
+        owner_id = scene.ask(owner_name="a test", lease_seconds=600)["owner_id"]
+        victim = scene.start_behind(machine, seconds=FOR_EVER_SECONDS)
+        follower = _follow(scene) if followed else None
+        stopped_at = scene.stop(victim)
+
+        def release() -> None:
+            deployment.invoke("Release", lock_name=scene.lock, owner_id=owner_id)
+
+        return _watch(
+            scene,
+            victim,
+            stopped_at,
+            follower,
+            within=within,
+            leave=leave,
+            once_gone=release,
+            look=scene.waiters,
+        )
+
+
+def _follow(scene: Scene, *, seconds: int = 0) -> str:
+    return scene.start_behind("Dies", seconds=seconds)
+
+
+def _watch(
+    scene: Scene,
+    victim: str,
+    ended_at: float,
+    follower: str | None,
+    *,
+    within: float,
+    leave: Callable[[], None],
+    once_gone: Callable[[], None] | None = None,
+    look: Callable[[], list[str]] | None = None,
+) -> Death:
+    """Looks at the holders, or at the waiters, until the dead one is gone."""
+    if within < WITHIN_SECONDS:  # It will not go, and nothing is measured.
+        leave()
+    look = look or scene.holders
+    seconds = _seconds_until_gone(look, victim, ended_at, within=within)
+    left = look() if seconds is None else []
+    meanwhile: list[str] = []
+    if once_gone is not None:
+        once_gone()
+        meanwhile = scene.holders()
+    next_ended = None if follower is None else scene.ended(follower, pause_seconds=QUICK_SECONDS)
+    began = None if next_ended is None else next_ended.output["began_ms"] / 1000
+    return Death(
+        execution=victim,
+        ended=scene.ended(victim, pause_seconds=QUICK_SECONDS),
+        seconds=seconds,
+        left=left,
+        next_seconds=None if began is None else began - ended_at,
+        next_ended=next_ended,
+        meanwhile=meanwhile,
+        holders=scene.holders(),
+        waiters=scene.waiters(),
+        scene=scene,
+    )
+
+
+def _seconds_until_gone(
+    look: Callable[[], list[str]], victim: str, ended_at: float, *, within: float
+) -> float | None:
+    while time.time() < ended_at + within:
+        if victim not in look():
+            return max(0.0, time.time() - ended_at)
+        time.sleep(MEASURING_SECONDS)
+    return None

@@ -1,0 +1,117 @@
+"""Locks that are kept alive: lost in the middle of the work, ended with it, redriven."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from tests.e2e.deployment import Deployment, Ended, wait_until
+from tests.e2e.lifetimes.scene import (
+    MEASURING_SECONDS,
+    QUICK_SECONDS,
+    SECOND_LOOK_SECONDS,
+    Scene,
+    at_work,
+)
+
+LONG_SECONDS: Final = 30
+PAST_SECOND_LOOK_SECONDS: Final = SECOND_LOOK_SECONDS + 5
+UNGUARDED_SECONDS: Final = 6
+"""The work of workflows that nobody stops: three intervals."""
+LOOKS_FOR_SECONDS: Final = 4
+"""How long a redriven workflow is watched that does not take its lock again."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What became of a workflow whose lock was released by somebody else in its work.
+
+    Attributes:
+        seconds: from then until it ended.
+        finished: whether its work came to its end.
+    """
+
+    execution: str
+    ended: Ended
+    seconds: float
+    finished: bool
+
+
+def force_released(deployment: Deployment, machine: str, *, seconds: int) -> Lost:
+    scene = Scene(deployment)
+    with at_work():
+        execution = scene.start_inside(machine, seconds=seconds)
+        owner_id = scene.holder().owner_id
+        lost_at = time.time()
+        deployment.invoke("Release", lock_name=scene.lock, owner_id=owner_id)
+    ended = scene.ended(execution)
+    return Lost(
+        execution=execution,
+        ended=ended,
+        seconds=deployment.stopped_at(execution) - lost_at,
+        finished="Stay: End" in deployment.states_entered(execution),
+    )
+
+
+@dataclass(frozen=True)
+class Redriven:
+    """A workflow that was stopped in its work, reaped, and redriven.
+
+    Attributes:
+        ended: how it ended then.
+        holders: of the lock when its work had begun again.
+        again_seconds: from the redrive until that look.
+        seconds: from the redrive until its end.
+        finished: whether its work came to its end.
+        left: holders at the end.
+    """
+
+    execution: str
+    ended: Ended
+    holders: list[str]
+    again_seconds: float
+    seconds: float
+    finished: bool
+    left: list[str]
+
+
+def redriven(
+    deployment: Deployment, machine: str, *, seconds: int, taken: bool, reaped: bool = True
+) -> Redriven:
+    """Stops a workflow in its work and redrives it: when it was reaped, or at once."""
+    scene = Scene(deployment)
+    with at_work():
+        execution = scene.start_inside(machine, seconds=seconds)
+        scene.stop(execution)
+        if reaped:
+            wait_until(lambda: scene.holders() == [], pause_seconds=QUICK_SECONDS)
+        if taken:
+            scene.ask(owner_name="another", lease_seconds=600)
+        redriven_at = time.time()
+        deployment.redrive(execution)
+    looks_until = redriven_at + (0 if taken else LOOKS_FOR_SECONDS)
+    wait_until(
+        lambda: time.time() > looks_until or execution in scene.holders(),
+        pause_seconds=MEASURING_SECONDS,
+    )
+    holders, again_seconds = scene.holders(), time.time() - redriven_at
+    ended = scene.ended(execution)
+    return Redriven(
+        execution=execution,
+        ended=ended,
+        holders=holders,
+        again_seconds=again_seconds,
+        seconds=deployment.stopped_at(execution) - redriven_at,
+        finished="Stay: End" in deployment.states_entered(execution),
+        left=scene.holders(),
+    )
+
+
+def lag_seconds(deployment: Deployment, machine: str) -> float:
+    """From the end of the work until the end of the guard, and with it of the workflow."""
+    scene = Scene(deployment)
+    execution = scene.start(machine, seconds=1)
+    ended = scene.ended(execution)
+    assert ended.status == "SUCCEEDED", ended
+    return deployment.stopped_at(execution) - float(ended.output["ended_ms"]) / 1000

@@ -1,0 +1,136 @@
+"""Work that takes five times as long as its lease, and contenders that ask all the time."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from leasehold.context import LockContext
+from leasehold.dynamo import LockTable
+from leasehold.errors import LockStoreUnavailable
+from leasehold.events import Event, Extended
+from leasehold.liveness import LivenessOf, execution_liveness
+from leasehold.model import AcquireRequest, Grant, Liveness
+from leasehold.store import LockStore
+from localaws import LocalAws
+from tests.e2e.deployment import Deployment, Ended
+from tests.e2e.lifetimes.scene import Scene, at_work
+from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
+
+OVERRUN_SECONDS: Final = 5 * PLAIN_LEASE_SECONDS
+CONTENDERS: Final = 3
+_BETWEEN_KNOCKS_SECONDS: Final = 2.5
+_REQUESTED_LEASE_MS: Final = 1000
+
+
+@dataclass
+class Contenders:
+    """Direct callers in this process, on the deployed table; each is the first time here.
+
+    Attributes:
+        liveness_of: how they find out whether the holder's workflow runs.
+        asked: how often they did.
+        extended: how often they extended the holder's lease.
+        refused: how often they were refused.
+        granted_at: when one of them was granted the lock, in epoch seconds.
+    """
+
+    scene: Scene
+    liveness_of: LivenessOf
+    asked: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    granted_at: float | None = None
+
+    @property
+    def extended(self) -> int:
+        return sum(isinstance(event, Extended) for event in self.events)
+
+    def knock(self) -> None:
+        """Asks until one of them is granted."""
+        context = LockContext(
+            table=LockTable(_client(self.scene.deployment.aws, "dynamodb"), self._table_name),
+            liveness_of=self._ask,
+            observe=self.events.append,
+        )
+        store = LockStore(context)
+        for number in itertools.count():
+            try:
+                answer = store.acquire(self._request(number))
+            except LockStoreUnavailable:  # outcome unknown, on a machine that is very busy
+                continue
+            if isinstance(answer, Grant):
+                self.granted_at = answer.acquired_at_ms / 1000
+            if self.granted_at is not None:
+                return
+            self.refused.append(time.time())
+            time.sleep(_BETWEEN_KNOCKS_SECONDS)
+
+    @property
+    def _table_name(self) -> str:
+        return self.scene.deployment.table_name
+
+    def _ask(self, execution_arn: str) -> Liveness:
+        self.asked.append(execution_arn)
+        return self.liveness_of(execution_arn)
+
+    def _request(self, number: int) -> AcquireRequest:
+        return AcquireRequest(
+            lock_name=self.scene.lock,
+            owner_id=str(uuid.uuid4()),
+            owner_name=f"knock {number}",
+            lease_ms=_REQUESTED_LEASE_MS,
+        )
+
+
+@dataclass(frozen=True)
+class Overrun:
+    """Work that outlasted its lease, and what those were told who asked meanwhile."""
+
+    ended: Ended
+    asked: int
+    extended: int
+    refused: int
+    granted_at: float
+
+    @property
+    def robbed(self) -> bool:
+        return self.granted_at < float(self.ended.output["ended_ms"]) / 1000
+
+
+def knocked_at(deployment: Deployment, machine: str) -> Overrun:
+    workflows = _client(deployment.aws, "stepfunctions")
+    return _overrun(deployment, machine, execution_liveness(workflows))
+
+
+def by_contenders_that_do_not_ask(deployment: Deployment, machine: str) -> Overrun:
+    """They take every lease that is over for the lease of the dead."""
+    return _overrun(deployment, machine, lambda _execution_arn: Liveness.OVER)
+
+
+def _overrun(deployment: Deployment, machine: str, liveness_of: LivenessOf) -> Overrun:
+    scene = Scene(deployment)
+    with at_work():
+        execution = scene.start_inside(machine, seconds=OVERRUN_SECONDS)
+    contenders = Contenders(scene, liveness_of)
+    with ThreadPoolExecutor(CONTENDERS) as pool:
+        for knocking in [pool.submit(contenders.knock) for _ in range(CONTENDERS)]:
+            knocking.result()
+    assert contenders.granted_at is not None
+    return Overrun(
+        ended=scene.ended(execution),
+        asked=len(contenders.asked),
+        extended=contenders.extended,
+        refused=len(contenders.refused),
+        granted_at=contenders.granted_at,
+    )
+
+
+@cache
+def _client(aws: LocalAws, service: str) -> Any:  # noqa: ANN401 - a boto3 client
+    return aws.client(service, max_pool_connections=64)

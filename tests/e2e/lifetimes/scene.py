@@ -1,0 +1,145 @@
+"""What all scenarios of lifetimes are played with: a lock, workflows that want it, gates."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from leasehold.model import Holder
+from tests.e2e.deployment import Deployment, Ended, Json, wait_until
+
+TIMES: Final = 20
+"""How often each scenario is played."""
+QUICK_SECONDS: Final = 0.2
+"""Between two looks, each of which costs the machine some milliseconds."""
+MEASURING_SECONDS: Final = 0.1
+SLOW_SECONDS: Final = 5.0
+"""Between two looks at what takes long; nothing is measured by looking then."""
+TOLERANCE_SECONDS: Final = 2
+SECOND_LOOK_SECONDS: Final = 35
+SLACK_SECONDS: Final = 8
+"""For cold starts on a busy machine."""
+
+AT_WORK: Final = 4
+_AT_WORK: Final = threading.BoundedSemaphore(AT_WORK)
+_BACK_AT_WORK: Final = threading.BoundedSemaphore(AT_WORK // 2)
+"""Each call of a function beyond those at work is a cold start: a second of a processor."""
+
+
+@contextmanager
+def at_work() -> Iterator[Callable[[], None]]:
+    """A stretch of a play that calls functions, of which few are under way at the same time.
+
+    What it gives ends the stretch before the block does.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_AT_WORK)
+        yield stack.close
+
+
+@contextmanager
+def back_at_work() -> Iterator[None]:
+    """A short stretch whose time has come; it does not stand behind plays that have not begun."""
+    with _BACK_AT_WORK:
+        yield
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A lock that no other scene uses."""
+
+    deployment: Deployment
+    lock: str = field(default_factory=lambda: f"life/{uuid.uuid4()}")
+
+    def start(self, machine: str, **inputs: object) -> str:
+        return self.deployment.start(machine, {"lock": self.lock, **inputs})
+
+    def start_inside(self, machine: str, **inputs: object) -> str:
+        """Starts a workflow and sees it hold the lock."""
+        execution = self.start(machine, **inputs)
+        self.await_holder(execution)
+        return execution
+
+    def start_behind(self, machine: str, **inputs: object) -> str:
+        """Starts a workflow and sees it in the queue."""
+        execution = self.start(machine, **inputs)
+        wait_until(lambda: execution in self.waiters(), pause_seconds=QUICK_SECONDS)
+        return execution
+
+    def stop(self, execution_arn: str) -> float:
+        """Stops it; tells when that was asked for."""
+        asked_at = time.time()
+        self.deployment.stop(execution_arn)
+        return asked_at
+
+    def ended(self, execution_arn: str, *, pause_seconds: float = SLOW_SECONDS) -> Ended:
+        return self.deployment.ended(execution_arn, pause_seconds=pause_seconds, seconds=240)
+
+    def await_holder(self, execution_arn: str, *, lock: str | None = None) -> None:
+        wait_until(lambda: execution_arn in self.holders(lock), pause_seconds=QUICK_SECONDS)
+
+    def holders(self, lock: str | None = None) -> list[str]:
+        """Who holds the lock; nobody if it was never used."""
+        return [holder.owner_name for holder in self._holders(lock or self.lock)]
+
+    def holder(self) -> Holder:
+        [holder] = self._holders(self.lock)
+        return holder
+
+    def _holders(self, lock: str) -> tuple[Holder, ...]:
+        return self.deployment.state(lock).holders
+
+    def waiters(self) -> list[str]:
+        return self.deployment.waiters(self.lock)
+
+    def ask(self, **terms: object) -> Json:
+        """What a direct caller is told that never asked before."""
+        owner_id = str(uuid.uuid4())
+        return self.deployment.invoke("Acquire", lock_name=self.lock, owner_id=owner_id, **terms)
+
+    def knock(self) -> None:
+        """One direct caller after the other asks, until one is granted."""
+        wait_until(lambda: bool(self.ask()["acquired"]), pause_seconds=QUICK_SECONDS)
+
+
+@dataclass(frozen=True)
+class GatedScene(Scene):
+    """A lock at whose name a handler stops before one of its requests.
+
+    Attributes:
+        stack: whose gates they are.
+        operation: which handler stops: "acquire" or "release".
+        requests: how many it makes before.
+    """
+
+    stack: str = "Mortals"
+    operation: str = "acquire"
+    requests: int = 0
+    lock: str = ""
+
+    def __post_init__(self) -> None:
+        lock = f"gate/{self.operation}/{self.requests}/{uuid.uuid4()}"
+        object.__setattr__(self, "lock", lock)
+
+    def await_arrival(self) -> None:
+        """Until the handler stands before the gate."""
+        wait_until(self._beside(".entered").exists, pause_seconds=QUICK_SECONDS)
+
+    def open(self) -> None:
+        """Lets the handler go on, and sees it return."""
+        self._beside(".open").touch()
+        wait_until(self._beside(".left").exists, pause_seconds=QUICK_SECONDS)
+
+    def _beside(self, suffix: str) -> Path:
+        return self._gate.with_suffix(suffix)
+
+    @cached_property
+    def _gate(self) -> Path:
+        return Path(self.deployment.outputs[self.stack]["Gates"]) / self.lock.rpartition("/")[2]

@@ -1,0 +1,117 @@
+"""Dead workflows of which nobody hears: only leases end their locks, and fallback polls."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tests.e2e.deployment import Deployment, Ended, Json, wait_until
+from tests.e2e.lifetimes.scene import QUICK_SECONDS, TOLERANCE_SECONDS, Scene, at_work, back_at_work
+
+FOR_EVER_SECONDS = 3000
+
+
+@dataclass(frozen=True)
+class Outlived:
+    """How long a dead workflow's lock was taken.
+
+    Attributes:
+        lease_ends_at: the lock's, in epoch seconds.
+        died_at: the workflow, likewise.
+        granted_at: when somebody else had the lock.
+        early: what a direct caller was told when the lease was over, and the tolerance not yet.
+        next_ended: how the workflow behind it ended.
+    """
+
+    lease_ends_at: float
+    died_at: float
+    granted_at: float
+    early: Json | None = None
+    next_ended: Ended | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.granted_at - self.died_at
+
+
+def for_a_caller(deployment: Deployment, machine: str) -> Outlived:
+    """Nobody waits; direct callers ask."""
+    scene = Scene(deployment.of("Unreaped"))
+    with at_work():
+        victim = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
+        died_at = scene.stop(victim)
+        lease_ends_at = scene.holder().expires_at_ms / 1000
+    return _ask_twice(scene, died_at, lease_ends_at)
+
+
+def for_a_workflow(deployment: Deployment, machine: str) -> Outlived:
+    """A workflow waits in the queue."""
+    scene = Scene(deployment.of("Unreaped"))
+    with at_work():
+        victim = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
+        follower = scene.start_behind("UnreapedPlain", seconds=0)
+        died_at = scene.stop(victim)
+        lease_ends_at = scene.holder().expires_at_ms / 1000
+    ended = scene.ended(follower)
+    assert ended.status == "SUCCEEDED", ended
+    granted_at = ended.output["began_ms"] / 1000
+    return Outlived(lease_ends_at, died_at, granted_at, next_ended=ended)
+
+
+def while_it_runs(deployment: Deployment, machine: str) -> Json:
+    """What a direct caller is told when the lease is as much over, but the workflow runs."""
+    scene = Scene(deployment.of("Unreaped"))
+    with at_work():
+        holder = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
+    _wait_for(scene.holder().expires_at_ms / 1000 + TOLERANCE_SECONDS + 0.2)
+    with back_at_work():
+        answer = scene.ask()
+    scene.stop(holder)
+    return answer
+
+
+@dataclass(frozen=True)
+class Express:
+    """An Express workflow that did not end by itself, and the lock that it held."""
+
+    ended: Ended
+    execution_arns: list[str | None]
+    outlived: Outlived
+
+
+def express(deployment: Deployment, machine: str) -> Express:
+    """StartSyncExecution of a workflow that runs out of its time, or fails past any Catch."""
+    scene = Scene(deployment)
+    seconds = FOR_EVER_SECONDS if "Timeout" in machine else 1
+    with ThreadPoolExecutor(1) as pool:
+        with at_work():
+            inputs = {"lock": scene.lock, "seconds": seconds}
+            run = pool.submit(deployment.run_express, machine, inputs)
+            wait_until(lambda: scene.holders() != [], pause_seconds=QUICK_SECONDS)
+        ended = run.result()
+    died_at = time.time()
+    holders = deployment.state(scene.lock).holders
+    lease_ends_at = max(holder.expires_at_ms for holder in holders) / 1000
+    return Express(
+        ended,
+        [holder.execution_arn for holder in holders],
+        _ask_twice(scene, died_at, lease_ends_at),
+    )
+
+
+def _ask_twice(scene: Scene, died_at: float, lease_ends_at: float) -> Outlived:
+    """A direct caller asks when the lease is over, and others when the tolerance is, too."""
+    _wait_for(lease_ends_at + 0.2)
+    with back_at_work():
+        early = scene.ask()
+    if not early["acquired"]:  # else the machine was so busy that it came late
+        _wait_for(lease_ends_at + TOLERANCE_SECONDS)
+        with back_at_work():
+            scene.knock()
+    granted_at = scene.holder().acquired_at_ms / 1000
+    return Outlived(lease_ends_at, died_at, granted_at, early=early)
+
+
+def _wait_for(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.time()))  # A lease ends by the clock and by nothing else.

@@ -1,0 +1,161 @@
+"""`watch` narrows the reaper to some state machines, wherever in the app they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Template
+
+from leasehold.cdk import LockGuard, LockService
+from leasehold.errors import InvalidRequest
+
+Json = dict[str, Any]
+
+ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return App(outdir=str(tmp_path))
+
+
+@pytest.fixture
+def own(app: App) -> Stack:
+    return Stack(app, "Own")
+
+
+@pytest.fixture
+def other(app: App) -> Stack:
+    return Stack(app, "Other")
+
+
+def machine(stack: Stack, name: str, locks: LockService) -> sfn.StateMachine:
+    guard = LockGuard(
+        stack, f"{name}Guard", service=locks, task=sfn.Pass(stack, f"{name}Work"), lock_name="x"
+    )
+    body = sfn.DefinitionBody.from_chainable(guard)
+    return sfn.StateMachine(stack, name, definition_body=body)
+
+
+def watched(stack: Stack) -> list[Any]:
+    """What the rules of a stack hear of; None is everything."""
+    rules = Template.from_stack(stack).find_resources("AWS::Events::Rule")
+    details = [rule["Properties"]["EventPattern"]["detail"] for rule in rules.values()]
+    for detail in details:
+        assert detail["status"] == ["FAILED", "TIMED_OUT", "ABORTED"]
+    return [detail.get("stateMachineArn") for detail in details]
+
+
+def reference(machine: sfn.StateMachine) -> list[Json]:
+    arn = Stack.of(machine).resolve(machine.state_machine_arn)
+    return [arn, {"prefix": {"Fn::Join": ["", [arn, "/"]]}}]
+
+
+def test_without_watch_every_machine_is_heard(own: Stack) -> None:
+    LockService(own, "Locks")
+    assert watched(own) == [None]
+
+
+def test_only_the_machines_that_are_watched_are_heard(own: Stack) -> None:
+    locks = LockService(own, "Locks")
+    one, two, three = (machine(own, name, locks) for name in ("One", "Two", "Three"))
+    locks.watch(one, two)
+    locks.watch(three)
+    assert watched(own) == [reference(each) for each in (one, two, three)]
+
+
+def test_a_machine_is_heard_once_however_often_it_is_watched(own: Stack) -> None:
+    locks = LockService(own, "Locks")
+    watched_twice = machine(own, "Machine", locks)
+    locks.watch(watched_twice, watched_twice)
+    locks.watch(watched_twice)
+    assert watched(own) == [reference(watched_twice)]
+
+
+def test_machines_of_other_stacks_need_no_reference_back(
+    app: App, own: Stack, other: Stack
+) -> None:
+    locks = LockService(own, "Locks")
+    far, near = machine(other, "Far", locks), machine(own, "Near", locks)
+    locks.watch(far, near)
+    app.synth()
+    assert other.dependencies == [own]
+    assert own.dependencies == []
+    assert (watched(own), watched(other)) == ([reference(near)], [reference(far)])
+
+
+def test_the_rule_of_another_stack_has_the_same_targets(own: Stack, other: Stack) -> None:
+    locks = LockService(own, "Locks")
+    locks.watch(machine(other, "Far", locks))
+    [rule] = Template.from_stack(other).find_resources("AWS::Events::Rule").values()
+    [target] = rule["Properties"]["Targets"]
+    assert "LocksReaperQueue" in str(target["Arn"]["Fn::ImportValue"])
+    assert "LocksReaperDeadLetterQueue" in str(target["DeadLetterConfig"]["Arn"])
+    assert "RoleArn" not in target
+
+
+def test_two_services_may_watch_one_machine(own: Stack) -> None:
+    locks, more = LockService(own, "Locks"), LockService(own, "More")
+    shared = machine(own, "Machine", locks)
+    locks.watch(shared)
+    more.watch(shared)
+    assert watched(own) == [reference(shared)] * 2
+
+
+def test_an_imported_machine_is_watched_by_its_arn(own: Stack) -> None:
+    imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
+    LockService(own, "Locks").watch(imported)
+    assert watched(own) == [[ELSEWHERE, {"prefix": f"{ELSEWHERE}/"}]]
+
+
+def test_the_children_of_a_distributed_map_are_heard_with_their_machine(own: Stack) -> None:
+    imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
+    LockService(own, "Locks").watch(imported)
+    [[exactly, children]] = watched(own)
+    heard = [f"{ELSEWHERE}/each-customer", f"{ELSEWHERE}-2", f"{ELSEWHERE}-2/each-customer"]
+    assert [arn == exactly or arn.startswith(children["prefix"]) for arn in heard] == [
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            Environment(account="123456789012", region="us-east-1"),
+            r"^machine: must be in the service's region us-east-1: nobody hears",
+        ),
+        (
+            Environment(account="210987654321", region="eu-west-1"),
+            r"^machine: must be in the service's account 210987654321",
+        ),
+    ],
+)
+def test_a_machine_that_nobody_would_hear_of_is_refused(
+    app: App, environment: Environment, message: str
+) -> None:
+    stack = Stack(app, "Placed", env=environment)
+    imported = sfn.StateMachine.from_state_machine_arn(stack, "Imported", ELSEWHERE)
+    locks = LockService(stack, "Locks")
+    with pytest.raises(InvalidRequest, match=message):
+        locks.watch(imported)
+    assert watched(stack) == [None]
+
+
+def test_a_service_without_reaper_cannot_watch(own: Stack) -> None:
+    locks = LockService(own, "Locks", reaper=False)
+    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for watch\(\): "):
+        locks.watch(machine(own, "Machine", locks))
+
+
+def test_no_machine_is_a_mistake_and_does_not_switch_the_reaper_off(own: Stack) -> None:
+    locks = LockService(own, "Locks")
+    with pytest.raises(InvalidRequest, match=r"^machines: must name at least one state machine"):
+        locks.watch()
+    assert watched(own) == [None]

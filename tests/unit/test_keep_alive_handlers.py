@@ -1,0 +1,198 @@
+"""The entry points and keep_alive: what the state that beats hears, what is counted and logged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lambdas import acquire, heartbeat, release
+from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.liveness import Execution
+from leasehold.model import Liveness
+from leasehold.push import Pushed
+from tests.support import TABLE
+from tests.unit.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
+from tests.unit.lambda_context import LambdaContextStub
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CONTEXT = LambdaContextStub()
+WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
+OWN_RELEASE = {**WORKFLOW, "keep_alive": True}
+RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
+LOST = "lock 'nightly-report' is not held any more; the work was stopped"
+
+pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+
+@dataclass
+class Beats:
+    """Step Functions, as far as it takes the ends of beats."""
+
+    outcome: Pushed = Pushed.DELIVERED
+    ended: list[tuple[str, str | None]] = field(default_factory=list)
+
+    def end(self, task_token: str, lost: LockLost | None) -> Pushed:
+        self.ended.append((task_token, None if lost is None else str(lost)))
+        return self.outcome
+
+
+@pytest.fixture
+def beats(monkeypatch: pytest.MonkeyPatch) -> Beats:
+    beats = Beats()
+    monkeypatch.setattr("leasehold.push.end_beat_by_task_token", lambda _client: beats.end)
+    return beats
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[str]]:
+    """The metrics' values, and the messages logged, since the last look."""
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    values = {
+        metric["Name"]: line[metric["Name"]]
+        for line in lines
+        if "_aws" in line
+        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+    }
+    return values, [line["message"] for line in lines if "_aws" not in line]
+
+
+def reap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars and frees what the execution has, as the reaper does."""
+    from lambdas import _runtime  # noqa: PLC0415 - after the environment was made
+    from leasehold.model import ExecutionEnded  # noqa: PLC0415 - same
+
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    ended = ExecutionEnded(execution_arn=VALID_EXECUTION)
+    _runtime.lock_store(CONTEXT).reap(ended, lambda _arn: Execution(Liveness.OVER))  # type: ignore[arg-type]  # has what is used
+
+
+def test_a_beat_that_renews_leaves_its_state_asleep(
+    beats: Beats, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    printed(capsys)
+    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "RENEWED"}
+    assert beats.ended == []
+    assert printed(capsys) == ({}, [])
+
+
+def test_the_release_ends_the_beat(beats: Beats, capsys: pytest.CaptureFixture[str]) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    printed(capsys)
+    assert release.handler(dict(OWN_RELEASE), CONTEXT) == {"released": True, **NAMED}
+    assert beats.ended == [("a-task-token", None)]
+    values, messages = printed(capsys)
+    assert (values["Released"], messages) == ([1.0], ["released"])
+
+
+def test_a_beat_after_the_work_has_ended_ends_itself(
+    beats: Beats, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    release.handler(dict(OWN_RELEASE), CONTEXT)
+    printed(capsys)
+    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "DONE"}
+    assert beats.ended == [("a-task-token", None)]
+    assert printed(capsys) == ({}, [])
+
+
+def test_a_beat_that_finds_the_lock_gone_stops_the_work(
+    beats: Beats, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    release.handler(dict(NAMED), CONTEXT)
+    acquire.handler(dict(RIVAL), CONTEXT)
+    printed(capsys)
+    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
+    assert beats.ended == [("a-task-token", LOST)]
+    assert printed(capsys) == ({"Lost": [1.0]}, ["lost"])
+
+
+def test_a_loss_that_nobody_waits_to_hear_is_none(
+    beats: Beats, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The work has failed and released; this beat was under way."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    release.handler(dict(WORKFLOW), CONTEXT)
+    printed(capsys)
+    beats.outcome = Pushed.GONE
+    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
+    assert printed(capsys) == ({}, [])
+
+
+@pytest.mark.usefixtures("beats")
+def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
+    reap(monkeypatch)
+    printed(capsys)
+    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "TAKEN_AGAIN"}
+    assert printed(capsys) == ({"TakenAgain": [1.0]}, ["taken again"])
+    renewed = heartbeat.handler(dict(NAMED), CONTEXT)
+    assert renewed["fencing_token"] == granted["fencing_token"] + 1
+
+
+@pytest.mark.parametrize("last", [OWN_RELEASE, NAMED], ids=["done", "lost"])
+def test_an_end_that_step_functions_does_not_take_is_unknown_and_repeated(
+    beats: Beats, last: dict[str, Any]
+) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    release.handler(dict(last), CONTEXT)
+    beats.outcome = Pushed.UNKNOWN
+    with pytest.raises(LockStoreUnavailable, match="Step Functions did not take the answer"):
+        heartbeat.handler(dict(BEAT), CONTEXT)
+    beats.outcome = Pushed.DELIVERED
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    assert len(beats.ended) == 2
+
+
+def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_beat(
+    beats: Beats,
+) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    beats.outcome = Pushed.UNKNOWN
+    assert release.handler(dict(OWN_RELEASE), CONTEXT)["released"]
+    beats.outcome = Pushed.DELIVERED
+    assert heartbeat.handler({**BEAT, "task_token": "next"}, CONTEXT) == {"kept": "DONE"}
+
+
+def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
+    dynamodb: DynamoDBClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    printed(capsys)
+
+    def unavailable(*_: object) -> bool:
+        raise LockStoreUnavailable
+
+    monkeypatch.setattr("leasehold.dynamo.LockTable.delete", unavailable)
+    assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
+    values, messages = printed(capsys)
+    assert (values["ClaimLeft"], messages) == ([1.0], ["claim left", "released"])
+    assert len(dynamodb.scan(TableName=TABLE)["Items"]) == 2
+
+
+@pytest.mark.usefixtures("beats")
+def test_neither_owner_ids_nor_task_tokens_are_logged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    reap(monkeypatch)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    release.handler(dict(NAMED), CONTEXT)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    release.handler(dict(OWN_RELEASE), CONTEXT)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    out, err = capsys.readouterr()
+    assert "taken again" in out
+    assert '"lost"' in out
+    for secret in (VALID_OWNER, "a-task-token"):
+        assert secret not in out + err
