@@ -2,18 +2,60 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from leasehold.errors import (
+    CancellationReason,
     InvalidRequest,
     LeaseholdError,
     LockLost,
     LockStoreUnavailable,
     LockWaitTimeout,
+    OutcomeUnknown,
+    TransactionRefused,
+    VersionConflict,
 )
 
+if TYPE_CHECKING:
+    # Not in __all__: `from leasehold import *` must work without the extra `async`.
+    from leasehold.aio import AsyncLock as AsyncLock
+    from leasehold.aio import AsyncLockClient as AsyncLockClient
+    from leasehold.client import LockClient
+    from leasehold.decorator import locked
+    from leasehold.lock import Lock
+    from leasehold.tables import create_table
+
 __all__ = [
+    "CancellationReason",
     "InvalidRequest",
     "LeaseholdError",
+    "Lock",
+    "LockClient",
     "LockLost",
     "LockStoreUnavailable",
     "LockWaitTimeout",
+    "OutcomeUnknown",
+    "TransactionRefused",
+    "VersionConflict",
+    "create_table",
+    "locked",
 ]
+
+_WITH_BOTO3 = {
+    "AsyncLock": "leasehold.aio",
+    "AsyncLockClient": "leasehold.aio",
+    "Lock": "leasehold.lock",
+    "LockClient": "leasehold.client",
+    "create_table": "leasehold.tables",
+    "locked": "leasehold.decorator",
+}
+"""Imported when first asked for: constructs and handlers import this package too, and need no
+boto3 for it."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name
+    if name not in _WITH_BOTO3:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(_WITH_BOTO3[name]), name)

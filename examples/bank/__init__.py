@@ -1,0 +1,1 @@
+"""Two concurrent debits of one account: naive, optimistic, and with a lock."""

@@ -1,0 +1,45 @@
+"""Three ways to debit an account. Each calls `think` between reading and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from boto3.dynamodb.types import TypeSerializer
+
+from examples.bank.account import Account, debited
+from leasehold import LockClient, optimistic
+
+Think = Callable[[], None]
+
+
+def naive(account: Account, amount: int, think: Think) -> None:
+    """Reads, computes, writes: whoever writes second undoes what the first one wrote."""
+    seen = account.read()
+    think()
+    account.table.put_item(Item=debited(seen, amount))
+
+
+def optimistically(account: Account, amount: int, think: Think) -> None:
+    """Writes on the condition that nobody wrote since the read, else computes it anew."""
+
+    def change(seen: dict[str, Any] | None) -> dict[str, Any]:
+        think()
+        return debited(seen, amount)
+
+    optimistic.update(account.table, account.key, change)
+
+
+def locked(locks: LockClient) -> Callable[[Account, int, Think], None]:
+    """Nobody else is inside; and if this process stalls until somebody is, its write is refused."""
+
+    def debit(account: Account, amount: int, think: Think) -> None:
+        with locks.hold(f"accounts/{account.name}", lease=10, wait=20) as lock:
+            seen = account.read()
+            think()
+            new = debited(seen, amount)
+            item = {name: TypeSerializer().serialize(value) for name, value in new.items()}
+            put: Any = {"Put": {"TableName": account.table.name, "Item": item}}
+            lock.transact_write([put], release=True)
+
+    return debit

@@ -1,0 +1,1 @@
+"""A SQL database that refuses a writer whose lock was taken over."""

@@ -1,0 +1,60 @@
+"""Exit statuses: those of the command, and some of our own, which few programs use.
+
+    0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
+    64        wrong usage: nothing was done
+    69        the lock table did not answer: the command was not started
+    75        the lock is taken: the command was not started (`--if-taken` sets another)
+    76        the lock was lost: the command was ended, or was not alone
+    78        AWS refuses: no table, no permission, no credentials: the command was not started
+    126, 127  the command cannot be started, or was not found
+
+The numbers are those of sysexits.h (BSD), and of the shells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from leasehold.errors import InvalidRequest, LockStoreUnavailable
+
+USAGE: Final = 64
+UNAVAILABLE: Final = 69
+TAKEN: Final = 75
+LOST: Final = 76
+CONFIGURATION: Final = 78
+CANNOT_START: Final = 126
+NOT_FOUND: Final = 127
+SIGNAL: Final = 128
+
+
+class Ended(SystemExit):
+    """The program's end with a status that was chosen here, and not by the parser of options."""
+
+
+def say(message: object) -> None:
+    """Tells the user, beside the command's own output."""
+    typer.echo(f"leasehold: {message}", err=True)
+
+
+def end(status: int, message: object) -> NoReturn:
+    """Ends the program."""
+    say(message)
+    raise Ended(status)
+
+
+@contextmanager
+def statuses() -> Iterator[None]:
+    """Turns errors that have to do with the lock into their statuses."""
+    try:
+        yield
+    except InvalidRequest as error:
+        end(USAGE, error)
+    except LockStoreUnavailable as error:
+        end(UNAVAILABLE, error)
+    except (BotoCoreError, ClientError) as error:
+        end(CONFIGURATION, error)

@@ -1,0 +1,245 @@
+"""Writes of an application that happen only while its lock is held, whoever stalls when.
+
+A lease cannot stop a process that sleeps through its end. A guarded write can: the lock's item is
+part of the application's own DynamoDB transaction, so that "I still hold this lock" and the writes
+are decided in one moment, by DynamoDB.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from leasehold.context import LockContext
+from leasehold.dynamo import LockTable, Written
+from leasehold.errors import InvalidRequest, LockStoreUnavailable, TransactionRefused
+from leasehold.fencing import DEFAULT_ATTRIBUTE, FenceCondition, fence_condition
+from leasehold.guarded_table import GuardedTable, Held, Request, lock_lost
+from leasehold.model import ReleaseRequest
+from leasehold.protocol.guarded import MOST_ITEMS, condition_check
+from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.queue import Leaver
+from leasehold.protocol.requests import give_back
+from leasehold.protocol.schema import PARTITION_KEY, partition_of
+from leasehold.vacating import vacate
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+__all__ = ["FenceCondition", "GuardedWrites", "condition_check", "fence_condition"]
+
+_OWN_WRITES: Final = 1
+_OWN_WRITES_OF_A_HAND_OFF: Final = 2
+_LISTS: Final = (list, tuple)
+_VERBS: Final = ("Put", "Update", "Delete", "ConditionCheck")
+_REPEATABLE_SECONDS: Final = 9 * 60
+"""DynamoDB knows a request token for ten minutes after the request; a minute is for its way."""
+_FORGOTTEN: Final = (
+    "the outcome of this transaction is unknown, and DynamoDB does not remember it any more; "
+    "read the items to find out"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """A call whose outcome nobody knows yet."""
+
+    items: list[TransactWriteItemTypeDef]
+    release: bool
+    request: Request
+
+
+class GuardedWrites:
+    """The guarded writes of one acquisition; keep one object for as long as the lock is held.
+
+    Guaranteed: a transaction sent from here happens only while this very grant holds the lock, and
+    entirely or not at all; with `release` the lock is free, or its oldest waiter has it, exactly if
+    the items are written. A holder whose lease ran out and whom nobody has replaced still holds.
+
+    Not guaranteed: anything about writes that are not in the transaction.
+
+    Args:
+        client: a boto3 DynamoDB client (not the one of a Table resource, which converts values);
+            `leasehold.dynamo.CLIENT_CONFIG` suits it.
+        table_name: the lock table's name or ARN.
+        lock_name: the lock.
+        owner_id: the acquisition that was granted.
+        fencing_token: the token of that grant.
+        context: how the lock is handed over on release (who is told), clock and patience.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        *,
+        table_name: str,
+        lock_name: str,
+        owner_id: str,
+        fencing_token: int,
+        context: LockContext | None = None,
+    ) -> None:
+        self._client = client
+        self._table_name = table_name
+        self._held = Held(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
+        self._context = context or LockContext(table=LockTable(client, table_name))
+        self._unknown: list[_Unknown] = []
+
+    def condition_check(self) -> TransactWriteItemTypeDef:
+        """An item for the caller's own transaction, see `leasehold.guarded.condition_check`."""
+        held = self._held
+        return condition_check(
+            table_name=self._table_name,
+            lock_name=held.lock_name,
+            owner_id=held.owner_id,
+            fencing_token=held.fencing_token,
+        )
+
+    def fence_condition(self, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
+        """A fence for single writes, see `leasehold.fencing.fence_condition`."""
+        return fence_condition(self._held.fencing_token, attribute=attribute)
+
+    def transact_write(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+    ) -> None:
+        """Commits the items if the lock is still held; with `release`, gives it back as well.
+
+        One request, also with `release`; if others wait, the release costs two more and a push, and
+        the oldest waiter becomes the holder in this very transaction.
+
+        Args:
+            items: as for boto3's `transact_write_items`, with low-level attribute values: at most
+                99, with `release` 98. They may write to any table, but not to items of this lock.
+            release: whether the lock is given back in the same transaction. Stop the heartbeat
+                first, or take its "not held" for what it is.
+
+        Raises:
+            LockLost: the lock is gone. Nothing was written.
+            TransactionRefused: DynamoDB refused items, for instance because a condition of theirs
+                failed. Nothing was written, and the lock is still held.
+            InvalidRequest: the items break a rule. Nothing was written.
+            LockStoreUnavailable: outcome unknown. Repeat the same call on this object: within nine
+                minutes it sends the same transaction again, and so gives the answer that got lost.
+                Later nobody can tell, and the call goes on raising this error.
+        """
+        writes = self._checked(items, release=release)
+        table = GuardedTable(
+            self._client,
+            self._table_name,
+            patience=self._context.patience,
+            clock=self._context.clock,
+            held=self._held,
+            items=writes,
+        )
+        try:
+            if self._happened_before(table, writes, release=release):
+                return
+            if release:
+                self._write_and_leave(table)
+            else:
+                self._write(table)
+        except LockStoreUnavailable:
+            known = [call.request for call in self._unknown]
+            if table.unknown is not None and table.unknown not in known:
+                self._unknown.append(_Unknown(writes, release, table.unknown))
+            # Left: then it is the permits behind us that nobody could hand on. Those who wait for
+            # them ask again by themselves.
+            if not table.left:
+                raise
+
+    def is_unknown(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+    ) -> bool:
+        """Whether such a call was made, and nobody knows yet what became of it."""
+        like = self._unknown_like(items, release=release) if isinstance(items, _LISTS) else None
+        return like is not None
+
+    def _write(self, table: GuardedTable) -> None:
+        if table.commit([self.condition_check()]) is not None:
+            raise lock_lost(self._held)
+
+    def _write_and_leave(self, table: GuardedTable) -> None:
+        """As `releasing.release`, with a table that takes the items along."""
+        request = ReleaseRequest(lock_name=self._held.lock_name, owner_id=self._held.owner_id)
+        outcome = table.update(give_back(request, now_ms=self._context.clock.wall_ms()))
+        if isinstance(outcome, Written):
+            return
+        state = read_state(outcome.item)
+        leaver = Leaver(read_holder(outcome.item, request.owner_id), by_itself=True)
+        vacate(replace(self._context, table=table), request.lock_name, state, leaver=leaver)
+
+    def _happened_before(
+        self, table: GuardedTable, writes: list[TransactWriteItemTypeDef], *, release: bool
+    ) -> bool:
+        """Whether an earlier call like this one, whose reply got lost, did it; or this one now.
+
+        If not, then it is certain now that it did not, and a new transaction may be sent.
+        """
+        call = self._unknown_like(writes, release=release)
+        if call is None:
+            return False
+        if call.request.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
+            raise LockStoreUnavailable(_FORGOTTEN)
+        try:
+            failed = table.send(call.request)
+        except TransactionRefused:
+            self._unknown.remove(call)
+            raise
+        # Any other error, and it stays unknown: a repeat under a new token might write twice.
+        self._unknown.remove(call)
+        return failed is None
+
+    def _unknown_like(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
+    ) -> _Unknown | None:
+        for call in self._unknown:
+            if call.items == list(items) and call.release is release:
+                return call
+        return None
+
+    def _checked(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
+    ) -> list[TransactWriteItemTypeDef]:
+        """A copy of the items, if they keep the rules."""
+        most = MOST_ITEMS - (_OWN_WRITES_OF_A_HAND_OFF if release else _OWN_WRITES)
+        if not isinstance(items, _LISTS):
+            rule = "must be a list of writes, as for boto3's transact_write_items"
+            raise InvalidRequest(field="items", rule=rule, value=items)
+        if not 1 <= len(items) <= most:
+            rule = f"must be 1 to {most} writes{' when the lock is released with them' * release}"
+            raise InvalidRequest(field="items", rule=rule, value=f"{len(items)} items")
+        for index, item in enumerate(items):
+            self._check(index, item)
+        return copy.deepcopy(list(items))
+
+    def _check(self, index: int, item: TransactWriteItemTypeDef) -> None:
+        verbs = list(item) if isinstance(item, dict) else []
+        if len(verbs) != 1 or verbs[0] not in _VERBS:
+            rule = f"each must be a dict with one of {', '.join(_VERBS)}, but item {index} is not"
+            raise InvalidRequest(field="items", rule=rule, value=item)
+        write = cast("Mapping[str, Any]", item)[verbs[0]]
+        if not _is_write(write):
+            rule = f"each must have a TableName, and an Item or a Key; item {index} has not"
+            raise InvalidRequest(field="items", rule=rule, value=item)
+        key = write.get("Item", write.get("Key"))
+        partition = {"S": partition_of(self._held.lock_name)}
+        if (
+            _plain_name(write["TableName"]) == _plain_name(self._table_name)
+            and key.get(PARTITION_KEY) == partition
+        ):
+            rule = f"must not touch the lock's own items in the lock table, as item {index} does"
+            raise InvalidRequest(field="items", rule=rule, value=self._held.lock_name)
+
+
+def _is_write(write: object) -> bool:
+    """Whether it says where it goes; all else is DynamoDB's to judge."""
+    if not isinstance(write, dict) or not isinstance(write.get("TableName"), str):
+        return False
+    return isinstance(write.get("Item", write.get("Key")), dict)
+
+
+def _plain_name(table_name: str) -> str:
+    """A table's name, also if it is given as an ARN."""
+    return table_name.rpartition("table/")[2]

@@ -1,0 +1,124 @@
+"""Heartbeats of all locks of a client: one thread that plans, a bounded pool that sends."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from functools import partial
+from typing import Final
+
+from leasehold.backoff import Random
+from leasehold.clock import Clock
+from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.locks.crew import Crew
+from leasehold.locks.held import HeldLock
+from leasehold.locks.rota import Rota, Turn
+
+_LONGEST_NAP_SECONDS: Final = 5.0
+"""A wait does not notice that the machine was suspended; so none is long."""
+
+_logger: Final = logging.getLogger("leasehold")
+
+
+class Heartbeats:
+    """Renews locks until they are dropped, lost, or this is closed.
+
+    Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
+    They do not keep the process alive, and renew as long as it lives: also when its main thread has
+    ended and others go on.
+
+    Args:
+        clock: tells when a heartbeat is due.
+        most_at_once: size of the pool.
+        random: source of jitter.
+    """
+
+    def __init__(self, clock: Clock, *, most_at_once: int, random: Random = random.random) -> None:
+        self._clock = clock
+        self._most_at_once = most_at_once
+        self._rota = Rota(most_at_once=most_at_once, random=random)
+        self._changed = threading.Condition()
+        self._awake_at = 0.0
+        self._planner: threading.Thread | None = None
+        self._crew: Crew | None = None
+        self._closed = False
+
+    def keep(self, held: HeldLock) -> None:
+        """Renews this lock from now on.
+
+        Raises:
+            RuntimeError: no thread can be started.
+        """
+        with self._changed:
+            if self._planner is None and not self._closed:
+                self._start()
+            self._rota.add(held)
+            next_at = self._rota.next_at()
+            if next_at is not None and next_at < self._awake_at:
+                self._changed.notify()
+
+    def drop(self, held: HeldLock) -> None:
+        """Begins no further heartbeat of this lock."""
+        with self._changed:
+            self._rota.remove(held)
+
+    def locks(self) -> list[HeldLock]:
+        """The locks that are being renewed."""
+        with self._changed:
+            return self._rota.locks()
+
+    def close(self) -> None:
+        """Ends all threads; heartbeats that are under way come to their end first."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            planner, crew = self._planner, self._crew
+        if planner is not None:
+            planner.join()
+        if crew is not None:
+            crew.close()
+
+    def _start(self) -> None:
+        planner = threading.Thread(target=self._plan, name="leasehold-rota", daemon=True)
+        planner.start()
+        self._planner = planner
+        self._crew = Crew(self._most_at_once, name="leasehold-beat")
+
+    def _plan(self) -> None:
+        with self._changed:
+            while not self._closed:
+                now = self._clock.monotonic()
+                for turn in self._rota.due(now):
+                    self._begin(turn)
+                next_at = self._rota.next_at()
+                nap = _LONGEST_NAP_SECONDS if next_at is None else next_at - now
+                nap = min(max(nap, 0.0), _LONGEST_NAP_SECONDS)
+                self._awake_at = now + nap
+                self._changed.wait(nap)
+
+    def _begin(self, turn: Turn) -> None:
+        """Hands a heartbeat to the crew; it is tried again soon if there is no thread for it."""
+        try:
+            if self._crew is not None:
+                self._crew.begin(partial(self._beat, turn))
+        except RuntimeError as error:
+            _logger.warning("heartbeat: %s", error)
+            self._rota.done(turn, renewed=False, now=self._clock.monotonic())
+
+    def _beat(self, turn: Turn) -> None:
+        renewed = False
+        try:
+            turn.held.beat()
+            renewed = True
+        except LockLost:
+            pass  # The lock has told whoever has to know.
+        except LockStoreUnavailable as error:
+            _logger.warning("heartbeat: %s", error)
+        except Exception:
+            # No permission, say, or no table: that may be put right before the lease is over.
+            _logger.exception("heartbeat failed; it is tried again until the lease is over")
+        finally:
+            with self._changed:
+                self._rota.done(turn, renewed=renewed, now=self._clock.monotonic())
+                self._changed.notify()

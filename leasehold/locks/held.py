@@ -1,0 +1,166 @@
+"""A lock that is held: its renewals, its release, and writes that depend on it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.locks.arguments import Timing
+from leasehold.locks.pace import retry_seconds
+from leasehold.locks.stores import Stores
+from leasehold.locks.tenure import Standing, Tenure
+from leasehold.locks.waiting import Granted
+from leasehold.model import HeartbeatRequest, Released, ReleaseRequest, Renewal
+
+_RELEASE_SECONDS: Final = 5.0
+_LONGEST_RELEASE_PAUSE_SECONDS: Final = 1.0
+
+
+class HeldLock(Tenure):
+    """One grant, and its requests.
+
+    Args:
+        stores: the lock table.
+        granted: the grant, and since when it counts.
+        timing: when it is to be renewed, and when it is in danger.
+        on_lost: is told why, once, in whatever thread finds out: must be quick.
+        on_danger: same, each time that the lock comes into danger.
+        one_request: entered around each request, so that there is one at a time: no heartbeat is
+            under way when a release is. None takes a lock for threads.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        granted: Granted,
+        *,
+        timing: Timing,
+        on_lost: Callable[[str], None],
+        on_danger: Callable[[], None],
+        one_request: AbstractContextManager[object] | None = None,
+    ) -> None:
+        super().__init__(stores.clock, granted, timing=timing, on_lost=on_lost, on_danger=on_danger)
+        self._stores = stores
+        self._owner_id = granted.grant.owner_id
+        self._one_request = one_request or threading.Lock()
+        self._may_be_released = False
+
+    def beat(self, *, lease_ms: int | None = None, data: str | None = None) -> None:
+        """Renews the lease, one request.
+
+        Raises:
+            LockLost: too late.
+            LockStoreUnavailable: outcome unknown.
+        """
+        if self.is_foreign:
+            self.require()
+        with self._one_request:
+            self.require()
+            sent = self._clock.monotonic()
+            if lease_ms is not None:
+                # It may be written although we never hear of it, and be shorter.
+                self.shorten(sent + lease_ms / 1000)
+            answer = self._stores.store(deadline=self.ends_at).heartbeat(
+                HeartbeatRequest(
+                    lock_name=self._lock_name,
+                    owner_id=self._owner_id,
+                    lease_ms=lease_ms,
+                    data=data,
+                )
+            )
+            if isinstance(answer, Renewal):
+                self.renewed(sent, answer.lease_ms / 1000)
+            else:
+                self.lose("somebody else has its place", taken=True)
+            self.require()
+
+    def give_back(self) -> bool:
+        """Ends renewals, then gives the lock back; returns whether it was ours until then.
+
+        A lock whose lease is over is given back too, should nobody have noticed: so it is free
+        earlier.
+
+        Raises:
+            LockStoreUnavailable: outcome unknown, whatever was tried.
+        """
+        if self.is_foreign:
+            return False
+        was_lost = self.is_lost()
+        self.change(Standing.HELD, Standing.LEAVING)
+        with self._one_request:
+            if self.standing() is Standing.RELEASED:
+                return True
+            if self.taken:
+                return False
+            if self._release():
+                self.change(Standing.LEAVING, Standing.RELEASED)
+                return not was_lost
+        self.lose("somebody else had its place when it was released", taken=True)
+        return False
+
+    @contextmanager
+    def writing(self, *, repeats: bool) -> Iterator[None]:
+        """Around a write that DynamoDB allows only to the holder: learns from its outcome.
+
+        Args:
+            repeats: whether it asks what became of an earlier one. That may have happened, so a
+                lock that is lost since is no answer.
+
+        Raises:
+            LockLost: the lock is lost already, or DynamoDB says so.
+        """
+        if not repeats:
+            self.require()
+        try:
+            yield
+        except LockLost:
+            self.lose("DynamoDB refused a guarded write", taken=True)
+            raise
+
+    @contextmanager
+    def writing_and_leaving(self, *, repeats: bool) -> Iterator[None]:
+        """Around such a write that gives the lock back too.
+
+        Raises:
+            LockLost: the lock is lost already, or DynamoDB says so.
+        """
+        if self.is_foreign:
+            self.require()
+        with self._one_request:
+            if not repeats and self.standing() is not Standing.LEAVING:
+                self.require()
+            try:
+                yield
+            except LockLost:
+                self.lose("DynamoDB refused a guarded write", taken=True)
+                raise
+            except LockStoreUnavailable:
+                self._may_be_released = True
+                self.change(Standing.HELD, Standing.LEAVING)
+                raise
+            self.change(Standing.HELD, Standing.RELEASED)
+            self.change(Standing.LEAVING, Standing.RELEASED)
+
+    def _release(self) -> bool:
+        """Sends the release until there is an answer; returns whether nobody had the place."""
+        request = ReleaseRequest(lock_name=self._lock_name, owner_id=self._owner_id)
+        deadline = self._clock.monotonic() + _RELEASE_SECONDS
+        attempt = 0
+        while True:
+            try:
+                answer = self._stores.store(deadline=deadline).release(request)
+            except LockStoreUnavailable:
+                self._may_be_released = True
+                if self._clock.monotonic() >= deadline:
+                    raise
+            else:
+                # After an attempt of unknown outcome "not held" may well be its doing.
+                return isinstance(answer, Released) or self._may_be_released
+            pause = retry_seconds(
+                attempt, longest=_LONGEST_RELEASE_PAUSE_SECONDS, random=self._stores.random
+            )
+            self._clock.wait(pause)
+            attempt += 1

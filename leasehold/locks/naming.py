@@ -1,0 +1,76 @@
+"""Lock names from the arguments of a call: `orders/{order_id}`, `{event[detail][id]}`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+from leasehold.errors import InvalidRequest, shorten
+
+NameOf = Callable[..., str]
+"""From the arguments of a call to the name of its lock."""
+
+
+class _Strict(Formatter):
+    """As `str.format`, but refuses values that would give a name which nobody else arrives at."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 - whatever is there
+        """The text of one value."""
+        if value is None:
+            raise ValueError("a value is None")
+        kind: Any = type(value)
+        if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+            raise ValueError(f"a {kind.__name__} has no text of its own, only an address")
+        if isinstance(value, set | frozenset | Mapping):
+            raise ValueError(f"a {kind.__name__} has its elements in any order")  # noqa: TRY004 - the value is wrong
+        text: str = super().format_field(value, format_spec)
+        return text
+
+
+def template(text: str, signature: inspect.Signature) -> NameOf:
+    """A lock name with fields in braces, filled with the arguments of the call by their names.
+
+    Raises:
+        InvalidRequest: it is no format string, or has a field that is no parameter.
+    """
+    any_keyword = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    for field in _fields(text):
+        if field not in signature.parameters and not any_keyword:
+            names = ", ".join(signature.parameters) or "none"
+            rule = f"its fields must be parameters of the function ({names})"
+            raise InvalidRequest(field="name", rule=rule, value=text)
+
+    def name_of(*args: Any, **kwargs: Any) -> str:  # noqa: ANN401 - as the function
+        named = _by_name(signature, args, kwargs)
+        try:
+            return _Strict().vformat(text, (), named)
+        except (LookupError, AttributeError, ValueError, TypeError) as error:
+            what = f"{type(error).__name__}: {error}"
+            rule = f"must be formed from the arguments of the call, but {shorten(what)}"
+            raise InvalidRequest(field="name", rule=rule, value=text) from error
+
+    return name_of
+
+
+def _fields(text: str) -> list[str]:
+    """The names of the arguments that a template uses."""
+    try:
+        parts = [part[1] for part in Formatter().parse(text) if part[1] is not None]
+    except ValueError as error:
+        rule = f"must be a format string: {error}"
+        raise InvalidRequest(field="name", rule=rule, value=text) from error
+    return [part.partition(".")[0].partition("[")[0] for part in parts]
+
+
+def _by_name(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    named = dict(bound.arguments)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named = {**named.pop(parameter.name), **named}
+    return named

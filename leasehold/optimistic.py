@@ -1,0 +1,172 @@
+"""Optimistic locking: read, change, and write on the condition that nobody wrote in between.
+
+    from leasehold import optimistic
+
+    def debit(account):
+        if account is None or account["balance"] < 30:
+            raise Overdrawn
+        account["balance"] -= 30
+        return account
+
+    optimistic.update(table, {"account": "anna"}, debit)
+
+Nobody waits for anybody: who comes second reads again and does it anew. Right where conflicts are
+rare and a change may be computed several times; where it must happen once (it sends an e-mail, it
+takes minutes) hold a lock instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from leasehold.errors import InvalidRequest, VersionConflict
+from leasehold.patience import Patience
+from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE
+from leasehold.versioned import Item, VersionedItem
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.service_resource import Table
+
+__all__ = ["delete", "put", "read", "update"]
+
+Change = Callable[[Item | None], Mapping[str, Any] | None]
+"""From the item as it is, or None, to the item as it should be, or None."""
+
+DEFAULT_RETRIES: Final = 10
+
+
+def update(
+    table: Table,
+    key: Mapping[str, Any],
+    change: Change,
+    *,
+    version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
+    retries: int = DEFAULT_RETRIES,
+    patience: Patience | None = None,
+) -> Item | None:
+    """Changes one item as if nobody else were there. One read and one write if nobody is.
+
+    Guaranteed: what is written was computed from what it replaces; of two concurrent changes none
+    is lost, and none is done twice, also if the reply to a write gets lost.
+
+    Not guaranteed: that `change` is called once. It may be called again with a newer item, so it
+    must do nothing but compute. Writers that do not go through here must raise the version too.
+
+    Args:
+        table: a boto3 Table resource.
+        key: the item's whole primary key.
+        change: gets a copy of the item, or None if there is none, and returns the new item (whole,
+            with or without key and version), or None to delete it. An item that is returned as it
+            was is not written; None for an item that it has changed is refused, for then a return
+            was forgotten. What it raises leaves `update`; nothing was written then.
+        version_attribute: where the item keeps its version, a number; beside it, under this name
+            and `_id`, it keeps the id of the write. Items that have none yet get version 1.
+        retries: how many more times to try after a conflict, each after a pause with full jitter
+            (up to 20 ms, doubling to 500 ms).
+        patience: clock and jitter of the pauses, how long to go on when DynamoDB does not answer,
+            and a deadline.
+
+    Returns:
+        The item as it is now, version included; None if it was deleted or is not there.
+
+    Raises:
+        VersionConflict: others were faster each time. Nothing was written.
+        OutcomeUnknown: DynamoDB did not answer, or only when others had written again. The change
+            may have been made; read the item before making it again.
+        InvalidRequest: an argument, the stored version or the changed key breaks a rule.
+    """
+    item = VersionedItem(table, key, version_attribute, patience or Patience())
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        rule = "must be a whole number, 0 for a single try"
+        raise InvalidRequest(field="retries", rule=rule, value=retries)
+    for attempt in itertools.count():
+        seen = item.read()
+        copied = copy.deepcopy(seen)
+        new = change(copied)
+        if new is None and copied != seen:
+            rule = "must return the item that it has changed; None would delete it"
+            raise InvalidRequest(field="change", rule=rule, value=None)
+        if item.is_same(seen, new):
+            return seen
+        written = item.replace(seen, new)
+        if written is not None:
+            return written.item
+        if attempt >= retries or item.patience.has_ended():
+            break
+        item.patience.pause(attempt)
+    raise _conflict(item, f"{retries + 1} tries")
+
+
+def read(table: Table, key: Mapping[str, Any]) -> Item | None:
+    """The item, strongly consistent; None if there is none. What `put` and `delete` call `seen`."""
+    return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, Patience()).read()
+
+
+def put(
+    table: Table,
+    key: Mapping[str, Any],
+    item: Mapping[str, Any],
+    *,
+    seen: Mapping[str, Any] | None,
+    version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
+    patience: Patience | None = None,
+) -> Item:
+    """Writes an item in the place of the one that was seen. One request.
+
+    Args:
+        table: a boto3 Table resource.
+        key: the item's whole primary key.
+        item: the whole new item, with or without key and version.
+        seen: the item as it was read; None if there was none, for the first write.
+        version_attribute: where the item keeps its version.
+        patience: how long to go on when DynamoDB does not answer.
+
+    Returns:
+        The item as it was written, which is what to call `seen` next time.
+
+    Raises:
+        VersionConflict: somebody else wrote since. Nothing was written.
+        OutcomeUnknown: see `update`.
+        InvalidRequest: see `update`.
+    """
+    place = VersionedItem(table, key, version_attribute, patience or Patience())
+    written = place.replace(seen, item)
+    if written is None or written.item is None:
+        raise _conflict(place, "the only try")
+    return written.item
+
+
+def delete(
+    table: Table,
+    key: Mapping[str, Any],
+    *,
+    seen: Mapping[str, Any],
+    version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
+    patience: Patience | None = None,
+) -> None:
+    """Deletes the item that was seen. One request.
+
+    Args:
+        table: a boto3 Table resource.
+        key: the item's whole primary key.
+        seen: the item as it was read.
+        version_attribute: where the item keeps its version.
+        patience: how long to go on when DynamoDB does not answer.
+
+    Raises:
+        VersionConflict: somebody else wrote or deleted it since. Nothing was deleted.
+        OutcomeUnknown: see `update`.
+        InvalidRequest: see `update`.
+    """
+    place = VersionedItem(table, key, version_attribute, patience or Patience())
+    if place.replace(seen, None) is None:
+        raise _conflict(place, "the only try")
+
+
+def _conflict(item: VersionedItem, tries: str) -> VersionConflict:
+    return VersionConflict(
+        f"the item {item.shown_key} was changed by others before {tries} to write it"
+    )

@@ -1,0 +1,94 @@
+"""`create_table`: the lock table, for people without CDK."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from leasehold.errors import InvalidRequest
+from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def create_table(
+    client: DynamoDBClient,
+    name: str,
+    *,
+    point_in_time_recovery: bool = False,
+    deletion_protection: bool = False,
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    """Makes the lock table, on demand and with TTL, and waits until it can be used.
+
+    May be repeated, also by several processes at a time: what is there stays, what is missing of
+    these settings is added. Nothing is ever switched off.
+
+    Args:
+        client: a DynamoDB client. It needs CreateTable, DescribeTable, UpdateTimeToLive and
+            DescribeTimeToLive; UpdateContinuousBackups for `point_in_time_recovery`.
+        name: the table's name.
+        point_in_time_recovery: whether the table can be restored to any second of the last weeks.
+        deletion_protection: whether DeleteTable is refused until somebody switches this off.
+        tags: put on the table when it is made.
+
+    Raises:
+        InvalidRequest: a table of that name exists, but its key is not that of a lock table.
+        botocore.exceptions.ClientError: no permission, or DynamoDB refuses.
+    """
+    # Else it is there, or somebody makes it at this moment.
+    with suppress(client.exceptions.ResourceInUseException):
+        client.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[
+                {"AttributeName": PARTITION_KEY, "KeyType": "HASH"},
+                {"AttributeName": SORT_KEY, "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": PARTITION_KEY, "AttributeType": "S"},
+                {"AttributeName": SORT_KEY, "AttributeType": "S"},
+            ],
+            DeletionProtectionEnabled=deletion_protection,
+            Tags=[{"Key": key, "Value": value} for key, value in (tags or {}).items()],
+        )
+    client.get_waiter("table_exists").wait(
+        TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
+    _require_lock_table(client, name)
+    _enable_ttl(client, name)
+    if point_in_time_recovery:
+        client.update_continuous_backups(
+            TableName=name,
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+        )
+
+
+def _require_lock_table(client: DynamoDBClient, name: str) -> None:
+    description = client.describe_table(TableName=name)["Table"]
+    key = {element["KeyType"]: element["AttributeName"] for element in description["KeySchema"]}
+    if key != {"HASH": PARTITION_KEY, "RANGE": SORT_KEY}:
+        rule = f"must be a new table, or one with the key ({PARTITION_KEY}, {SORT_KEY})"
+        raise InvalidRequest(field="name", rule=rule, value=name)
+
+
+def _enable_ttl(client: DynamoDBClient, name: str) -> None:
+    """Unless it is enabled: DynamoDB refuses to enable it twice."""
+    if _has_ttl(client, name):
+        return
+    try:
+        client.update_time_to_live(
+            TableName=name,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": TTL_ATTRIBUTE},
+        )
+    except client.exceptions.ClientError:
+        if not _has_ttl(client, name):  # Else somebody else was faster.
+            raise
+
+
+def _has_ttl(client: DynamoDBClient, name: str) -> bool:
+    found = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    return found.get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}

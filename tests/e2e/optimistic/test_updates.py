@@ -1,0 +1,201 @@
+"""Workflows that change one item, alone and at the same time."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from leasehold import optimistic
+from tests.e2e.deployment import Deployment, Ended
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.service_resource import Table
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account of one test's own."""
+
+    deployment: Deployment
+    name: str
+    table_name: str
+    client: DynamoDBClient
+
+    def open(self, balance: int, *, overdraft: int = 0) -> None:
+        item = {
+            "account": {"S": self.name},
+            "balance": {"N": str(balance)},
+            "overdraft": {"N": str(overdraft)},
+        }
+        self.client.put_item(TableName=self.table_name, Item=item)
+
+    def item(self) -> Json:
+        found = self.client.get_item(
+            TableName=self.table_name, Key={"account": {"S": self.name}}, ConsistentRead=True
+        )
+        return dict(found.get("Item", {}))
+
+    def balance_and_version(self) -> tuple[str, str | None]:
+        item = self.item()
+        return item["balance"]["N"], item.get("version", {}).get("N")
+
+    def at_once(self, machine: str, *amounts: int) -> list[Ended]:
+        """Runs executions that are inside at the same time."""
+        started = [
+            self.deployment.start(machine, {"account": self.name, "amount": amount})
+            for amount in amounts
+        ]
+        return [self.deployment.ended(execution) for execution in started]
+
+    def replace(self, **request: object) -> Ended:
+        return self.deployment.run("Replace", {"account": self.name, **request})
+
+
+@pytest.fixture
+def account(deployment: Deployment) -> Account:
+    return Account(
+        deployment=deployment,
+        name=f"account-{uuid.uuid4()}",
+        table_name=deployment.outputs["OptimisticForms"]["AccountsTable"],
+        client=deployment.aws.client("dynamodb"),
+    )
+
+
+def test_of_concurrent_debits_none_is_lost(account: Account) -> None:
+    account.open(100)
+    ended = account.at_once("Debit", 10, 20, 30)
+    assert [one.status for one in ended] == ["SUCCEEDED"] * 3
+    assert account.balance_and_version() == ("40", "3")
+
+
+def test_without_the_condition_debits_are_lost(account: Account) -> None:
+    """The negative control: the same reading, thinking and writing."""
+    account.open(100)
+    ended = account.at_once("DebitNaive", 10, 20, 30)
+    assert [one.status for one in ended] == ["SUCCEEDED"] * 3
+    assert account.balance_and_version()[0] in {"90", "80", "70"}
+
+
+def test_of_two_debits_that_only_one_can_afford_one_is_refused(account: Account) -> None:
+    account.open(50, overdraft=20)
+    ended = account.at_once("Debit", 60, 60)
+    assert sorted((one.status, one.error) for one in ended) == [
+        ("FAILED", "Overdrawn"),
+        ("SUCCEEDED", None),
+    ]
+    assert account.balance_and_version() == ("-10", "1")
+
+
+def test_after_the_last_try_it_fails_with_version_conflict_and_has_written_nothing(
+    account: Account,
+) -> None:
+    account.open(100)
+    ended = account.at_once("DebitOnce", 10, 20)
+    [conflict] = [one for one in ended if one.status == "FAILED"]
+    assert (conflict.error, conflict.cause) == (
+        "VersionConflict",
+        "the item was changed by others before each of 1 tries to write it",
+    )
+    [done] = [one for one in ended if one.status == "SUCCEEDED"]
+    assert account.balance_and_version() == (done.output["balance"]["N"], "1")
+
+
+def test_what_leaves_is_what_was_written(account: Account) -> None:
+    account.open(100, overdraft=5)
+    [ended] = account.at_once("Debit", 10)
+    assert ended.output == account.item()
+    assert ended.output == {
+        "account": {"S": account.name},
+        "balance": {"N": "90"},
+        "overdraft": {"N": "5"},
+        "version": {"N": "1"},
+        "version_id": ended.output["version_id"],
+    }
+
+
+EVERY_TYPE: Json = {
+    "text": {"S": "ä"},
+    "number": {"N": "12345678901234567890"},
+    "yes": {"BOOL": True},
+    "nothing": {"NULL": True},
+    "texts": {"SS": ["a", "b"]},
+    "numbers": {"NS": ["7"]},
+    "list": {"L": [{"BOOL": False}, {"L": []}, {"M": {"Bool": {"NULL": True}}}]},
+    "map": {"M": {"empty": {"M": {}}, "one": {"L": [{"S": "x"}]}}},
+}
+
+
+def test_the_first_write_makes_the_item_and_null_deletes_it(account: Account) -> None:
+    made = account.replace(new=EVERY_TYPE)
+    assert made.output == account.item()
+    assert {k: v for k, v in account.item().items() if not k.startswith("version")} == {
+        "account": {"S": account.name},
+        **EVERY_TYPE,
+    }
+    deleted = account.replace(new=None)
+    assert (deleted.status, deleted.output, account.item()) == ("SUCCEEDED", None, {})
+
+
+def test_a_task_that_ends_by_itself_has_seen_the_item_and_writes_nothing(account: Account) -> None:
+    account.replace(new=EVERY_TYPE)
+    before = account.item()
+    looked = account.replace(look=True)
+    assert looked.output == {"input": {"account": account.name, "look": True}, "item": before}
+    assert account.item() == before
+    nobody = Account(account.deployment, "nobody", account.table_name, account.client)
+    assert nobody.replace(look=True).output["item"] is None
+
+
+def test_workflows_and_python_share_versions(account: Account) -> None:
+    account.open(100)
+    account.at_once("Debit", 10)
+    seen = account.item()
+    written = optimistic.update(_table_of(account), {"account": account.name}, _debit(20))
+    assert written is not None
+    account.at_once("Debit", 30)
+    assert account.balance_and_version() == ("40", "3")
+    assert account.item()["version_id"] != seen["version_id"]
+
+
+def _debit(amount: int) -> Any:  # noqa: ANN401 - a change
+    def change(item: Any) -> Any:  # noqa: ANN401 - an item
+        item["balance"] -= amount
+        return item
+
+    return change
+
+
+def _table_of(account: Account) -> Table:
+    session = boto3.Session(
+        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+    )
+    resource = session.resource("dynamodb", endpoint_url=account.deployment.aws.endpoint_url)
+    table: Table = resource.Table(account.table_name)
+    return table
+
+
+def test_an_item_whose_version_is_no_number_is_not_written(account: Account) -> None:
+    item = {"account": {"S": account.name}, "balance": {"N": "1"}, "version": {"S": "one"}}
+    account.client.put_item(TableName=account.table_name, Item=item)
+    ended = account.replace(new={"balance": {"N": "2"}})
+    assert (ended.status, ended.error) == ("FAILED", "States.QueryEvaluationError")
+    assert account.item() == item
+
+
+def test_it_costs_three_transitions_besides_the_task(account: Account) -> None:
+    execution = account.deployment.start("Replace", {"account": account.name, "new": EVERY_TYPE})
+    account.deployment.ended(execution)
+    assert account.deployment.states_entered(execution) == [
+        "ReplaceUpdate: Update",
+        "ReplaceUpdate: Read",
+        "Only looks?",
+        "Give",
+        "ReplaceUpdate: Write",
+    ]

@@ -1,0 +1,162 @@
+"""A write whose reply got lost is recognized by its id: the change is made once, or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.httpsession import URLLib3Session
+
+from leasehold import optimistic
+from leasehold.errors import OutcomeUnknown, VersionConflict
+from tests.optimistic.tables import ANNA, FaultyTable, add, patience, stored
+from tests.unit.faults import client_error, lost_reply
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.service_resource import Table
+
+
+def losing(table: Table, *calls: int, **fields: Any) -> Any:  # noqa: ANN401 - a table
+    return FaultyTable(table, lost_reply(), when="after", calls=calls, **fields)
+
+
+def test_an_own_write_is_recognized_and_not_made_twice(table: Table) -> None:
+    optimistic.update(losing(table, 1), ANNA, add(10), patience=patience())
+    optimistic.update(losing(table, 1, 2, 3), ANNA, add(10), patience=patience())
+    assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
+
+
+def test_what_the_repeat_returns_is_what_was_written(table: Table) -> None:
+    written = optimistic.update(losing(table, 1), ANNA, add(10), patience=patience())
+    assert optimistic.read(table, ANNA) == written
+
+
+def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
+    faulty: Any = FaultyTable(table, lost_reply(), calls=[1, 2])
+    optimistic.update(faulty, ANNA, add(10), patience=patience())
+    assert (faulty.count, stored(table)) == (
+        3,
+        {"account": "anna", "balance": 10, "version": 1},
+    )
+
+
+def test_one_write_of_somebody_else_in_between_is_surely_a_conflict(table: Table) -> None:
+    faulty: Any = FaultyTable(
+        table, lost_reply(), calls=[1], then=lambda: optimistic.update(table, ANNA, add(1))
+    )
+    optimistic.update(faulty, ANNA, add(10), patience=patience())
+    assert stored(table) == {"account": "anna", "balance": 11, "version": 2}
+
+
+@pytest.mark.parametrize("arrived", ["before", "after"])
+def test_what_others_have_written_over_is_reported_as_unknown_and_not_made_again(
+    table: Table, arrived: Literal["before", "after"]
+) -> None:
+    def others_write() -> None:
+        for _ in range(2):
+            optimistic.update(table, ANNA, add(1))
+
+    faulty: Any = FaultyTable(table, lost_reply(), when=arrived, calls=[1], then=others_write)
+    with pytest.raises(OutcomeUnknown, match="read it before making the change again"):
+        optimistic.update(faulty, ANNA, add(10), patience=patience())
+    assert (stored(table) or {})["balance"] == (2 if arrived == "before" else 12)
+
+
+def test_without_the_id_the_change_would_be_made_twice(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: nobody recognizes his own write."""
+    monkeypatch.setattr("leasehold.versioned.VersionedItem.is_by", lambda *_: False)
+    optimistic.update(losing(table, 1), ANNA, add(10), patience=patience())
+    assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
+
+
+def test_a_deletion_whose_reply_got_lost_is_done(table: Table) -> None:
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    optimistic.delete(losing(table, 1), ANNA, seen=seen, patience=patience())
+    assert stored(table) is None
+
+
+def test_a_deletion_that_never_arrived_is_a_conflict_if_somebody_wrote(table: Table) -> None:
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    faulty: Any = FaultyTable(
+        table, lost_reply(), calls=[1], then=lambda: optimistic.update(table, ANNA, add(1))
+    )
+    with pytest.raises(VersionConflict):
+        optimistic.delete(faulty, ANNA, seen=seen, patience=patience())
+    assert stored(table) == {"account": "anna", "balance": 2, "version": 2}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_outage_that_outlasts_the_patience_is_unknown_and_no_conflict(
+    table: Table, when: Literal["before", "after"]
+) -> None:
+    faulty: Any = FaultyTable(table, client_error("InternalServerError", 500), when=when)
+    with pytest.raises(OutcomeUnknown):
+        optimistic.update(faulty, ANNA, add(10), patience=patience())
+    assert faulty.count > 1
+
+
+def test_a_throttle_that_outlasts_the_patience_is_raised_as_it_is_for_nothing_was_written(
+    table: Table,
+) -> None:
+    faulty: Any = FaultyTable(table, client_error("ThrottlingException"))
+    faulty.error.response["ResponseMetadata"]["RetryAttempts"] = 0
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        optimistic.update(faulty, ANNA, add(10), patience=patience())
+    assert stored(table) is None
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException"])
+def test_an_error_that_botocore_met_on_a_repeat_leaves_it_open_what_the_first_did(
+    table: Table, code: str
+) -> None:
+    faulty: Any = FaultyTable(table, client_error(code))
+    assert faulty.error.response["ResponseMetadata"]["RetryAttempts"] == 2
+    with pytest.raises(OutcomeUnknown):
+        optimistic.update(faulty, ANNA, add(10), patience=patience())
+
+
+@pytest.fixture
+def first_reply_lost(table: Table) -> Iterator[list[str]]:
+    """botocore gets no reply to its first PutItem, and repeats the request by itself."""
+    session = URLLib3Session()
+    lost: list[str] = []
+
+    def lose(request: Any, **_: object) -> None:  # noqa: ANN401 - botocore's
+        if not lost:
+            lost.append(session.send(request).text)
+            raise ReadTimeoutError(endpoint_url=request.url)
+
+    table.meta.client.meta.events.register("before-send.dynamodb.PutItem", lose)
+    yield lost
+    table.meta.client.meta.events.unregister("before-send.dynamodb.PutItem", lose)
+    session.close()
+
+
+def test_a_repeat_by_botocore_itself_is_no_conflict(
+    table: Table, first_reply_lost: list[str]
+) -> None:
+    calls: list[Any] = []
+
+    def count(item: Any) -> Any:  # noqa: ANN401 - an item
+        calls.append(item)
+        return add(10)(item)
+
+    optimistic.update(table, ANNA, count)
+    assert first_reply_lost == ["{}"]
+    assert calls == [None]
+    assert stored(table) == {"account": "anna", "balance": 10, "version": 1}
+
+
+def test_a_plain_conditional_write_calls_that_repeat_a_conflict(
+    table: Table, first_reply_lost: list[str]
+) -> None:
+    """The negative control."""
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        table.put_item(
+            Item={**ANNA, "balance": 10}, ConditionExpression="attribute_not_exists(account)"
+        )
+    assert first_reply_lost == ["{}"]

@@ -1,0 +1,150 @@
+"""Typical uses. Nobody runs this; type checkers read it, and must agree with `assert_type`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, assert_type
+
+import boto3
+
+from leasehold import (
+    AsyncLock,
+    AsyncLockClient,
+    InvalidRequest,
+    Lock,
+    LockClient,
+    LockLost,
+    LockWaitTimeout,
+    create_table,
+    locked,
+    optimistic,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.service_resource import Table
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+locks = LockClient("locks", lease=30, wait=120, session=boto3.Session())
+
+
+def hold() -> int:
+    with locks.hold("nightly", limit=2, data={"job": 7}, on_lost=lambda lock: lock.check()) as lock:
+        assert_type(lock, Lock)
+        assert_type(lock.lost, threading.Event)
+        lock.check()
+        lock.heartbeat(lease=60)
+        return lock.fencing_token
+
+
+def acquire() -> float:
+    try:
+        lock = locks.acquire("nightly", wait=0)
+    except LockWaitTimeout:
+        return 0
+    except InvalidRequest as refused:
+        raise ValueError(refused.field + refused.rule) from refused
+    with lock:
+        return lock.remaining
+
+
+def try_acquire() -> bool:
+    lock = locks.try_acquire("nightly")
+    if lock is None:
+        return False
+    assert_type(lock, Lock)
+    return lock.release()
+
+
+def guarded_write(account: TransactWriteItemTypeDef, table: Table) -> None:
+    with locks.hold("accounts/anna") as lock:
+        lock.transact_write([account], release=True)
+        boto3.client("dynamodb").transact_write_items(
+            TransactItems=[lock.condition_check(), account]
+        )
+        fence = lock.fence_condition()
+        table.update_item(
+            Key={"account": "anna"},
+            UpdateExpression=f"SET balance = :balance, {fence.assignment}",
+            ConditionExpression=fence.condition,
+            ExpressionAttributeNames=fence.names,
+            ExpressionAttributeValues={":balance": 70, **fence.plain_values},
+        )
+
+
+def debit(account: dict[str, Any] | None) -> dict[str, Any] | None:
+    return account and {**account, "balance": account["balance"] - 30}
+
+
+def optimistically(table: Table) -> None:
+    assert_type(optimistic.update(table, {"account": "anna"}, debit), dict[str, Any] | None)
+    optimistic.update(table, {"account": "anna"}, debit, version_attribute="v", retries=3)
+
+
+@locked("orders/{order_id}", wait=10)
+def charge(order_id: str, *, amount: int = 1, lock: Lock | None = None) -> str:
+    return f"{order_id} {amount} {lock}"
+
+
+@locked("orders/{event[id]}", if_taken="skip", client=locks)
+def handler(event: dict[str, Any], context: object) -> str:
+    return f"{event} {context}"
+
+
+def name_of(number: int) -> str:
+    return f"numbers/{number}"
+
+
+@locked(name_of, if_taken="skip", otherwise=False)
+def count(number: int) -> int:
+    return number
+
+
+@locked("orders/{order_id}", client=lambda: AsyncLockClient("locks"))
+async def charge_soon(order_id: str, *, lock: AsyncLock | None = None) -> str:
+    return f"{order_id} {lock}"
+
+
+@locked("orders/{order_id}", if_taken="skip")
+async def charge_or_skip(order_id: str) -> int:
+    return len(order_id)
+
+
+class Account:
+    @locked("accounts/{self}")
+    def close(self, reason: str) -> str:
+        return reason
+
+
+def call_locked() -> None:
+    assert_type(charge("7", amount=3), str)
+    assert_type(handler({"id": 7}, None), str | None)
+    assert_type(count(7), int | bool)
+    assert_type(Account().close("done"), str)
+
+
+async def lost(lock: AsyncLock) -> None:
+    await asyncio.sleep(lock.remaining)
+
+
+async def use_async_client() -> None:
+    async with AsyncLockClient("locks", owner_name="me") as async_locks:
+        async with async_locks.hold("nightly", on_lost=lost, on_danger=print) as lock:
+            assert_type(lock, AsyncLock)
+            assert_type(lock.lost, asyncio.Event)
+            await lock.heartbeat(data={"page": 3})
+            waiting = asyncio.create_task(lock.lost.wait())
+            waiting.cancel()
+        assert_type(await async_locks.try_acquire("nightly"), AsyncLock | None)
+        another = await async_locks.acquire("other", wait=3)
+        assert_type(await another.release(), bool)
+    assert_type(await charge_soon("7"), str)
+    assert_type(await charge_or_skip("7"), int | None)
+
+
+def prepare() -> None:
+    create_table(boto3.client("dynamodb"), "locks", tags={"team": "billing"})
+    try:
+        hold()
+    except LockLost as error:
+        raise SystemExit(str(error)) from error

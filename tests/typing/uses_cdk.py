@@ -1,0 +1,33 @@
+"""Typical uses of the constructs. `make lint` reads it: CDK's types take minutes to read anew."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from leasehold.cdk import LockGuard, LockService, Waiting
+
+
+class Billing(Stack):
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        locks = LockService(self, "Locks")
+        charge = sfn.Pass(self, "Charge")
+        guard = LockGuard(
+            self,
+            "OneChargePerCustomer",
+            service=locks,
+            task=charge,
+            lock_name="{% 'customer/' & $states.input.customer_id %}",
+            limit=1,
+            lease=Duration.minutes(1),
+            max_wait=Duration.minutes(30),
+            waiting=Waiting.queue(),
+        )
+        done = sfn.Succeed(self, "Done")
+        sfn.StateMachine(
+            self,
+            "Machine",
+            definition_body=sfn.DefinitionBody.from_chainable(guard.next(done)),
+        )
