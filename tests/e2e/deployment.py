@@ -21,6 +21,7 @@ from leasehold.protocol.schema import (
     partition_of,
 )
 from localaws import LocalAws
+from tests.e2e.timeline import Timeline
 
 Json = dict[str, Any]
 
@@ -59,6 +60,10 @@ class Deployment:
     def table_name(self) -> str:
         return self.outputs[self.service]["LockTableName"]
 
+    def function_name(self, operation: str) -> str:
+        """The function for "Acquire", "Heartbeat" or "Release"."""
+        return self.outputs[self.service][f"{operation}FunctionName"]
+
     @cached_property
     def _workflows(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.aws.client("stepfunctions", max_pool_connections=MOST_CLIENTS)
@@ -76,7 +81,7 @@ class Deployment:
     def invoke(self, operation: str, **request: object) -> Json:
         """Calls "Acquire", "Heartbeat" or "Release" directly; an error of theirs fails the test."""
         response = self._functions.invoke(
-            FunctionName=self.outputs[self.service][f"{operation}FunctionName"],
+            FunctionName=self.function_name(operation),
             Payload=json.dumps(request),
         )
         answer = json.load(response["Payload"])
@@ -126,6 +131,10 @@ class Deployment:
             for event in self._history(execution_arn)
             if "stateEnteredEventDetails" in event
         ]
+
+    def timeline(self, execution_arn: str) -> Timeline:
+        """When what happened in it."""
+        return Timeline(self._history(execution_arn))
 
     def transitions(self, execution_arn: str) -> int:
         """What is billed: states entered, and one more for every time a task was repeated."""

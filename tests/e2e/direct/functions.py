@@ -57,10 +57,10 @@ class Functions:
 
     @property
     def table(self) -> str:
-        return self.deployment.outputs["Leasehold"]["LockTableName"]
+        return self.deployment.table_name
 
     def function(self, operation: str) -> str:
-        return self.deployment.outputs["Leasehold"][f"{operation.capitalize()}FunctionName"]
+        return self.deployment.function_name(operation.capitalize())
 
     def invoke(self, operation: str, event: object) -> Invoked:
         response = self._client.invoke(

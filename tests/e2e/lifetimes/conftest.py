@@ -13,8 +13,10 @@ from tests.e2e.conftest import deployed
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.mortals import Mortals, Unreaped
 from tests.e2e.lifetimes.scenarios import SCENARIOS
+from tests.e2e.lifetimes.scene import AT_WORK
 from tests.e2e.lifetimes.stack import Lifetimes
-from tests.e2e.lifetimes.underway import Underway, begin, warm_up
+from tests.e2e.lifetimes.underway import Underway, begin
+from tests.e2e.warming import warm_up
 
 Tell = Callable[[str, Sequence[float]], None]
 """Shows how often something was measured, its median and its largest value, in seconds."""
@@ -33,7 +35,12 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 @pytest.fixture(scope="session", autouse=True)
 def underway(deployment: Deployment) -> Iterator[Underway]:
     with ThreadPoolExecutor(sum(map(len, SCENARIOS.values()))) as pool:
-        warm_up(deployment)
+        for service in (deployment, deployment.of("Unreaped")):
+            warm_up(
+                service,
+                environments=AT_WORK + AT_WORK // 2,
+                operations=("Acquire", "Release", "Heartbeat"),
+            )
         yield begin(deployment, pool, SCENARIOS)
 
 

@@ -10,10 +10,10 @@ from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.lifetimes.scene import (
     MEASURING_SECONDS,
     QUICK_SECONDS,
-    SECOND_LOOK_SECONDS,
     Scene,
     at_work,
 )
+from tests.e2e.looks import SECOND_LOOK_SECONDS
 
 LONG_SECONDS: Final = 30
 PAST_SECOND_LOOK_SECONDS: Final = SECOND_LOOK_SECONDS + 5

@@ -11,12 +11,12 @@ from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 from tests.e2e.lifetimes.deaths import FOR_EVER_SECONDS
 from tests.e2e.lifetimes.scene import (
     QUICK_SECONDS,
-    SECOND_LOOK_SECONDS,
     SLOW_SECONDS,
     GatedScene,
     at_work,
     back_at_work,
 )
+from tests.e2e.looks import SECOND_LOOK_SECONDS
 
 BEFORE_ITS_CLAIM: Final = 0
 BEFORE_THE_LOCK: Final = 1

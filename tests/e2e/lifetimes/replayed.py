@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from localaws import LocalAws
-from tests.e2e.deployment import Deployment, Ended, wait_until
+from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.lifetimes.deaths import FOR_EVER_SECONDS
-from tests.e2e.lifetimes.scene import SECOND_LOOK_SECONDS, Scene, at_work
+from tests.e2e.lifetimes.scene import Scene, at_work
+from tests.e2e.looks import SECOND_LOOK_SECONDS
 
 OUTLASTS_SECOND_LOOKS_SECONDS: Final = SECOND_LOOK_SECONDS + 10
 
@@ -84,28 +84,3 @@ def of_the_living(deployment: Deployment) -> Replayed:
         fourth = scene.start_behind("Dies", seconds=0)
         send(deployment, event(third))
     return Replayed((third, third), scene.ended(third), scene.ended(fourth))
-
-
-def looks(deployment: Deployment) -> Counter[str]:
-    """How many looks the reaper has had at each execution, by its own log."""
-    logs = deployment.aws.client("logs")
-    function = deployment.outputs["Leasehold"]["ReapFunctionName"]
-    configuration = deployment.aws.client("lambda").get_function_configuration(
-        FunctionName=function
-    )
-    pages = logs.get_paginator("filter_log_events").paginate(
-        logGroupName=configuration["LoggingConfig"]["LogGroup"], filterPattern="reaped"
-    )
-    lines = [found["message"] for page in pages for found in page["events"]]
-    found = [json.loads(line) for line in lines if line.startswith('{"level"')]
-    return Counter(each["execution_arn"] for each in found if each["message"] == "reaped")
-
-
-def wait_for_looks(deployment: Deployment, executions: list[str], *, least: int) -> None:
-    """Until the reaper has looked so often at each of them."""
-
-    def are_enough() -> bool:
-        counted = looks(deployment)
-        return all(counted[execution] >= least for execution in executions)
-
-    wait_until(are_enough, seconds=SECOND_LOOK_SECONDS + 30, pause_seconds=1)

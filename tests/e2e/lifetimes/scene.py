@@ -23,7 +23,6 @@ MEASURING_SECONDS: Final = 0.1
 SLOW_SECONDS: Final = 5.0
 """Between two looks at what takes long; nothing is measured by looking then."""
 TOLERANCE_SECONDS: Final = 2
-SECOND_LOOK_SECONDS: Final = 35
 SLACK_SECONDS: Final = 8
 """For cold starts on a busy machine."""
 

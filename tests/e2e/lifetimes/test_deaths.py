@@ -8,8 +8,9 @@ from tests.e2e.deployment import wait_until
 from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.deaths import WITHIN_SECONDS, Death
 from tests.e2e.lifetimes.scenarios import FOLLOWED_EVERY, REAPED
-from tests.e2e.lifetimes.scene import SECOND_LOOK_SECONDS, TIMES
+from tests.e2e.lifetimes.scene import TIMES
 from tests.e2e.lifetimes.underway import Underway
+from tests.e2e.looks import SECOND_LOOK_SECONDS
 
 FOLLOWED = len(range(0, TIMES, FOLLOWED_EVERY))
 ENDS = {

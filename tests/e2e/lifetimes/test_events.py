@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes.replayed import Replayed, wait_for_looks
+from tests.e2e.lifetimes.replayed import Replayed
 from tests.e2e.lifetimes.scene import TIMES
 from tests.e2e.lifetimes.underway import Underway
+from tests.e2e.looks import wait_for_looks
 
 LOOKS = 1 + 1 + 2 + 1 + 2
 """The first and the second of its own; two more events, a second look, and those of the events."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.late import STILL_HELD_SECONDS, Late, LateBehind, LateUnlooked
-from tests.e2e.lifetimes.scene import SECOND_LOOK_SECONDS, SLACK_SECONDS, TIMES
+from tests.e2e.lifetimes.scene import SLACK_SECONDS, TIMES
 from tests.e2e.lifetimes.underway import Underway
+from tests.e2e.looks import SECOND_LOOK_SECONDS
 
 
 def test_what_it_takes_is_free_after_the_second_look(underway: Underway, tell: Tell) -> None:

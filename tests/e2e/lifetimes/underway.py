@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes.scene import AT_WORK
 
 LONGEST_SECONDS: Final = 280
 Play = Callable[[Deployment], Any]
@@ -28,20 +26,6 @@ class Underway:
     def wait(self) -> None:
         """Until all have ended, well or not."""
         wait([play for plays in self.plays.values() for play in plays], timeout=LONGEST_SECONDS)
-
-
-def warm_up(deployment: Deployment) -> None:
-    """Makes execution environments for those at work, a few at a time.
-
-    All cold starts at once could take a busy machine longer than the functions' timeouts.
-    """
-    owner = {"lock_name": "warm-up", "owner_id": "nobody at all..."}
-    with ThreadPoolExecutor(AT_WORK) as pool:
-        for service in (deployment, deployment.of("Unreaped")):
-            for operation in ("Acquire", "Release", "Heartbeat"):
-                invoke = partial(service.invoke, operation, **owner)
-                for call in [pool.submit(invoke) for _ in range(AT_WORK)]:
-                    call.result()
 
 
 def begin(

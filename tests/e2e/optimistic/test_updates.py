@@ -120,6 +120,18 @@ def test_what_leaves_is_what_was_written(account: Account) -> None:
     }
 
 
+DEEPEST = 32
+"""Levels of nesting, says the DynamoDB developer guide. The attribute itself is the first."""
+
+
+def nested(levels: int) -> Json:
+    """A value with maps and lists in turns, and a type that is translated at the bottom."""
+    value: Json = {"BOOL": True}
+    for level in range(levels - 1):
+        value = {"L": [value]} if level % 2 else {"M": {"inner": value}}
+    return value
+
+
 EVERY_TYPE: Json = {
     "text": {"S": "ä"},
     "number": {"N": "12345678901234567890"},
@@ -129,6 +141,8 @@ EVERY_TYPE: Json = {
     "numbers": {"NS": ["7"]},
     "list": {"L": [{"BOOL": False}, {"L": []}, {"M": {"Bool": {"NULL": True}}}]},
     "map": {"M": {"empty": {"M": {}}, "one": {"L": [{"S": "x"}]}}},
+    "BOOL": {"M": {"SS": {"SS": ["NULL"]}, '"Bool': {"S": '"BOOL":true, "Ss":['}}},
+    "deep": nested(DEEPEST),
 }
 
 
@@ -141,6 +155,13 @@ def test_the_first_write_makes_the_item_and_null_deletes_it(account: Account) ->
     }
     deleted = account.replace(new=None)
     assert (deleted.status, deleted.output, account.item()) == ("SUCCEEDED", None, {})
+
+
+def test_only_dynamodb_limits_how_deeply_an_item_is_nested(account: Account) -> None:
+    ended = account.replace(new={"deep": nested(DEEPEST + 1)})
+    assert (ended.status, ended.error) == ("FAILED", "DynamoDb.ValidationException")
+    assert str(ended.cause).startswith("Nesting Levels have exceeded supported limits")
+    assert account.replace(new={"deep": nested(DEEPEST)}).status == "SUCCEEDED"
 
 
 def test_a_task_that_ends_by_itself_has_seen_the_item_and_writes_nothing(account: Account) -> None:

@@ -11,6 +11,10 @@ import pytest
 
 from tests.e2e.deployment import Deployment
 from tests.e2e.queue.scenarios import SCENARIOS
+from tests.e2e.warming import warm_up
+
+AT_ONCE = 6
+"""Functions that scenarios begun together call at the same time."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Underway:
 
 @pytest.fixture(scope="session", autouse=True)
 def underway(deployment: Deployment) -> Iterator[Underway]:
+    warm_up(deployment, environments=AT_ONCE)
     with ThreadPoolExecutor(len(SCENARIOS)) as pool:
         yield Underway(
             {name: pool.submit(scenario, deployment) for name, scenario in SCENARIOS.items()}

@@ -102,6 +102,11 @@ class Line:
     def holders(self) -> list[str]:
         return self.deployment.holders(self.lock_name)
 
+    def lease_ends_at(self) -> float:
+        """The end of the only holder's lease, in epoch seconds."""
+        [holder] = self.deployment.state(self.lock_name).holders
+        return holder.expires_at_ms / 1000
+
     def shorten(self, *, lease_seconds: int) -> None:
         """Lets the holder's lease end so many seconds from now."""
         self._call("Heartbeat", lease_seconds=lease_seconds)

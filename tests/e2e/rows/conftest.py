@@ -9,13 +9,14 @@ import pytest
 
 from tests.e2e.deployment import Deployment
 from tests.e2e.rows.lock import Lock
-from tests.e2e.rows.scenarios import MOST_AT_ONCE, Scenarios, begin, warm_up
+from tests.e2e.rows.scenarios import MOST_AT_ONCE, Scenarios, begin
+from tests.e2e.warming import warm_up
 
 
 @pytest.fixture(scope="session", autouse=True)
 def scenarios(deployment: Deployment) -> Iterator[Scenarios]:
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        warm_up(deployment, pool)
+        warm_up(deployment, environments=MOST_AT_ONCE)
         yield begin(deployment, pool)
 
 

@@ -6,7 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from leasehold.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
+from tests.e2e.looks import wait_for_looks
 from tests.e2e.rows.lock import PAUSE_SECONDS, Knocks, Lock
 from tests.e2e.rows.parts import LEASE_SECONDS
 
@@ -75,10 +77,11 @@ def overrun(deployment: Deployment, machine: str, **inputs: object) -> Overrun:
 def stopped(deployment: Deployment) -> Freed:
     """StopExecution in the middle of the work."""
     left, other = Lock(deployment), Lock(deployment)
-    running = other.start_inside("Guarded", seconds=FOR_EVER_SECONDS)
-    execution = left.start_inside("Guarded", seconds=FOR_EVER_SECONDS)
+    running = other.start_inside("Lasting", seconds=FOR_EVER_SECONDS)
+    execution = left.start_inside("Lasting", seconds=FOR_EVER_SECONDS)
+    [holder] = left.state().holders
     deployment.stop(execution)
-    return _freed(left, other, dead=execution, running=running)
+    return _freed(left, other, holder, dead=execution, running=running)
 
 
 def acquired_late(deployment: Deployment) -> Freed:
@@ -86,14 +89,14 @@ def acquired_late(deployment: Deployment) -> Freed:
     left, other = Lock(deployment), Lock(deployment)
     dead, running = (left.start_inside("Unguarded", seconds=FOR_EVER_SECONDS) for _ in range(2))
     deployment.stop(dead)
-    left.ended(dead)
+    wait_for_looks(deployment, [dead], least=1)
     for lock, execution in ((other, running), (left, dead)):
         lock.take(lease_seconds=LEASE_SECONDS, execution_arn=execution, owner_name=execution)
-    return _freed(left, other, dead=dead, running=running)
-
-
-def _freed(left: Lock, other: Lock, *, dead: str, running: str) -> Freed:
     [holder] = left.state().holders
+    return _freed(left, other, holder, dead=dead, running=running)
+
+
+def _freed(left: Lock, other: Lock, holder: Holder, *, dead: str, running: str) -> Freed:
     knocks = left.knock()
     # The lease on the other lock began earlier; to be over it only lacks the end of its workflow.
     meanwhile = other.ask()
@@ -163,16 +166,6 @@ class Scenarios:
     two_locks: Future[Spans]
 
 
-def warm_up(deployment: Deployment, pool: ThreadPoolExecutor) -> None:
-    """Makes execution environments for all scenarios, a few at a time.
-
-    All their cold starts at once could take a busy machine longer than the functions' timeout.
-    """
-    for callers in range(COLD_STARTS_AT_ONCE, MOST_AT_ONCE + 1, COLD_STARTS_AT_ONCE):
-        calls = [pool.submit(Lock(deployment).ask) for _ in range(callers)]
-        assert all(call.result()["acquired"] for call in calls)
-
-
 def begin(deployment: Deployment, pool: ThreadPoolExecutor) -> Scenarios:
     def of(scenario: Any, *arguments: object, **options: object) -> Future[Any]:  # noqa: ANN401 - any of the above
         return pool.submit(scenario, deployment, *arguments, **options)
@@ -191,4 +184,3 @@ def begin(deployment: Deployment, pool: ThreadPoolExecutor) -> Scenarios:
 
 
 MOST_AT_ONCE: Final = len(fields(Scenarios))
-COLD_STARTS_AT_ONCE: Final = 3

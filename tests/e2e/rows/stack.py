@@ -25,7 +25,9 @@ from tests.e2e.rows.parts import (
     stay,
 )
 
-TASK_SECONDS: Final = 1
+TASK_SECONDS: Final = "{% $exists($states.input.hang) ? 1 : 30 %}"
+"""Of work that hangs nobody wants to wait for the end; a cold start is not to look like that."""
+LONG_LEASE: Final = Duration.minutes(5)
 SHORT_WAIT: Final = Duration.seconds(5)
 LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
 
@@ -51,6 +53,7 @@ class Rows(Stack):
         return {
             "Unguarded": stay,
             "Guarded": lambda scope: self.guard(scope, stay(scope)),
+            "Lasting": lambda scope: self.guard(scope, stay(scope), lease=LONG_LEASE),
             "Polling": lambda scope: self.guard(scope, stay(scope), waiting=polling),
             "Chain": lambda scope: self.chain(scope, stay(scope)),
             "Anonymous": lambda scope: self.chain(scope, stay(scope), told_execution=False),
@@ -106,7 +109,7 @@ class Rows(Stack):
             self.worker,
             payload=sfn.TaskInput.from_text(INPUT),
             outputs=REPLY,
-            task_timeout=sfn.Timeout.duration(Duration.seconds(TASK_SECONDS)),
+            task_timeout=sfn.Timeout.jsonata(TASK_SECONDS),
         )
 
     def caught(self, scope: Construct, guarded: sfn.IChainable) -> sfn.IChainable:

@@ -6,6 +6,9 @@ from leasehold.protocol.items import read_state
 from tests.e2e.rows.lock import Lock, most_inside
 from tests.e2e.rows.scenarios import Scenarios
 
+MOST_TRIES = 3
+"""For those who are to be inside at once, and whom a busy machine may have begun one by one."""
+
 
 def two_at_once(lock: Lock, machine: str) -> int:
     """Starts two executions; answers how many were inside at once."""
@@ -19,7 +22,7 @@ def test_the_first_use_of_a_lock_lets_one_of_two_executions_in(lock: Lock) -> No
 
 
 def test_without_a_guard_both_executions_are_inside_at_once(lock: Lock) -> None:
-    assert two_at_once(lock, "Unguarded") == 2
+    assert any(two_at_once(lock, "Unguarded") == 2 for _ in range(MOST_TRIES))
 
 
 def test_of_three_iterations_of_a_map_one_is_inside_at_a_time(lock: Lock) -> None:
@@ -27,8 +30,10 @@ def test_of_three_iterations_of_a_map_one_is_inside_at_a_time(lock: Lock) -> Non
 
 
 def test_one_owner_for_the_whole_execution_lets_all_three_iterations_in(lock: Lock) -> None:
-    spans = [each["work"] for each in lock.run("MapOneOwner", seconds=3).output]
-    assert most_inside(spans) == 3
+    def inside() -> int:
+        return most_inside(each["work"] for each in lock.run("MapOneOwner", seconds=3).output)
+
+    assert any(inside() == 3 for _ in range(MOST_TRIES))
 
 
 def test_two_machines_with_two_guards_each_share_a_lock_of_one_service(

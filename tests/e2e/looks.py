@@ -1,0 +1,35 @@
+"""The looks of the reaper, by its own log."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from tests.e2e.deployment import Deployment, wait_until
+
+SECOND_LOOK_SECONDS = 35
+
+
+def looks(deployment: Deployment) -> Counter[str]:
+    """How many looks the reaper has had at each execution, by its own log."""
+    logs = deployment.aws.client("logs")
+    function = deployment.outputs["Leasehold"]["ReapFunctionName"]
+    configuration = deployment.aws.client("lambda").get_function_configuration(
+        FunctionName=function
+    )
+    pages = logs.get_paginator("filter_log_events").paginate(
+        logGroupName=configuration["LoggingConfig"]["LogGroup"], filterPattern="reaped"
+    )
+    lines = [found["message"] for page in pages for found in page["events"]]
+    found = [json.loads(line) for line in lines if line.startswith('{"level"')]
+    return Counter(each["execution_arn"] for each in found if each["message"] == "reaped")
+
+
+def wait_for_looks(deployment: Deployment, executions: list[str], *, least: int) -> None:
+    """Until the reaper has looked so often at each of them."""
+
+    def are_enough() -> bool:
+        counted = looks(deployment)
+        return all(counted[execution] >= least for execution in executions)
+
+    wait_until(are_enough, seconds=SECOND_LOOK_SECONDS + 30, pause_seconds=1)

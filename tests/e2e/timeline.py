@@ -1,0 +1,59 @@
+"""When what happened in an execution, by the timestamps of its history.
+
+Who looks from outside measures the machine that all this runs on, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+_ENTERED: Final = "stateEnteredEventDetails"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The history of an execution that runs one state after the other. Times in epoch seconds."""
+
+    events: Sequence[dict[str, Any]]
+
+    def entered(self, state: str) -> float:
+        """When a state was entered first. One that was never entered fails the test."""
+        times = [_seconds(event) for event in self.events if _name(event) == state]
+        assert times, f"{state} was never entered: {self}"
+        return times[0]
+
+    def calls(self, state: str, *, after: float = 0.0) -> list[float]:
+        """When the task of a state was begun, repeated calls included, since a moment."""
+        return [
+            _seconds(event)
+            for within, event in self._within()
+            if within == state and event["type"] == "TaskScheduled" and _seconds(event) > after
+        ]
+
+    def _within(self) -> Iterator[tuple[str | None, dict[str, Any]]]:
+        state = None
+        for event in self.events:
+            state = _name(event) or state
+            yield state, event
+
+    def __str__(self) -> str:
+        """For the message of a test that fails."""
+        if not self.events:
+            return "nothing happened"
+        began = _seconds(self.events[0])
+        lines = [
+            f"{_seconds(event) - began:8.3f} {event['type']} {_name(event) or ''}"
+            for event in self.events
+        ]
+        return "\n".join(["", *lines])
+
+
+def _name(event: dict[str, Any]) -> str | None:
+    name: str | None = event.get(_ENTERED, {}).get("name")
+    return name
+
+
+def _seconds(event: dict[str, Any]) -> float:
+    return float(event["timestamp"].timestamp())
