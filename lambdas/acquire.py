@@ -9,6 +9,7 @@ from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
 from leasehold.model import AcquireRequest, Grant, Queued, Refusal, RefusalReason
 from leasehold.parsing import parse_acquire
+from leasehold.vicinity import require_near
 from leasehold.wire import acquire_answer
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Grants, queues or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_acquire(event)
+    require_near(request.execution_arn, function_arn=context.invoked_function_arn)
     answer = lock_store(context).acquire(request)
     _observe(answer)
     if request.task_token is not None:

@@ -8,6 +8,7 @@ from lambdas._runtime import count, fingerprint, lock_store, logger, metrics
 from leasehold.metrics import MetricName
 from leasehold.model import KeepAliveRequest, NotHeld, Renewal
 from leasehold.parsing import parse_heartbeat
+from leasehold.vicinity import require_near
 from leasehold.wire import heartbeat_answer
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     With a task token it answers through it, and only when there is nothing to keep alive any more.
     """
     request = parse_heartbeat(event)
-    store = lock_store(context)
     if isinstance(request, KeepAliveRequest):
         from lambdas._beats import beat  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
 
-        return beat(store, request)
-    answer = store.heartbeat(request)
+        require_near(request.execution_arn, function_arn=context.invoked_function_arn)
+        return beat(lock_store(context), request)
+    answer = lock_store(context).heartbeat(request)
     _observe(answer)
     return heartbeat_answer(answer)
 

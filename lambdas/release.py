@@ -8,6 +8,7 @@ from lambdas._runtime import count, fingerprint, lock_store, logger, measure_ms,
 from leasehold.metrics import MetricName
 from leasehold.model import NotHeld, Released
 from leasehold.parsing import parse_release
+from leasehold.vicinity import require_near
 from leasehold.wire import release_answer
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_release(event)
+    require_near(request.execution_arn, function_arn=context.invoked_function_arn)
     answer = lock_store(context).release(request)
     _observe(answer, may_have_waited=request.entered_at_ms is not None)
     return release_answer(answer)

@@ -36,15 +36,18 @@ from leasehold.model import (
 from leasehold.overdue import NO_DEPARTURES, Departures, find_departures
 from leasehold.protocol.items import read_holder, read_state
 from leasehold.protocol.queue import Leaver
-from leasehold.protocol.requests import claim_permit, put_out, renew, take_over
+from leasehold.protocol.requests import claim_permit, put_out, take_over
+from leasehold.protocol.retention import runs_short
 from leasehold.protocol.verdict import (
     AlreadyHolder,
     AlreadyReleased,
+    Free,
     FreeForWaiters,
     LeasesOver,
     judge,
 )
 from leasehold.protocol.writes import Update
+from leasehold.renewing import renew_lease
 from leasehold.vacating import vacate
 
 _TRIES_WITHOUT_PAUSE: Final = 3
@@ -105,12 +108,13 @@ def _next_step(
     now_ms = context.clock.wall_ms()
     has_lapsed = partial(context.has_lapsed, request.lock_name)
     match judge(state, request, now_ms=now_ms, has_lapsed=has_lapsed):
-        case AlreadyHolder(holder, is_over=False):
-            return _grant(request, holder, repeated=True)
-        case AlreadyHolder():
-            return _renew_own(context, request)
+        case AlreadyHolder(holder, is_fresh):
+            fresh = _grant(request, holder, repeated=True)
+            return fresh if is_fresh else _renew_own(context, request)
         case AlreadyReleased():
             return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case Free():
+            return _claim(context, request, state)
         case FreeForWaiters() if not attempt.waiters_served:
             vacate(context, request.lock_name, state, asking=request.owner_id)
             return replace(_claim(context, request), waiters_served=True)
@@ -144,7 +148,9 @@ def _replace_overdue(
         return _claim(context, request)
     if not leavers:
         return _wait_or_refuse(context, request, state, departures)
-    update = take_over(request, leavers, now_ms=context.clock.wall_ms())
+    now_ms = context.clock.wall_ms()
+    keep_long = runs_short(state, now_ms=now_ms)
+    update = take_over(request, leavers, now_ms=now_ms, keep_long=keep_long)
     return _Try(update, taken_over=len(leavers))
 
 
@@ -169,16 +175,19 @@ def _wait_or_refuse(
     return queued
 
 
-def _claim(context: LockContext, request: AcquireRequest) -> _Try:
-    return _Try(claim_permit(request, now_ms=context.clock.wall_ms()))
+def _claim(context: LockContext, request: AcquireRequest, state: LockState | None = None) -> _Try:
+    """The state, if the claim has failed on it although a permit was free."""
+    now_ms = context.clock.wall_ms()
+    keep_long = state is not None and runs_short(state, now_ms=now_ms)
+    return _Try(claim_permit(request, now_ms=now_ms, keep_long=keep_long))
 
 
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Try | Grant:
-    """A grant whose lease ran out before its reply arrived is renewed, unless the place is gone."""
+    """A grant that comes late is renewed before anybody relies on it, unless the place is gone."""
     heartbeat = HeartbeatRequest(
         lock_name=request.lock_name, owner_id=request.owner_id, lease_ms=request.lease_ms
     )
-    outcome = context.table.update(renew(heartbeat, now_ms=context.clock.wall_ms()))
+    outcome = renew_lease(context, heartbeat)
     if isinstance(outcome, Written):
         return _grant(request, read_holder(outcome.item, request.owner_id), repeated=True)
     return _claim(context, request)

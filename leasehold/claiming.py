@@ -16,7 +16,7 @@ from leasehold.protocol.claims import (
     Claim,
     claim_of,
     drop,
-    end_beats,
+    end,
     read_claim,
     record,
     task_token_in,
@@ -43,7 +43,13 @@ def put_on_record(context: LockContext, request: AcquireRequest) -> AcquireReque
 def take_off_record(
     context: LockContext, request: ReleaseRequest, answer: Released | NotHeld
 ) -> None:
-    """Removes the claim of an acquisition that has ended; never fails, as the lock is free."""
+    """Removes the claim of an acquisition that has ended; never fails, as the lock is free.
+
+    Who gave up waiting leaves its claim there, which says so: an acquire of its own may still be
+    under way.
+    """
+    if request.entered_at_ms is not None and not _was_held(answer):
+        return
     execution_arn = request.execution_arn
     if execution_arn is None and isinstance(answer, Released):
         execution_arn = answer.execution_arn
@@ -55,20 +61,29 @@ def take_off_record(
         context.observe(ClaimLeft(lock_name=request.lock_name, execution_arn=execution_arn))
 
 
+def _was_held(answer: Released | NotHeld) -> bool:
+    return isinstance(answer, Released) and answer.held_ms is not None
+
+
 def say_that_work_is_done(
     context: LockContext, request: ReleaseRequest, execution_arn: str
 ) -> str | None:
-    """Before the lock is freed: from now on no beat takes its absence for a loss.
+    """Before the lock is freed, or the queue left: from now on nothing of this may begin again.
+
+    No beat takes the absence of the lock for a loss, and no acquire records itself any more.
 
     Returns:
         The task token of the state that beats, to complete once the lock is free.
     """
     claim = _claim(request, execution_arn)
-    outcome = context.table.update(end_beats(claim, now_ms=context.clock.wall_ms()))
+    outcome = context.table.update(end(claim, now_ms=context.clock.wall_ms()))
     return task_token_in(outcome.item)
 
 
 def _claim(request: ReleaseRequest, execution_arn: str) -> Claim:
     return Claim(
-        execution_arn=execution_arn, lock_name=request.lock_name, owner_id=request.owner_id
+        execution_arn=execution_arn,
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        entered_at_ms=request.entered_at_ms,
     )

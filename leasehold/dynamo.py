@@ -8,26 +8,17 @@ that DynamoDB finds invalid) is a defect of the set-up and is raised as boto3 ra
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from botocore.config import Config
-from botocore.exceptions import (
-    ClientError,
-    ConnectionError,  # noqa: A004 - the name that botocore gave it
-    HTTPClientError,
-)
 
-from leasehold.dynamo_errors import (
-    CONDITION_FAILED,
-    cancellation_reasons,
-    raise_if_unknown,
-    was_not_written,
-    was_repeated,
-)
+from leasehold.dynamo_errors import CONDITION_FAILED, cancellation_reasons
 from leasehold.patience import Patience
 from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
+from leasehold.sending import Sending
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -43,7 +34,7 @@ CLIENT_CONFIG: Final = Config(
     read_timeout=1.5,
     retries={"mode": "standard", "total_max_attempts": 3},
 )
-"""Three quick tries fit into the handlers' ten seconds. DynamoDB answers in milliseconds; a longer
+"""Three quick tries fit well into the handlers' time. DynamoDB answers in milliseconds; a longer
 read timeout would only turn a lost reply into a lost invocation."""
 
 _Answer = TypeVar("_Answer")
@@ -62,7 +53,7 @@ class ConditionFailed:
 
     Attributes:
         item: what the item was; empty if there is none.
-        repeated: whether botocore had sent the request before. That may have done it already.
+        repeated: whether the request was sent before. That may have done it already.
     """
 
     item: Item
@@ -101,8 +92,9 @@ class LockTable:
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends one conditional update."""
+        sending = Sending(self._patience)
         try:
-            response = self._patiently(
+            response = sending.patiently(
                 lambda: self._client.update_item(
                     TableName=self._name,
                     Key=update.key,
@@ -117,18 +109,23 @@ class LockTable:
         except self._client.exceptions.ConditionalCheckFailedException as error:
             # The stubs know one shape of errors; this one also carries the item.
             item = cast("Item", error.response.get("Item", {}))
-            return ConditionFailed(item, repeated=was_repeated(error))
+            return ConditionFailed(item, repeated=sending.repeated)
         return Written(response.get("Attributes", {}))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends two writes that happen together or not at all.
 
-        botocore adds a request token, so that a repeat after a lost reply is not a second
-        transaction.
+        All sendings have one request token, so that a repeat after a lost reply is not a second
+        transaction, and is told that the first one happened.
         """
         writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
+        token = str(uuid.uuid4())
         try:
-            self._patiently(lambda: self._client.transact_write_items(TransactItems=writes))
+            self._patiently(
+                lambda: self._client.transact_write_items(
+                    TransactItems=writes, ClientRequestToken=token
+                )
+            )
         except self._client.exceptions.TransactionCanceledException as error:
             reasons = cancellation_reasons(error)
             if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
@@ -229,15 +226,4 @@ class LockTable:
         }
 
     def _patiently(self, send: Callable[[], _Answer]) -> _Answer:
-        """Sends until DynamoDB looks at the request, or patience ends."""
-        began = self._patience.clock.monotonic()
-        attempt = 0
-        while True:
-            try:
-                return send()
-            except (ClientError, ConnectionError, HTTPClientError) as error:
-                if not was_not_written(error) or self._patience.is_over(since=began):
-                    raise_if_unknown(error)
-                    raise
-            self._patience.pause(attempt)
-            attempt += 1
+        return Sending(self._patience).patiently(send)

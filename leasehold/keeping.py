@@ -32,7 +32,7 @@ from leasehold.protocol.claims import (
     record_again,
 )
 from leasehold.protocol.items import read_state
-from leasehold.protocol.requests import renew
+from leasehold.renewing import renew_lease
 
 
 class Kept(Enum):
@@ -58,7 +58,7 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> Kept:
             owner_id=acquisition.owner_id,
             lease_ms=acquisition.lease_ms,
         )
-        if isinstance(context.table.update(renew(heartbeat, now_ms=now_ms)), Written):
+        if isinstance(renew_lease(context, heartbeat), Written):
             return Kept.RENEWED
         found = context.table.read(claim_key(claim))
     if has_ended(found):

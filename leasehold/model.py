@@ -158,7 +158,11 @@ class ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """An owner who has a permit, as the table tells it. `revision` grows with every heartbeat."""
+    """An owner who has a permit, as the table tells it. `revision` grows with every heartbeat.
+
+    Attributes:
+        unheard: whether nobody was there to be told when the lock was handed over.
+    """
 
     owner_id: str
     owner_name: str
@@ -169,6 +173,12 @@ class Holder:
     fencing_token: int
     data: str | None = None
     execution_arn: str | None = None
+    unheard: bool = False
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether nobody knows of this grant: a workflow that asks again renews it first."""
+        return self.unheard and self.revision == 1
 
     def is_over(self, *, now_ms: int, tolerance_ms: int = 0) -> bool:
         """Whether the stored lease has ended; judge others with the clock tolerance added."""
@@ -177,13 +187,18 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
-    """One lock, as one item of the table tells it. A lock never seen before has no holders."""
+    """One lock, as one item of the table tells it. A lock never seen before has no holders.
+
+    Attributes:
+        kept_until_seconds: until when a grant to a workflow keeps the item; None if none does.
+    """
 
     fencing_token: int = 0
     held: int = 0
     last_released: str | None = None
     contended: bool = False
     wait_seq: int = 0
+    kept_until_seconds: int | None = None
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:

@@ -43,14 +43,17 @@ def find_departures(
     context: LockContext, lock_name: str, candidates: Sequence[Holder], *, needed: int
 ) -> Departures:
     """Looks for `needed` leavers among the candidates; extends the leases of running workflows."""
+    began = context.patience.clock.monotonic()
     leavers: list[Holder] = []
     extended = unknown = checks = 0
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(leavers) == needed or checks == _MOST_CHECKS:
             break
-        if holder.execution_arn is None:
+        if holder.execution_arn is None or holder.is_unheard:
             leavers.append(holder)
             continue
+        if context.patience.is_over(since=began):
+            break  # Step Functions is slow today, and the caller has more to do.
         checks += 1
         match context.liveness_of(holder.execution_arn):
             case Liveness.OVER:
@@ -71,8 +74,8 @@ def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Hol
 
     Else a few of whom Step Functions never says anything would be all that is ever checked.
     """
-    plain = [holder for holder in candidates if holder.execution_arn is None]
-    workflows = [holder for holder in candidates if holder.execution_arn is not None]
+    workflows = [h for h in candidates if h.execution_arn is not None and not h.is_unheard]
+    plain = [holder for holder in candidates if holder not in workflows]
     start = int(fraction * len(workflows))
     return [*plain, *workflows[start:], *workflows[:start]]
 

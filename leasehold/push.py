@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leasehold.errors import LockLost
+from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.model import Grant
+from leasehold.patience import Patience
+from leasehold.sending import Sending
 from leasehold.wire import acquire_answer
 
 if TYPE_CHECKING:
@@ -49,45 +51,47 @@ def end_no_beat(_task_token: str, _lost: LockLost | None) -> Pushed:
     return Pushed.UNKNOWN
 
 
-def push_by_task_token(client: SFNClient) -> Push:
+def push_by_task_token(client: SFNClient, patience: Patience | None = None) -> Push:
     """A `Push` that completes the waiting task with the answer that acquire would have given."""
 
     def push(task_token: str, grant: Grant) -> Pushed:
         output = json.dumps(acquire_answer(grant), ensure_ascii=False)
         return _delivered(
-            client, lambda: client.send_task_success(taskToken=task_token, output=output)
+            client,
+            lambda: client.send_task_success(taskToken=task_token, output=output),
+            patience or Patience(),
         )
 
     return push
 
 
-def end_beat_by_task_token(client: SFNClient) -> EndBeat:
+def end_beat_by_task_token(client: SFNClient, patience: Patience | None = None) -> EndBeat:
     """An `EndBeat` that lets the beating task succeed, or fail with `LockLost`."""
 
     def end_beat(task_token: str, lost: LockLost | None) -> Pushed:
-        if lost is None:
-            return _delivered(
-                client, lambda: client.send_task_success(taskToken=task_token, output="{}")
-            )
-        return _delivered(
-            client,
-            lambda: client.send_task_failure(
-                taskToken=task_token, error=type(lost).__name__, cause=str(lost)
-            ),
-        )
+        def send() -> object:
+            if lost is None:
+                return client.send_task_success(taskToken=task_token, output="{}")
+            error = type(lost).__name__
+            return client.send_task_failure(taskToken=task_token, error=error, cause=str(lost))
+
+        return _delivered(client, send, patience or Patience())
 
     return end_beat
 
 
-def _delivered(client: SFNClient, send: Callable[[], object]) -> Pushed:
+def _delivered(client: SFNClient, send: Callable[[], object], patience: Patience) -> Pushed:
+    """Sends until Step Functions has time for it, or patience ends."""
+    sending = Sending(patience)
     try:
-        send()
+        sending.patiently(send)
     except (
         client.exceptions.TaskDoesNotExist,
         client.exceptions.TaskTimedOut,
         client.exceptions.InvalidToken,
     ):
-        return Pushed.GONE
-    except (ClientError, BotoCoreError):
+        # A token that was completed is gone, too: by a sending of ours whose reply was lost.
+        return Pushed.UNKNOWN if sending.repeated else Pushed.GONE
+    except (LockStoreUnavailable, ClientError, BotoCoreError):
         return Pushed.UNKNOWN
     return Pushed.DELIVERED

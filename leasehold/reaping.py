@@ -5,6 +5,7 @@ behalf, and its places in queues given up. It is looked at twice:
 
     for all claims      bar the claim ────▶ delete the waiter
     then for each       release the lock ─▶ note that it is done
+    then for those that say that their work is done, and have most probably released: the same
 
 An acquire that was under way when the execution ended may land after the first look. If it had its
 claim on record by then, the second look finds what it got; if not, the claim is barred, or the
@@ -98,7 +99,8 @@ def _look_at(ended: ExecutionEnded, describe: Describe) -> _Look:
 def _reap(context: LockContext, claims: Sequence[Claim], look: _Look) -> Reaped:
     waiters = holders = 0
     barred: list[Claim] = []
-    for claim in claims:
+    live = [claim for claim in claims if not claim.ended]
+    for claim in live:
         if context.patience.has_ended():
             return Reaped(waiters=waiters, complete=False)
         if claim.stage >= look.waits_no_more:
@@ -111,8 +113,15 @@ def _reap(context: LockContext, claims: Sequence[Claim], look: _Look) -> Reaped:
             return Reaped(holders=holders, waiters=waiters, complete=False)
         holders += _free(context, claim)
         context.table.update(advance(claim, look.freed, now_ms=context.clock.wall_ms()))
+    done = len(barred) == len(live)
+    for claim in (claim for claim in claims if claim.ended):
+        if context.patience.has_ended():
+            return Reaped(holders=holders, waiters=waiters, complete=False)
+        waiters += _stop_waiting(context, claim)
+        holders += _free(context, claim)
+        done &= _bar(context, claim, look.freed)
     # Whoever wrote a claim meanwhile may belong to the redriven execution: ask once more.
-    return Reaped(holders=holders, waiters=waiters, complete=len(barred) == len(claims))
+    return Reaped(holders=holders, waiters=waiters, complete=done)
 
 
 def _bar(context: LockContext, claim: Claim, stage: Stage) -> bool:
@@ -123,17 +132,20 @@ def _bar(context: LockContext, claim: Claim, stage: Stage) -> bool:
 def _stop_waiting(context: LockContext, claim: Claim) -> bool:
     if claim.entered_at_ms is None:
         return False
-    leaver = _release_request(claim)
-    return context.table.delete(leave_queue(leaver, entered_at_ms=claim.entered_at_ms))
+    waiter = _release_request(claim)
+    return context.table.delete(leave_queue(waiter, entered_at_ms=claim.entered_at_ms))
 
 
 def _free(context: LockContext, claim: Claim) -> bool:
     """Releases on behalf of the execution; tells whether there was a permit to free."""
-    answer = release(context, _release_request(claim))
+    answer = release(context, _release_request(claim), is_queued=False)
     return isinstance(answer, Released) and answer.held_ms is not None
 
 
 def _release_request(claim: Claim) -> ReleaseRequest:
     return ReleaseRequest(
-        lock_name=claim.lock_name, owner_id=claim.owner_id, entered_at_ms=claim.entered_at_ms
+        lock_name=claim.lock_name,
+        owner_id=claim.owner_id,
+        # One that has ended need not be marked as released: its claim tells late acquires.
+        entered_at_ms=None if claim.ended else claim.entered_at_ms,
     )

@@ -4,7 +4,7 @@ give back ──▶ written ─────────────────�
      └──▶ condition failed, with the item as it was
             ├─ I hold, and others wait ─▶ vacate ────────▶ released
             ├─ I released last ──────────────────────────▶ released (again)
-            ├─ I may be waiting ─▶ leave the queue
+            ├─ I may be waiting ─▶ leave the queue, for good
             │      ├─ my waiter was there ───────────────▶ released (left the queue)
             │      └─ it was gone: perhaps granted ─▶ give back once more
             └─ none of it ───────────────────────────────▶ not held
@@ -12,28 +12,27 @@ give back ──▶ written ─────────────────�
 
 from __future__ import annotations
 
-from typing import Final
-
+from leasehold.claiming import say_that_work_is_done
 from leasehold.context import LockContext
 from leasehold.dynamo import Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.model import Holder, LockState, NotHeld, Released, ReleaseRequest
 from leasehold.protocol.items import read_holder, read_state
-from leasehold.protocol.queue import Leaver, leave_queue, mark_released
+from leasehold.protocol.queue import Leaver, give_up, leave_queue, mark_released
 from leasehold.protocol.requests import give_back
-from leasehold.vacating import vacate
-
-_REPEATED: Final = (
-    "the reply to the release was lost, and others moved the lock since; the outcome is unknown, "
-    "repeat the call"
-)
+from leasehold.protocol.schema import lock_key
+from leasehold.vacating import REPLY_LOST, vacate
 
 
-def release(context: LockContext, request: ReleaseRequest) -> Released | NotHeld:
-    """See `LockStore.release`."""
+def release(
+    context: LockContext, request: ReleaseRequest, *, is_queued: bool = True
+) -> Released | NotHeld:
+    """See `LockStore.release`. Unless `is_queued`, a waiter of the caller has been removed."""
     answer, state = _give_back(context, request)
     if answer is None and request.entered_at_ms is not None:
-        answer = _stop_waiting(context, request, entered_at_ms=request.entered_at_ms)
+        answer = _stop_waiting(
+            context, request, entered_at_ms=request.entered_at_ms, is_queued=is_queued
+        )
     if answer is None and state.last_released == request.owner_id:
         answer = _released(request)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
@@ -51,7 +50,7 @@ def _give_back(context: LockContext, request: ReleaseRequest) -> tuple[Released 
         may_have_left = outcome.repeated and request.entered_at_ms is None
         if may_have_left and state.last_released != request.owner_id:
             # It was given back by the first sending, or taken by others before: nobody can tell.
-            raise LockStoreUnavailable(_REPEATED)
+            raise LockStoreUnavailable(REPLY_LOST)
         return None, state
     leaver = Leaver(me, by_itself=True)
     if vacate(context, request.lock_name, state, leaver=leaver):
@@ -60,14 +59,26 @@ def _give_back(context: LockContext, request: ReleaseRequest) -> tuple[Released 
 
 
 def _stop_waiting(
-    context: LockContext, request: ReleaseRequest, *, entered_at_ms: int
+    context: LockContext, request: ReleaseRequest, *, entered_at_ms: int, is_queued: bool
 ) -> Released | None:
     """Leaves the queue. Who finds its waiter gone was perhaps granted the lock in this moment.
 
     "Released" is the answer also if there was neither: whatever this acquisition had, it has no
     more, and a repeated call is told the same.
     """
-    # First of all: an acquire of ours that is still under way must neither claim nor join any more.
+    # First of all: an acquire of ours that is still under way must not record itself any more.
+    if request.execution_arn is not None:
+        say_that_work_is_done(context, request, request.execution_arn)
+    if is_queued:
+        now_ms = context.clock.wall_ms()
+        leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=now_ms)
+        outcome = context.table.transact(leaving)
+        if isinstance(outcome, Written):
+            state = read_state(context.table.read(lock_key(request.lock_name)))
+            return _left_queue(context, request, state, was_waiting=True)
+        if outcome.state is not None:
+            return _give_back(context, request)[0]
+    # No waiter of ours was there. It may join in this moment, and be granted in the next.
     marked = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
     if not isinstance(marked, Written):
         return _give_back(context, request)[0]
@@ -76,8 +87,14 @@ def _stop_waiting(
         answer, _ = _give_back(context, request)
         if answer is not None:
             return answer
+    return _left_queue(context, request, read_state(marked.item), was_waiting=was_waiting)
+
+
+def _left_queue(
+    context: LockContext, request: ReleaseRequest, state: LockState, *, was_waiting: bool
+) -> Released:
     # Those behind us may have waited for our lower limit only.
-    vacate(context, request.lock_name, read_state(marked.item))
+    vacate(context, request.lock_name, state)
     return _released(request, left_queue=was_waiting)
 
 

@@ -26,8 +26,9 @@ LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
+_NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _EXECUTION_ARN: Final = re.compile(
-    r"arn:[a-z0-9-]+:states:[a-z0-9-]+:[0-9]{12}:execution:[^:\s]+:[^:\s]{1,80}"
+    rf"arn:[a-z0-9-]+:states:[a-z0-9-]+:[0-9]{{12}}:execution:{_NAMED}{{1,200}}:{_NAMED}{{1,80}}"
 )
 
 Rule = Callable[[Any], Any]

@@ -24,8 +24,8 @@ from leasehold.model import (
     Renewal,
 )
 from leasehold.protocol.items import read_holder, read_state
-from leasehold.protocol.requests import renew
 from leasehold.protocol.schema import lock_key
+from leasehold.renewing import renew_lease
 
 
 class LockStore:
@@ -63,8 +63,7 @@ class LockStore:
 
     def heartbeat(self, request: HeartbeatRequest) -> Renewal | NotHeld:
         """Lets the lease end one lease from now, also one that ran out, if nobody took it over."""
-        now_ms = self._context.clock.wall_ms()
-        outcome = self._context.table.update(renew(request, now_ms=now_ms))
+        outcome = renew_lease(self._context, request)
         if not isinstance(outcome, Written):
             return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
         holder = read_holder(outcome.item, request.owner_id)

@@ -9,18 +9,34 @@ waiter that holds the lock without having been told finds out by its fallback po
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
 
 from leasehold.context import LockContext
-from leasehold.dynamo import ConditionFailed, Written
+from leasehold.dynamo import Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.events import Evicted, PushUnknown
 from leasehold.model import Liveness, LockState, Waiter
 from leasehold.protocol.items import read_state, read_waiter
-from leasehold.protocol.queue import MOST_WAITERS_SEEN, Leaver, drop_waiter, oldest_waiters
+from leasehold.protocol.queue import (
+    MOST_WAITERS_SEEN,
+    Leaver,
+    drop_waiter,
+    note_unheard,
+    oldest_waiters,
+)
 from leasehold.protocol.settling import Step, is_in, next_step
 from leasehold.protocol.writes import Update
 from leasehold.push import Pushed
+
+_TOO_MANY_GONE: Final = (
+    "there was not enough time to clear the queue of waiters that stopped asking; repeat the call"
+)
+REPLY_LOST: Final = (
+    "the reply to the release was lost, and others moved the lock since; the outcome is unknown, "
+    "repeat the call"
+)
 
 
 def vacate(
@@ -64,7 +80,8 @@ def vacate(
         moved = _send(context, step, state)
         if moved is not None:
             _keep_patience(context, began, attempt)
-            state, queue, attempt = moved, [], attempt + 1
+            _require_known(leaver, moved)
+            state, queue, attempt = moved.state, [], attempt + 1
             continue
         has_left = has_left or leaver is not None
         if leaver is not None and not leaver.by_itself:
@@ -83,16 +100,39 @@ def _left_before(leaver: Leaver, state: LockState) -> bool:
     return leaver.by_itself and state.last_released == leaver.holder.owner_id
 
 
-def _send(context: LockContext, step: Step, state: LockState) -> LockState | None:
-    """Sends the step's write; if it does not happen, returns the lock as it is now."""
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A write did not happen, because others moved the lock.
+
+    Attributes:
+        state: the lock as it is now.
+        repeated: whether the write was sent before, and may have happened then.
+    """
+
+    state: LockState
+    repeated: bool = False
+
+
+def _send(context: LockContext, step: Step, state: LockState) -> _Moved | None:
+    """Sends the step's write; None if it happened."""
     if isinstance(step.write, Update):
         outcome = context.table.update(step.write)
-        return read_state(outcome.item) if isinstance(outcome, ConditionFailed) else None
+        if isinstance(outcome, Written):
+            return None
+        return _Moved(read_state(outcome.item), repeated=outcome.repeated)
     result = context.table.transact(step.write)
     if isinstance(result, Written):
         return None
     # If only the waiter has moved, the state still stands: its conditions guard the next write.
-    return state if result.state is None else read_state(result.state)
+    return _Moved(state if result.state is None else read_state(result.state))
+
+
+def _require_known(leaver: Leaver | None, moved: _Moved) -> None:
+    """Raises `LockStoreUnavailable` if a leaver is gone, and nobody can tell who took it out."""
+    if leaver is None or not leaver.by_itself or not moved.repeated:
+        return
+    if not is_in(leaver, moved.state) and not _left_before(leaver, moved.state):
+        raise LockStoreUnavailable(REPLY_LOST)
 
 
 def _live_queue(
@@ -119,11 +159,12 @@ def _live_queue(
             )
         ]
         dropped = [context.table.delete(drop_waiter(waiter)) for waiter in gone]
-        if not all(dropped):
-            continue  # One of them asked in this moment, and keeps its place.
         live = [waiter for waiter in waiters if waiter not in gone]
-        if live or not gone:
+        # Else one of them asked in this moment, and keeps its place; or there are more behind them.
+        if all(dropped) and (live or not gone):
             return live, len(items) == MOST_WAITERS_SEEN
+        if context.patience.has_ended():
+            raise LockStoreUnavailable(_TOO_MANY_GONE)
 
 
 def _tell(context: LockContext, step: Step, *, began: float, asking: str | None) -> Leaver | None:
@@ -142,6 +183,8 @@ def _tell(context: LockContext, step: Step, *, began: float, asking: str | None)
     if pushed is not Pushed.GONE or request.execution_arn is None:
         return None
     if context.liveness_of(request.execution_arn) is not Liveness.OVER:
+        with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
+            context.table.update(note_unheard(hand_off.grant))
         return None
     holder = step.after.holder(request.owner_id)
     return None if holder is None else Leaver(holder, by_itself=False)

@@ -8,8 +8,9 @@
                            stays, so that the second look finds what was under way
                 advance    what a look has done with it
     keep_alive  note_beat  the task token of the state that beats
-                end_beats  before the lock is freed: a beat that finds it free then knows that the
-                           work is done, and the lock not lost
+    release     end        before the lock of who beats is freed, and before the queue is left: so a
+                           beat that finds the lock free knows that it is not lost, and a late
+                           acquire that nobody wants it any more
 
 A claim decides nothing about who holds a lock. Its revision grows with every write but those of the
 reaper, which bars a claim only on condition that it is as it was before Step Functions was asked:
@@ -77,6 +78,7 @@ class Claim:
         entered_at_ms: its place in the queue, if it has told.
         stage: how far the reaper is with it.
         revision: how often it was written.
+        ended: whether it says that its work is done.
     """
 
     execution_arn: str
@@ -85,6 +87,7 @@ class Claim:
     entered_at_ms: int | None = None
     stage: int = Stage.RECORDED
     revision: int = 0
+    ended: bool = False
 
 
 def claim_of(request: AcquireRequest, execution_arn: str) -> Claim:
@@ -153,12 +156,16 @@ def note_beat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
     )
 
 
-def end_beats(claim: Claim, *, now_ms: int) -> Update:
-    """Say that the work is done; what is returned, or was there, has the token to complete."""
+def end(claim: Claim, *, now_ms: int) -> Update:
+    """Say that the work is done; what is returned, or was there, has the token to complete.
+
+    Keeps the place in the queue only if somebody may still stand there.
+    """
+    no_place = "" if claim.entered_at_ms is not None else " REMOVE #entered_at_ms"
     return _update(
         claim,
         change="SET #lock_name = :lock_name, #owner_id = :owner_id, "
-        f"#ended = :yes, #expiry_time = :expiry_time {_NEXT_REVISION}",
+        f"#ended = :yes, #expiry_time = :expiry_time{no_place} {_NEXT_REVISION}",
         condition=_NOT_ENDED,
         values={
             ":lock_name": {"S": claim.lock_name},
@@ -221,6 +228,7 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
         entered_at_ms=None if entered is None else int(entered["N"]),
         stage=int(item[schema.BARRED]["N"]) if is_barred(item) else Stage.RECORDED,
         revision=int(item[schema.REVISION]["N"]),
+        ended=has_ended(item),
     )
 
 

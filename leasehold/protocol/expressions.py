@@ -25,12 +25,7 @@ PERMIT_FREE: Final = "(attribute_not_exists(#held) OR #held < :limit)"
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
 """The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that
-TTL
-removed and that is made anew starts above every token it has ever issued."""
-
-KEEP_ITEM: Final = "#expiry_time = if_not_exists(#kept_until, :expiry_time)"
-"""TTL may remove the item some time after its last write, but not under the hands of a workflow."""
-KEEP_ITEM_FOR_WORKFLOW: Final = "#expiry_time = :kept_until, #kept_until = :kept_until"
+TTL removed and that is made anew starts above every token it has ever issued."""
 
 _STATE_NAMES: Final = {
     "#fencing_token": schema.FENCING_TOKEN,
@@ -43,6 +38,7 @@ _STATE_NAMES: Final = {
     "#expires_at_ms": schema.EXPIRES_AT_MS,
     "#lease_ms": schema.LEASE_MS,
     "#revision": schema.REVISION,
+    "#unheard": schema.UNHEARD,
     "#data": schema.DATA,
 }
 _CONSTANTS: Final[dict[str, AttributeValueTypeDef]] = {

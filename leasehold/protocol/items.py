@@ -56,7 +56,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
     request = AcquireRequest(
         lock_name=lock_name,
         owner_id=item[schema.OWNER_ID]["S"],
-        owner_name=_text(item, schema.OWNER_NAME) or "",
+        owner_name=_owner_name(item),
         lease_ms=_number(item, schema.LEASE_MS),
         limit=_number(item, schema.LIMIT),
         data=_text(item, schema.DATA),
@@ -80,6 +80,7 @@ def read_state(item: Item) -> LockState:
         last_released=_text(item, schema.LAST_RELEASED),
         contended=schema.CONTENDED in item and item[schema.CONTENDED].get("BOOL", False),
         wait_seq=_number(item, schema.WAIT_SEQ),
+        kept_until_seconds=_number_or_none(item, schema.KEPT_UNTIL),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )
 
@@ -89,7 +90,7 @@ def read_holder(item: Item, owner_id: str) -> Holder:
     attributes = item[schema.HOLDER_PREFIX + owner_id]["M"]
     return Holder(
         owner_id=owner_id,
-        owner_name=_text(attributes, schema.OWNER_NAME) or "",
+        owner_name=_owner_name(attributes),
         acquired_at_ms=_number(attributes, schema.ACQUIRED_AT_MS),
         expires_at_ms=_number(attributes, schema.EXPIRES_AT_MS),
         lease_ms=_number(attributes, schema.LEASE_MS),
@@ -97,20 +98,28 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         fencing_token=_number(item, schema.TOKEN_PREFIX + owner_id),
         data=_text(attributes, schema.DATA),
         execution_arn=_text(attributes, schema.EXECUTION_ARN),
+        unheard=schema.UNHEARD in attributes,
     )
 
 
 def _identity(request: AcquireRequest) -> dict[str, AttributeValueTypeDef]:
-    """What holder and waiter have in common."""
-    identity: dict[str, AttributeValueTypeDef] = {
-        schema.OWNER_NAME: {"S": request.owner_name},
-        schema.LEASE_MS: number(request.lease_ms),
-    }
+    """What holder and waiter have in common.
+
+    A guard's owner_name is its execution's ARN: stored once, because each write of a lock is paid
+    for by the size of its item, all holders included.
+    """
+    identity: dict[str, AttributeValueTypeDef] = {schema.LEASE_MS: number(request.lease_ms)}
+    if request.owner_name != request.execution_arn:
+        identity[schema.OWNER_NAME] = {"S": request.owner_name}
     if request.data is not None:
         identity[schema.DATA] = {"S": request.data}
     if request.execution_arn is not None:
         identity[schema.EXECUTION_ARN] = {"S": request.execution_arn}
     return identity
+
+
+def _owner_name(attributes: Item) -> str:
+    return _text(attributes, schema.OWNER_NAME) or _text(attributes, schema.EXECUTION_ARN) or ""
 
 
 def _is_holder(attribute_name: str) -> bool:

@@ -27,14 +27,13 @@ from leasehold.model import Grant, HandOff, Holder, LockState, ReleaseRequest, W
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
-    KEEP_ITEM,
-    KEEP_ITEM_FOR_WORKFLOW,
     NOT_RELEASED_BY_ME,
     all_of,
     number,
     update_of,
 )
 from leasehold.protocol.items import new_holder, new_waiter
+from leasehold.protocol.retention import KEEP_ITEM, keep, retention, runs_short
 from leasehold.protocol.writes import Delete, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
@@ -140,12 +139,14 @@ def hand_over(
     token = state.fencing_token + 1
     expires_at_ms = waiter.lease_begins_ms(now_ms) + request.lease_ms
     leaving = _leaving(leaver)
-    keep = KEEP_ITEM if request.execution_arn is None else KEEP_ITEM_FOR_WORKFLOW
+    # What was seen stands: `kept_until` moves with a grant only, or when it is put off.
+    keep_long = request.execution_arn is not None or runs_short(state, now_ms=now_ms)
     update = update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
-        f"{keep}{leaving.also_set} {leaving.remove} " + ("" if leaver else "ADD #held :one"),
+        f"{keep(long=keep_long)}{leaving.also_set} {leaving.remove} "
+        + ("" if leaver else "ADD #held :one"),
         # The waiter's own limit holds: others than the leaver may hold at most `limit - 1`.
         condition=all_of(
             I_DO_NOT_HOLD,
@@ -162,8 +163,7 @@ def hand_over(
             ":seen_token": number(state.fencing_token),
             ":wait_seq": number(state.wait_seq),
             ":limit": number(request.limit),
-            ":expiry_time": number(schema.ttl_seconds(now_ms)),
-            ":kept_until": number(schema.workflow_ttl_seconds(now_ms)),
+            **retention(now_ms),
         },
     )
     grant = Grant(
@@ -177,6 +177,20 @@ def hand_over(
     transaction = Transaction(state=update, other=drop_waiter(waiter))
     waited_ms = max(0, now_ms - waiter.entered_at_ms)
     return transaction, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms)
+
+
+def note_unheard(grant: Grant) -> Update:
+    """Nobody was there to be told of a hand-off. Refused if the waiter has asked again since.
+
+    Perhaps it asks again; or its branch of a workflow that goes on was stopped, and never will.
+    """
+    return update_of(
+        lock_name=grant.lock_name,
+        owner_id=grant.owner_id,
+        change="SET #mine.#unheard = :yes",
+        condition="#mine.#revision = :one",
+        values={},
+    )
 
 
 def leave(lock_name: str, leaver: Leaver, *, waiters_limit: int, now_ms: int) -> Update:
@@ -231,8 +245,16 @@ def drop_waiter(waiter: Waiter) -> Delete:
     )
 
 
+def give_up(request: ReleaseRequest, *, entered_at_ms: int, now_ms: int) -> Transaction:
+    """Leave the queue for good: no acquire of ours that is still under way may claim or join."""
+    return Transaction(
+        state=mark_released(request, now_ms=now_ms),
+        other=leave_queue(request, entered_at_ms=entered_at_ms),
+    )
+
+
 def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
-    """Give up waiting."""
+    """Take a waiter out of the queue."""
     return Delete(
         key=schema.waiter_key(
             request.lock_name, entered_at_ms=entered_at_ms, owner_id=request.owner_id

@@ -23,8 +23,6 @@ from leasehold.protocol import schema
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
     I_HOLD,
-    KEEP_ITEM,
-    KEEP_ITEM_FOR_WORKFLOW,
     NEXT_TOKEN,
     NOT_CONTENDED,
     NOT_RELEASED_BY_ME,
@@ -34,19 +32,30 @@ from leasehold.protocol.expressions import (
     update_of,
 )
 from leasehold.protocol.items import new_holder
+from leasehold.protocol.retention import KEEP_ITEM, keep, kept_enough, retention
 from leasehold.protocol.writes import Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 
-def claim_permit(request: AcquireRequest, *, now_ms: int) -> Update:
-    """Take a free permit. Grants nothing to a holder, nor to an owner who released last."""
+def claim_permit(request: AcquireRequest, *, now_ms: int, keep_long: bool = False) -> Update:
+    """Take a free permit. Grants nothing to a holder, nor to an owner who released last.
+
+    Nor on an item that TTL may delete soon, unless it is to be kept for long: see `retention.py`.
+    """
+    long = keep_long or request.execution_arn is not None
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET {_become_holder(request)} ADD #held :one",
-        condition=all_of(I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, NOT_CONTENDED, PERMIT_FREE),
+        change=f"SET {_become_holder(long=long)} ADD #held :one",
+        condition=all_of(
+            I_DO_NOT_HOLD,
+            NOT_RELEASED_BY_ME,
+            NOT_CONTENDED,
+            PERMIT_FREE,
+            *kept_enough(long=long),
+        ),
         values={**_as_holder(request, now_ms=now_ms), ":limit": number(request.limit)},
     )
 
@@ -56,25 +65,33 @@ def take_again(request: AcquireRequest, *, now_ms: int) -> Update:
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET {_become_holder(request)} ADD #held :one",
+        change=f"SET {_become_holder(long=True)} ADD #held :one",
         condition=all_of(I_DO_NOT_HOLD, NOT_CONTENDED, PERMIT_FREE),
         values={**_as_holder(request, now_ms=now_ms), ":limit": number(request.limit)},
     )
 
 
-def take_over(request: AcquireRequest, leavers: Sequence[Holder], *, now_ms: int) -> Update:
+def take_over(
+    request: AcquireRequest, leavers: Sequence[Holder], *, now_ms: int, keep_long: bool = False
+) -> Update:
     """Take the place of holders whose lease is over.
 
     Conditioned on the revision that was seen of each, so that a heartbeat in between wins. The last
     owner who released stays as it is: a leaver has not released, and must be told so.
     """
     overdue = _Overdue.of(leavers)
+    long = keep_long or request.execution_arn is not None
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET {_become_holder(request)} REMOVE {overdue.removals} ADD #held :difference",
+        change=f"SET {_become_holder(long=long)} REMOVE {overdue.removals} ADD #held :difference",
         condition=all_of(
-            I_DO_NOT_HOLD, NOT_RELEASED_BY_ME, NOT_CONTENDED, "#held < :limit", *overdue.unchanged
+            I_DO_NOT_HOLD,
+            NOT_RELEASED_BY_ME,
+            NOT_CONTENDED,
+            "#held < :limit",
+            *overdue.unchanged,
+            *kept_enough(long=long),
         ),
         names=overdue.names,
         values={
@@ -104,14 +121,15 @@ def put_out(lock_name: str, leavers: Sequence[Holder], *, now_ms: int) -> Update
     )
 
 
-def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
+def renew(request: HeartbeatRequest, *, now_ms: int, keep_long: bool = False) -> Update:
     """Let the lease end one lease from now, also if it has run out and nobody took the place.
 
     Never conditioned on anything that the previous heartbeat changed: a heartbeat whose reply was
-    lost must not look like a stolen lock.
+    lost must not look like a stolen lock. Refused on an item that TTL may delete soon, unless it is
+    to be kept for long: see `retention.py`.
     """
-    changes = ["#mine.#revision = #mine.#revision + :one", KEEP_ITEM]
-    values: dict[str, AttributeValueTypeDef] = {":expiry_time": number(schema.ttl_seconds(now_ms))}
+    changes = ["#mine.#revision = #mine.#revision + :one", keep(long=keep_long)]
+    values: dict[str, AttributeValueTypeDef] = {**retention(now_ms)}
     if request.lease_ms is None:
         changes.append("#mine.#expires_at_ms = #mine.#lease_ms + :now")
         values[":now"] = number(now_ms)
@@ -126,7 +144,7 @@ def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         change=f"SET {', '.join(changes)}",
-        condition=I_HOLD,
+        condition=all_of(I_HOLD, *kept_enough(long=keep_long)),
         values=values,
     )
 
@@ -186,9 +204,10 @@ class _Overdue:
         )
 
 
-def _become_holder(request: AcquireRequest) -> str:
-    return f"#mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, " + (
-        KEEP_ITEM if request.execution_arn is None else KEEP_ITEM_FOR_WORKFLOW
+def _become_holder(*, long: bool) -> str:
+    return (
+        f"#mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
+        f"{keep(long=long)}"
     )
 
 
@@ -196,6 +215,5 @@ def _as_holder(request: AcquireRequest, *, now_ms: int) -> dict[str, AttributeVa
     return {
         ":holder": new_holder(request, now_ms=now_ms),
         ":seed": number(now_ms * 1000),
-        ":expiry_time": number(schema.ttl_seconds(now_ms)),
-        ":kept_until": number(schema.workflow_ttl_seconds(now_ms)),
+        **retention(now_ms),
     }

@@ -39,6 +39,7 @@ ACQUIRED_AT_MS: Final = "acquired_at_ms"
 EXPIRES_AT_MS: Final = "expires_at_ms"
 LEASE_MS: Final = "lease_ms"
 REVISION: Final = "revision"
+UNHEARD: Final = "unheard"
 DATA: Final = "data"
 EXECUTION_ARN: Final = "execution_arn"
 

@@ -10,10 +10,17 @@ from leasehold.model import AcquireRequest, Holder, LockState
 
 @dataclass(frozen=True, slots=True)
 class AlreadyHolder:
-    """The caller was granted the lock before: the reply to an earlier call was lost."""
+    """The caller was granted the lock before: the reply to an earlier call was lost.
+
+    Attributes:
+        holder: the caller.
+        is_fresh: whether it may rely on the grant as it stands. Not if half of the lease is over,
+            by whoever's clock it was written; nor if it is a workflow that is told by its task
+            token: whoever handed it the lock may be about to note that nobody heard of that.
+    """
 
     holder: Holder
-    is_over: bool
+    is_fresh: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,11 @@ class LeasesOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Free:
+    """A permit is free, and nobody waits: ask again."""
+
+
+@dataclass(frozen=True, slots=True)
 class FreeForWaiters:
     """A permit is free, but others came first: it goes to the oldest waiter, not to the caller."""
 
@@ -44,7 +56,7 @@ class Busy:
     """All permits are out."""
 
 
-Verdict = AlreadyHolder | AlreadyReleased | FreeForWaiters | LeasesOver | Busy
+Verdict = AlreadyHolder | AlreadyReleased | Free | FreeForWaiters | LeasesOver | Busy
 
 
 def judge(
@@ -57,11 +69,13 @@ def judge(
     """
     mine = state.holder(request.owner_id)
     if mine is not None:
-        return AlreadyHolder(mine, is_over=mine.expires_at_ms <= now_ms)
+        half_ms = mine.lease_ms // 2
+        is_fresh = request.task_token is None and mine.expires_at_ms >= now_ms + half_ms
+        return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.last_released == request.owner_id:
         return AlreadyReleased()
     if state.held < request.limit:
-        return FreeForWaiters()
+        return FreeForWaiters() if state.contended else Free()
     over = [holder for holder in state.holders if has_lapsed(holder)]
     needed = state.held - request.limit + 1
     if len(over) >= needed:

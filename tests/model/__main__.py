@@ -6,14 +6,14 @@ import sys
 
 from tests.model.configurations import CONFIGURATIONS
 from tests.model.explore import Explored, explore
-from tests.model.known_gaps import KNOWN_GAPS, REDRIVEN_IN_THAT_MOMENT
+from tests.model.known_gaps import KNOWN_GAPS
 from tests.model.mutants import MUTANTS
 from tests.model.run import run_configuration, run_mutant
 from tests.model.scene_mutants import SCENE_MUTANTS, explore_mutant
 from tests.model.scenes import SCENES
 from tests.model.search import Report
 
-_SCENES = {scene.name: scene for scene in (*SCENES, REDRIVEN_IN_THAT_MOMENT)}
+_SCENES = {scene.name: scene for scene in SCENES}
 
 
 def _names() -> str:

@@ -1,4 +1,7 @@
-"""All searches run beside each other in processes of their own, the longest first."""
+"""All searches run in processes of their own, the longest first, and make way for other tests.
+
+Tests of other suites may wait for seconds of real time in the same moment: a search never does.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +27,9 @@ from tests.model.search import Report
 Reports = dict[str, "Future[Report]"]
 Explorations = dict[str, "Future[Explored]"]
 _LONGEST = "four share two permits"
+_NICENESS = 10
+_PATIENCE_SECONDS = 1_200
+"""Of one test: beside others who use all of the machine, a search gets a tenth of it."""
 
 
 class Searches:
@@ -61,11 +68,29 @@ class Searches:
         return self._controls[name].result() if same is None else self.configuration(same)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Called for the tests of all suites."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(_PATIENCE_SECONDS))
+
+
+def make_way() -> None:
+    """Begins a process that searches."""
+    os.nice(_NICENESS)
+    gc.disable()  # The states are numbers in tuples, without cycles: it would find nothing.
+
+
+def our_share_of_the_machine() -> int:
+    """How many processes at a time: the other workers of `pytest -n` have tests to run, too."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return max(1, (os.cpu_count() or 1) // workers)
+
+
 @pytest.fixture(scope="session")
 def searches() -> Iterator[Searches]:
     # Spawned, not forked: a fork would inherit the tracing of coverage and be several times slower.
     context = multiprocessing.get_context("spawn")
-    # The states are numbers in tuples, without cycles: collecting garbage would find nothing.
-    with ProcessPoolExecutor(os.cpu_count(), context, initializer=gc.disable) as pool:
+    with ProcessPoolExecutor(our_share_of_the_machine(), context, initializer=make_way) as pool:
         yield Searches(pool.submit)
         pool.shutdown(cancel_futures=True)

@@ -18,14 +18,14 @@ from leasehold import (
     overdue,
     reaping,
     releasing,
-    store,
+    renewing,
     vacating,
 )
 from leasehold.protocol import claims, queue, requests, settling
 from leasehold.protocol.writes import Transaction
 
 _MAKERS: Final = (requests, queue)
-_USERS: Final = (acquisition, joining, overdue, releasing, store, vacating, settling)
+_USERS: Final = (acquisition, joining, overdue, releasing, renewing, vacating, settling)
 
 
 _MAKERS_OF_CLAIMS: Final = (claims, requests, queue)

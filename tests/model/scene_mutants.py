@@ -9,17 +9,26 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold import claiming, keeping, reaping, releasing, store
+from leasehold import acquisition, claiming, keeping, reaping, releasing, store
 from leasehold.context import LockContext
 from leasehold.model import NotHeld, Released, ReleaseRequest
 from leasehold.protocol import claims
 from leasehold.protocol.schema import BARRED
+from leasehold.protocol.verdict import AlreadyHolder, judge
 from leasehold.protocol.writes import Put
 from tests.model.cast import Beats
 from tests.model.explore import Explored, explore
 from tests.model.mutations import without
 from tests.model.scene import Promise, Scene
-from tests.model.scenes import ANNA, CARE, CARE_THAT_FAILS, FIRST, SECOND, ZITA
+from tests.model.scenes import (
+    ANNA,
+    CARE,
+    CARE_THAT_FAILS,
+    FIRST,
+    REDRIVEN_IN_THAT_MOMENT,
+    SECOND,
+    ZITA,
+)
 
 _NOT_BARRED: Final = "attribute_not_exists(#barred)"
 _AS_SEEN: Final = "#revision = :seen"
@@ -61,6 +70,11 @@ def _record_again_without_asking(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN
     transaction = claims.record_again(*args, **kwargs)
     assert isinstance(transaction.other, Put)
     return replace(transaction, other=Put(item=transaction.other.item))
+
+
+def _judge_all_grants_fresh(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the real one
+    verdict = judge(*args, **kwargs)
+    return replace(verdict, is_fresh=True) if isinstance(verdict, AlreadyHolder) else verdict
 
 
 def _look_without_asking(ended: Any, _describe: Any) -> Any:  # noqa: ANN401 - as the real one
@@ -122,6 +136,11 @@ SCENE_MUTANTS: Final[dict[str, SceneMutant]] = {
         breaks=Promise.SPARED,
         scene=_REDRIVEN,
         patches=((reaping, "_look_at", _look_without_asking),),
+    ),
+    "a repeated acquire is told of its grant and writes nothing": SceneMutant(
+        breaks=Promise.HARMED,
+        scene=REDRIVEN_IN_THAT_MOMENT,
+        patches=((acquisition, "judge", _judge_all_grants_fresh),),
     ),
     "claims whose work has ended are not looked at": SceneMutant(
         breaks=Promise.FREE,

@@ -7,6 +7,7 @@ order in which they came (an item that is replaced keeps its place).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leasehold.dynamo import Cancelled, ConditionFailed, Written
@@ -16,7 +17,7 @@ from leasehold.protocol.items import read_state
 from leasehold.protocol.writes import Delete, Put, Query, Transaction, Update
 from tests.model.expressions import Attributes, changed, holds
 
-Request = Update | Transaction | Put | Delete | Query
+Request = Update | Transaction | Put | Delete | Query | Mapping[str, Any]
 
 
 class Numbered:
@@ -84,6 +85,8 @@ class Table:
             case Query():
                 items = self._range(queue, request)
                 return Outcome(state, queue, self.answer_number(len(items) if counts else items))
+            case _:  # The key of the lock, to be read.
+                return Outcome(state, queue, self.answer_number(self.state(state)))
 
     def _update(self, state: int, queue: int, update: Update) -> Outcome:
         item = self.state(state)

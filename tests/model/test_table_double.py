@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from leasehold.dynamo import LockTable
@@ -27,6 +28,8 @@ _CLIENTS = (
     Client(name="dora", limit=2, pushed=False),
 )
 _LEAVERS = workflows(3, gives_up=True)
+_ONE_GIVES_UP = (*workflows(1), Client(name="ben", gives_up=True))
+_WALKS = 80
 _FAULTS = Faults(crashes=1, epochs=1)
 
 
@@ -43,6 +46,19 @@ def _requests_seen(world: World, walks: int) -> list[tuple[State, Call]]:
                 found.setdefault((state[0], state[1], move.call), (state, call))
             state = move.to
     return list(found.values())
+
+
+def _all_requests(world: World) -> Iterator[tuple[State, Call]]:
+    """Requests that the clients of a small world make in any behaviour."""
+    seen, rest = {world.start}, [world.start]
+    while rest:
+        state = rest.pop()
+        for move in world.moves(state):
+            if move.call != NONE:
+                yield state, world.progress.calls[move.call]
+            if move.to not in seen:
+                seen.add(move.to)
+                rest.append(move.to)
 
 
 def _items(client: DynamoDBClient) -> list[Any]:
@@ -71,8 +87,13 @@ def test_every_kind_of_request_does_the_same_as_on_moto(dynamodb: DynamoDBClient
     compared: Counter[tuple[str, str]] = Counter()
     table = LockTable(dynamodb, TABLE)
     with naming(names):
-        worlds = [World(_CLIENTS, _FAULTS, names), World(_LEAVERS, Faults(), names)]
-        seen = [(world, *pair) for world in worlds for pair in _requests_seen(world, 80)]
+        worlds = [
+            World(_CLIENTS, _FAULTS, names),
+            World(_LEAVERS, Faults(), names),
+        ]
+        small = World(_ONE_GIVES_UP, Faults(lost_replies=1), names)
+        seen = [(world, *pair) for world in worlds for pair in _requests_seen(world, _WALKS)]
+        seen += [(small, *pair) for pair in _all_requests(small)]
     for world, state, call in seen:
         if call.name not in STEP_NAMES:
             continue

@@ -45,10 +45,12 @@ class MemoryDynamoDB:
     Attributes:
         items: by their keys.
         page_size: how many items a query looks at; DynamoDB's pages end after 1 MB.
+        tokens: request tokens of transactions that happened: a repeat changes nothing.
     """
 
     items: dict[Key, Item] = field(default_factory=dict)
     page_size: int = 1_000
+    tokens: set[str] = field(default_factory=set)
     exceptions: type[_Exceptions] = _Exceptions
 
     def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
@@ -70,6 +72,9 @@ class MemoryDynamoDB:
         return {}
 
     def transact_write_items(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        token = request.get("ClientRequestToken", "")
+        if token in self.tokens:
+            return {}
         writes = [next(iter(write.items())) for write in request["TransactItems"]]
         reasons: list[dict[str, Any]] = [
             {"Code": "None"} if self._holds(write) else self._failed(write) for _, write in writes
@@ -83,6 +88,8 @@ class MemoryDynamoDB:
                 self.items[_key(write)] = dict(write["Item"])
             else:
                 self.items.pop(_key(write), None)
+        if token:
+            self.tokens.add(token)
         return {}
 
     def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it

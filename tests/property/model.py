@@ -25,6 +25,10 @@ class Place:
     lease_ms: int
     revision: int = 1
 
+    def is_fresh(self, now_ms: int) -> bool:
+        """Whether half of the lease is left: a grant that is told again is renewed else."""
+        return self.expires_ms - now_ms >= self.lease_ms // 2
+
 
 @dataclass
 class Lock:
@@ -56,7 +60,7 @@ class Model:
         if state is None:
             return None
         if owner in state.places:
-            return Plan(renew=True) if state.places[owner].expires_ms <= now_ms else None
+            return None if state.places[owner].is_fresh(now_ms) else Plan(renew=True)
         if state.last_released == owner or len(state.places) < limit:
             return None
         leavers = self._leavers(state, now_ms, limit)
@@ -68,7 +72,7 @@ class Model:
         state = self.locks.get(lock) or Lock(last_token=now_ms * 1000)
         place = state.places.get(owner)
         if place is not None:
-            if place.expires_ms <= now_ms or (plan is not None and plan.renew):
+            if not place.is_fresh(now_ms) or (plan is not None and plan.renew):
                 self._renew(state, place, now_ms, lease_ms)
             return {"acquired": True, **_held(lock, owner, place)}
         if state.last_released == owner:

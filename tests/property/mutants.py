@@ -52,7 +52,8 @@ MUTANTS: dict[str, Callable[[Request], Request]] = {
         r" AND #over\d+\.#revision = :seen\d+", ""
     ),
     "a release needs no permit": _in_condition(
-        r"^attribute_exists\(#mine\) AND ", "attribute_exists(#held) AND "
+        r"^attribute_exists\(#mine\) AND (?=\(attribute_not_exists\(#contended)",
+        "attribute_exists(#held) AND ",
     ),
     "a release does not count": _in_change(r"#held = #held - :one, ", ""),
     "a token counter is kept per owner": _in_change(

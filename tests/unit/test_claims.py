@@ -64,7 +64,8 @@ def test_each_acquire_of_a_workflow_costs_one_write_more_whatever_the_answer(
     assert len(again.calls) == 3 + more
     cancelled, store = bench.counting()
     store.release(release("ben", **place))
-    assert cancelled.calls.count("delete_item") == 1 + more
+    assert cancelled.calls.count("transact_write_items") == 1
+    assert len(cancelled.calls) == 5 + more
 
 
 def test_a_workflow_that_takes_over_pays_one_write_more(bench: Bench) -> None:
@@ -157,12 +158,14 @@ def test_a_release_that_was_not_held_takes_its_claim_off_too(bench: Bench) -> No
     assert bench.claims() == []
 
 
-def test_a_cancelled_waiter_leaves_no_claim(bench: Bench) -> None:
+def test_a_cancelled_waiter_leaves_a_claim_that_says_so(bench: Bench) -> None:
     bench.wait("holder", execution_arn=None)
     bench.wait("anna")
     place = {"entered_at_ms": bench.clock.now_ms, "execution_arn": RUN}
     bench.store().release(release("anna", **place))
-    assert (bench.claims(), bench.waiters()) == ([], [])
+    (claim,) = bench.claims()
+    assert (claim["ended"], bench.waiters()) == ({"BOOL": True}, [])
+    assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + 48 * 3600
 
 
 def test_writes_that_boto3_sends_twice_change_no_answer(bench: Bench) -> None:

@@ -10,9 +10,9 @@ import pytest
 from leasehold.dynamo import LockTable
 from leasehold.model import Reaped
 from leasehold.patience import Patience
-from leasehold.protocol.claims import Claim, Stage, claims_of, record
+from leasehold.protocol.claims import Claim, Stage, claims_of, end, record
 from tests.property.memory_dynamodb import MemoryDynamoDB
-from tests.support import TABLE, FakeClock
+from tests.support import TABLE, CountingClient, FakeClock
 from tests.unit.workflows import OTHER_RUN, RUN, Bench
 
 if TYPE_CHECKING:
@@ -91,6 +91,35 @@ def test_no_waiter_is_left_when_the_first_lock_is_released_however_many_looks_th
         assert not reaped.complete
         assert bench.holders() == ["iteration-0000"]
     assert (bench.waiters(), bench.pushed) == ([], [])
+
+
+@pytest.mark.parametrize(("ended", "is_free"), [(True, True), (False, False)])
+def test_claims_whose_work_has_ended_do_not_delay_what_is_held(
+    bench: Bench, *, ended: bool, is_free: bool
+) -> None:
+    """A Map of many iterations with keep_alive leaves as many of them; were they like others…"""
+    table = LockTable(bench.client, TABLE)
+    for number in range(WAITERS):
+        claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
+        write = end if ended else record
+        table.update(write(claim, now_ms=bench.clock.now_ms))
+    bench.wait("anna")
+    bench.end()
+    reaped = look(bench, second=False, seconds_a_request=1.0)
+    assert (reaped.complete, bench.holders() == []) == (False, is_free)
+
+
+def test_a_claim_whose_work_has_ended_costs_two_requests_a_look(bench: Bench) -> None:
+    table = LockTable(bench.client, TABLE)
+    for number in range(WAITERS):
+        claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
+        table.update(end(claim, now_ms=bench.clock.now_ms))
+    bench.end()
+    client = CountingClient(bench.client)
+    for second in (False, True):
+        client.calls.clear()
+        assert bench.look(second=second, client=client).complete
+        assert len(client.calls) == 1 + 2 * WAITERS
 
 
 def test_claims_that_do_not_fit_into_one_page_are_all_found(dynamodb: DynamoDBClient) -> None:

@@ -12,6 +12,7 @@ from leasehold.context import LockContext
 from leasehold.dynamo import ConditionFailed, LockTable, Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.model import Refusal, RefusalReason
+from leasehold.protocol import schema
 from leasehold.store import LockStore
 from tests.support import TABLE, FakeClock, acquire, heartbeat, release, store_over
 from tests.unit.faults import THROTTLES, FaultyClient, client_error, defects, unknown_outcomes
@@ -74,7 +75,7 @@ class NaiveTable(LockTable):
         try:
             return super().update(update)
         except LockStoreUnavailable:
-            return ConditionFailed({})
+            return ConditionFailed({schema.HELD: {"N": "1"}})
 
 
 def test_without_the_translation_a_throttle_would_be_reported_as_a_refusal(
