@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lambdas._runtime import count, end_beat, fingerprint, logger
-from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.errors import KeepAliveEnded, LockLost
 from leasehold.keeping import Kept
 from leasehold.metrics import MetricName
 from leasehold.model import KeepAliveRequest
@@ -14,26 +14,35 @@ from leasehold.store import LockStore
 
 
 def beat(store: LockStore, request: KeepAliveRequest) -> dict[str, Any]:
-    """Keeps the lock; ends the state that beats if the work has ended, or the lock is lost."""
+    """Keeps the lock; ends the state that beats if the work has ended, or the lock is lost.
+
+    Raises:
+        KeepAliveEnded: the work has ended, and nobody knows whether the state has heard it.
+        LockLost: the same for a loss.
+    """
     kept = store.keep_alive(request)
-    heard = True
-    if kept is Kept.DONE:
-        _end(request, None)
-    if kept is Kept.LOST:
-        lock_name = request.acquisition.lock_name
-        lost = LockLost(f"lock {lock_name!r} is not held any more; the work was stopped")
-        heard = _end(request, lost)
-    _observe(request, kept, heard=heard)
+    end = _end_of(kept, request.acquisition.lock_name)
+    pushed = None if end is None else _push(request, end)
+    _observe(request, kept, heard=pushed is not Pushed.GONE)
+    if end is not None and pushed is Pushed.UNKNOWN:
+        # Step Functions may refuse for ever, and never tells the state then; its Catch hears this.
+        # If it took the end after all, the state is over and nobody hears anything.
+        raise end
     return {"kept": kept.name}
 
 
-def _end(request: KeepAliveRequest, lost: LockLost | None) -> bool:
-    """Ends the state that beats; tells whether it still waited for that."""
-    pushed = end_beat(request.task_token, lost)
-    if pushed is Pushed.UNKNOWN:
-        message = "Step Functions did not take the answer; repeat the call"
-        raise LockStoreUnavailable(message)
-    return pushed is Pushed.DELIVERED
+def _end_of(kept: Kept, lock_name: str) -> KeepAliveEnded | LockLost | None:
+    match kept:
+        case Kept.DONE:
+            return KeepAliveEnded(f"the work under lock {lock_name!r} is done")
+        case Kept.LOST:
+            return LockLost(f"lock {lock_name!r} is not held any more; the work was stopped")
+        case _:
+            return None
+
+
+def _push(request: KeepAliveRequest, end: KeepAliveEnded | LockLost) -> Pushed:
+    return end_beat(request.task_token, end if isinstance(end, LockLost) else None)
 
 
 def _observe(request: KeepAliveRequest, kept: Kept, *, heard: bool) -> None:

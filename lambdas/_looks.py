@@ -4,35 +4,51 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+import re
+from typing import Any, Final
+
+from voluptuous import Invalid
 
 from lambdas._runtime import send_message
 from leasehold.errors import InvalidRequest
 from leasehold.model import ExecutionEnded
+from leasehold.rules import EXECUTION_ARN
+
+_DIGITS: Final = re.compile("[0-9]{1,9}")
 
 
 def parse_look(body: str) -> ExecutionEnded:
     """What a message asks for.
 
+    An event whose redrive count is missing, or no number, counts as one of the first run. Then an
+    execution that was redriven counts as redriven since: see `leasehold.reaping`, which is careful.
+
     Raises:
-        InvalidRequest: it is neither kind of message.
+        InvalidRequest: it is neither kind of message, or names no execution.
     """
     try:
         message: Any = json.loads(body)
         if "second_look" in message:
             return _checked(ExecutionEnded(**message))
         detail = message["detail"]
-        redrives = int(detail.get("redriveCount") or 0)  # The rule makes a text of the number.
+        redrives = _redrives(detail.get("redriveCount"))
         return _checked(ExecutionEnded(execution_arn=detail["executionArn"], redrives=redrives))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, Invalid) as error:
         rule = "must be an Execution Status Change event of Step Functions"
         raise InvalidRequest(field="message", rule=rule, value=body) from error
+
+
+def _redrives(count: object) -> int:
+    """No document says that the event has this field. The rule makes a text of what is there."""
+    text = str(count)
+    return int(text) if _DIGITS.fullmatch(text) else 0
 
 
 def _checked(ended: ExecutionEnded) -> ExecutionEnded:
     types = (type(ended.execution_arn), type(ended.redrives), type(ended.second_look))
     if types != (str, int, bool):
         raise TypeError
+    EXECUTION_ARN(ended.execution_arn)
     return ended
 
 

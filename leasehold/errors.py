@@ -5,6 +5,7 @@
     ├── LockStoreUnavailable    outcome unknown; repeat the call with the same owner_id
     ├── LockWaitTimeout         nobody handed over the lock within max_wait
     ├── LockLost                the lease is over, or somebody else holds the lock
+    ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
     ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
     ├── VersionConflict         others changed the item at every try; nothing was written
     └── OutcomeUnknown          nobody knows whether a versioned write happened; do not repeat it
@@ -64,6 +65,13 @@ class LockWaitTimeout(LeaseholdError):  # noqa: N818 - class names are API
 
 class LockLost(LeaseholdError):  # noqa: N818 - class names are API
     """The lease is over, or another owner holds the lock."""
+
+
+class KeepAliveEnded(LeaseholdError):  # noqa: N818 - class names are API
+    """There is nothing to keep alive any more: the work is done, and its release frees the lock.
+
+    Ends the heartbeat of a guard when the task token cannot, and never leaves the guard.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

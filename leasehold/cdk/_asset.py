@@ -11,6 +11,7 @@ editable install and a wheel.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,9 @@ DISTRIBUTIONS: Final = (
     "voluptuous",
 )
 """All pure Python. boto3 comes with the Lambda runtime."""
+
+OLDEST: Final = {"aws-lambda-powertools": (3, 30)}
+"""The reaper hands its logger to Powertools' `BatchProcessor`, which takes one from 3.30.0 on."""
 
 _UNUSED: Final = (
     "aws_lambda_powertools/event_handler/",
@@ -64,8 +68,8 @@ def assemble(parent: Path) -> Path:
     """Writes the asset below `parent`, once for its content, and removes its older versions.
 
     Raises:
-        AssetError: a distribution is missing, or has compiled code in it, which would run on the
-            machine that runs synth and not on Lambda.
+        AssetError: a distribution is missing, or too old for the handlers, or has compiled code in
+            it, which would run on the machine that runs synth and not on Lambda.
     """
     sources = asset_sources()
     root = parent / _DIRECTORY
@@ -112,12 +116,13 @@ def _python_files(directory: Path, name: PurePosixPath) -> Iterator[tuple[PurePo
 def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
     """The modules of an installed distribution; scripts, metadata and bytecode stay out."""
     try:
-        files = distribution(name).files or []
+        found = distribution(name)
     except PackageNotFoundError as error:
         message = f"{name} is not installed: pip install 'leasehold[cdk]'"
         raise AssetError(message) from error
+    _check_age(name, found.version)
     modules = 0
-    for file in files:
+    for file in found.files or []:
         path = PurePosixPath(file.as_posix())
         if path.suffix not in {".py", *_COMPILED} or ".." in path.parts:
             continue
@@ -127,6 +132,14 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
         yield path, Path(str(file.locate()))
     if not modules:
         message = f"{name} is installed without its files (editable?): install it from a wheel"
+        raise AssetError(message)
+
+
+def _check_age(name: str, version: str) -> None:
+    oldest = OLDEST.get(name, ())
+    if tuple(int(number) for number in re.findall(r"\d+", version)[: len(oldest)]) < oldest:
+        needed = ".".join(map(str, oldest))
+        message = f"{name} {version} is too old, {needed} is needed: pip install 'leasehold[cdk]'"
         raise AssetError(message)
 
 

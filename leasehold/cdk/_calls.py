@@ -26,10 +26,12 @@ from leasehold.cdk._invoking import (
 from leasehold.cdk._periods import Periods
 from leasehold.cdk._variable import GuardVariable, jsonata
 from leasehold.cdk.service import ILockService
-from leasehold.errors import LockLost
+from leasehold.errors import KeepAliveEnded, LockLost
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
 _SHORTEST_PAUSE_SECONDS: Final = 2
+_BEATS_ENDED: Final = "ended"
+"""Short: it counts toward the largest output beside that of the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +129,19 @@ class ServiceCalls:
         return release
 
     def heartbeat(
-        self, terms: AcquireTerms, *, interval_seconds: int, on_loss: sfn.IChainable
+        self,
+        terms: AcquireTerms,
+        *,
+        interval_seconds: int,
+        on_end: sfn.IChainable,
+        on_loss: sfn.IChainable,
     ) -> tasks.LambdaInvoke:
         """Renews the lease, and sleeps on a task token for one interval; then again, for ever.
 
-        Release completes the token. What failed with an unknown outcome is repeated, and when that
-        does not help the state begins anew: an outage of the service ends no work. It does so if
-        the lock is lost, or if the request is one that can never succeed.
+        Release completes the token; where Step Functions refuses that, the next beat goes to
+        `on_end`. What failed with an unknown outcome is repeated, and when that does not help the
+        state begins anew: an outage of the service ends no work. What ends it goes to `on_loss`: a
+        lock that is lost, or a request that can never succeed.
         """
         beat = invoke(
             self.scope,
@@ -141,14 +149,15 @@ class ServiceCalls:
             "Heartbeat",
             self.service.heartbeat_function,
             payload={**self._request(terms), "task_token": TASK_TOKEN},
-            # Short: it counts toward the largest output beside that of the work.
-            outputs="ended",
+            outputs=_BEATS_ENDED,
             integration_pattern=sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN,
             timeout=Duration.seconds(interval_seconds),
         )
-        never_repeat(beat, [TIMEOUT, *NOT_WORTH_REPEATING])
+        ended = KeepAliveEnded.__name__
+        never_repeat(beat, [TIMEOUT, ended, *NOT_WORTH_REPEATING])
         pause = max(interval_seconds, _SHORTEST_PAUSE_SECONDS)
         repeat(beat, ANY_ERROR, longest_pause_seconds=pause)
+        beat.add_catch(on_end, errors=[ended], outputs=_BEATS_ENDED)
         beat.add_catch(on_loss, errors=list(NOT_WORTH_REPEATING), outputs=ERROR_OUTPUT)
         beat.add_catch(beat, errors=[ANY_ERROR], outputs=UNCHANGED)
         return beat

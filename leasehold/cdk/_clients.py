@@ -27,6 +27,7 @@ def grant_table(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
 
 def grant_workflows(stack: Stack, grantee: iam.IGrantable) -> iam.Grant:
     """To wake workflows that wait, and to ask whether one that holds a lock still runs."""
+    # Why on state machines: see `FunctionMaker.let_complete_tasks`.
     wake = _grant(stack, grantee, action="SendTaskSuccess", resource="stateMachine")
     return wake.combine(_grant(stack, grantee, action="DescribeExecution", resource="execution"))
 

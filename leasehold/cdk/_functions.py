@@ -104,6 +104,8 @@ class FunctionMaker:
 
         Which one is decided by the task token, which only the waiting workflow can have given.
         """
+        # The Service Authorization Reference lists no resource for SendTask*. But denials by AWS
+        # name the state machine, and `StateMachine.grant_task_response` of CDK grants on it.
         self._let_use_workflows(
             function,
             action="SendTaskSuccess",

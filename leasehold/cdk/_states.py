@@ -13,7 +13,10 @@ from leasehold.errors import LockWaitTimeout
 
 _SHOWN_HOLDERS: Final = 5
 _LONGEST_CAUSE: Final = 32_768
-"""In characters. Step Functions cuts off what is longer."""
+"""Step Functions cuts off what is longer. Whether it counts characters or bytes, it does not say:
+this many bytes are right either way."""
+_MOST_BYTES: Final = "$length($replace($text, /[^ -~]/, 'four'))"
+"""Not less than `$text` has in UTF-8, where a character that is not ASCII has four at most."""
 _RESULT_AS_TEXT: Final = "$string({'result': $states.input})"
 RESULT_IN_CAUSE: Final = jsonata("$parse($states.errorOutput.Cause).result")
 """What a Catch makes of the error that `not_released_beside_a_heartbeat` raises."""
@@ -56,13 +59,20 @@ class GuardStates(ServiceCalls):
             comment="Best effort: the result of the work stands; the lock ends with the execution.",
         )
 
+    def heartbeat_ended(self) -> sfn.Pass:
+        """Ends the branch of the heartbeat as its task token would have done."""
+        return sfn.Pass.jsonata(
+            self.scope, "HeartbeatEnded", state_name=self.variable.state_name("Heartbeat ended")
+        )
+
     def not_released_beside_a_heartbeat(self) -> sfn.Fail:
         """Carries the result of the work out of its branch, as an error that stops the heartbeat.
 
         An error by another name, and not a damaged result, if the text is too long, or if JSONata
         rounds its numbers (to 15 digits; a fencing token has 16).
         """
-        fits = f"$length($text) <= {_LONGEST_CAUSE} and $parse($text).result = $states.input"
+        short = f"$length($text) <= {_LONGEST_CAUSE} and {_MOST_BYTES} <= {_LONGEST_CAUSE}"
+        fits = f"{short} and $parse($text).result = $states.input"
         kept = f"$type($states.input) = 'null' or ({fits})"
         refusal = "'the work is done; the lock could not be released, nor the result be kept'"
 

@@ -3,28 +3,34 @@
 Step Functions spells the types of attribute values as the AWS SDK for Java does (`Bool`, `Nul`,
 `Ss`); everybody else spells them as DynamoDB does (`BOOL`, `NULL`, `SS`). So an item is translated
 after it was read, and back before it is written.
+
+It is translated as text, at one go. Step Functions ends an evaluation that is about 100 calls deep
+or takes a second (https://github.com/floci-io/floci/issues/2737 measured the depth): a function
+that calls itself for what is nested would not get to the 32 levels that DynamoDB allows.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from leasehold.cdk._variable import jsonata
 from leasehold.protocol import versions
 
-_TRANSLATE: Final = (
-    "$one := function($value) { $merge([$each($value, function($inner, $type) {"
-    " {$lookup($merge([{$type: $type}, $spelling]), $type):"
-    " $type = 'M' ? $all($inner)"
-    " : $type = 'L' ? [$map($inner, function($element) { $one($element) })]"
-    " : $inner} })]) }; "
-    "$all := function($item) { $merge([$each($item, function($value, $name) {"
-    " {$name: $one($value)} })]) }; "
-)
-_TO_DYNAMODB: Final = "{'Bool': 'BOOL', 'Nul': 'NULL', 'Ss': 'SS', 'Ns': 'NS', 'Bs': 'BS'}"
-_TO_JAVA: Final = "{'BOOL': 'Bool', 'NULL': 'Nul', 'SS': 'Ss', 'NS': 'Ns', 'BS': 'Bs'}"
+_TO_DYNAMODB: Final = {
+    r'/"Bool":([tf])/': '"BOOL":$1',
+    r'/"Nul":([tf])/': '"NULL":$1',
+    r'/"([SNB])s":\[/': '"$1S":[',
+}
+"""By what follows it, a type is told from an attribute of the same name, whose value is an object.
+Texts do not match: in them each quotation mark has a backslash before it."""
+_TO_JAVA: Final = {
+    r'/"BOOL":([tf])/': '"Bool":$1',
+    r'/"NULL":([tf])/': '"Nul":$1',
+    r'/"([SNB])S":\[/': '"$1s":[',
+}
 _ITEM_READ: Final = "$states.result.Item"
 
 
@@ -44,8 +50,8 @@ class VersionedExpressions:
 
     def read_output(self) -> str:
         """What the task gets: the input of the update, and the item or null."""
-        item = f"$exists({_ITEM_READ}) ? $all({_ITEM_READ}) : null"
-        return _translating(_TO_DYNAMODB, f"{{'input': $states.input, 'item': {item}}}")
+        item = f"$exists({_ITEM_READ}) ? {_translated(_ITEM_READ, _TO_DYNAMODB)} : null"
+        return jsonata(f"{{'input': $states.input, 'item': {item}}}")
 
     def seen(self) -> dict[str, str]:
         """What `write` must know besides the key."""
@@ -59,10 +65,9 @@ class VersionedExpressions:
     def transaction(self, *, table_name: str) -> str:
         """The one write: a put, or a delete if the task returned null."""
         there = f"{{'TableName': '{table_name}'}}, {self.variable}.unchanged"
-        put = f"$merge([{there}, {{'Item': $all({self._stamped()})}}])"
+        put = f"$merge([{there}, {{'Item': {_translated(self._stamped(), _TO_JAVA)}}}])"
         delete = f"$merge([{there}, {{'Key': {self.variable}.key}}])"
-        either = f"$states.input = null ? {{'Delete': {delete}}} : {{'Put': {put}}}"
-        return _translating(_TO_JAVA, either)
+        return jsonata(f"$states.input = null ? {{'Delete': {delete}}} : {{'Put': {put}}}")
 
     def write_output(self) -> str:
         """The item as it was written, or null."""
@@ -107,5 +112,6 @@ def _check(condition: str, names: dict[str, str], values: dict[str, str] | None 
     )
 
 
-def _translating(spelling: str, expression: str) -> str:
-    return jsonata(f"($spelling := {spelling}; {_TRANSLATE}{expression})")
+def _translated(item: str, spelling: Mapping[str, str]) -> str:
+    replaced = "".join(f" ~> $replace({old}, '{new}')" for old, new in spelling.items())
+    return f"$parse($string({item}){replaced})"

@@ -66,7 +66,10 @@ def kept_alive(
     body = task if _is_bare_task(task) else states.branches("Body", task)
     body.next(release)
     heartbeat = states.heartbeat(
-        terms, interval_seconds=interval_seconds, on_loss=states.rethrow("Not kept alive")
+        terms,
+        interval_seconds=interval_seconds,
+        on_end=states.heartbeat_ended(),
+        on_loss=states.rethrow("Not kept alive"),
     )
     work = states.branches(_WORK, body, heartbeat)
     not_released = states.not_released()

@@ -46,8 +46,10 @@ class OptimisticUpdate(sfn.StateMachineFragment):
     Succeed of its own ends the update without a write.
 
     Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
-    their names; those of DynamoDB (`DynamoDb.…`), as for any task. Items are at most 256 KiB, as
-    all payloads of Step Functions. Standard and Express workflows, JSONPath and JSONata.
+    their names; those of DynamoDB (`DynamoDb.…`), as for any task. What enters and the item, in
+    DynamoDB's form, are together at most 256 KiB, as all payloads of Step Functions. Items may be
+    nested as deeply as DynamoDB allows, 32 levels: the evaluation does not get deeper with them.
+    Standard and Express workflows, JSONPath and JSONata.
 
     Uncontended it costs one read, one write (at the price of a transaction) and three state
     transitions besides the task. The machine may get, put and delete items of this table; if it is

@@ -31,8 +31,12 @@ SECOND_LOOK_SECONDS: Final = FUNCTION_TIMEOUT_SECONDS + 15
 """Longer than an acquire, its cold start included, that was called before the execution ended."""
 
 _ENDS: Final = ["FAILED", "TIMED_OUT", "ABORTED"]
-_MOST_TRIES: Final = 5
+_MOST_TRIES: Final = 10
+"""One each visibility timeout: twenty minutes, in which throttles of Step Functions pass by."""
 _BATCH: Final = 10
+_MOST_AT_ONCE: Final = 5
+"""Thousands of executions may be stopped at one go: this many functions ask Step Functions about
+them, whose throttle for DescribeExecution is one for the account, and free locks."""
 _TRIES_IN_A_VISIBILITY_TIMEOUT: Final = 6  # what the Lambda developer guide recommends
 _EVERY_MACHINE: Final = "EveryMachine"
 
@@ -51,7 +55,7 @@ class ExecutionReaper(Construct):
           its lease is over and the next one asks.
         * Anything for Express workflows and direct callers, of which there are no such events.
 
-    What cannot be reaped in five tries stands in the dead-letter queue for two weeks; it costs
+    What cannot be reaped in ten tries stands in the dead-letter queue for two weeks; it costs
     nobody more than a lease. The messages name executions, and do not contain their inputs; both
     queues are encrypted.
 
@@ -122,7 +126,12 @@ class ExecutionReaper(Construct):
         functions.let_complete_tasks(reap)
         self.queue.grant(reap, "sqs:SendMessage")
         reap.add_event_source(
-            sources.SqsEventSource(self.queue, batch_size=_BATCH, report_batch_item_failures=True)
+            sources.SqsEventSource(
+                self.queue,
+                batch_size=_BATCH,
+                max_concurrency=_MOST_AT_ONCE,
+                report_batch_item_failures=True,
+            )
         )
         return reap
 

@@ -11,6 +11,9 @@ import jsonata  # type: ignore[import-untyped]  # ships no types
 
 Json = dict[str, Any]
 
+DEEPEST_ON_AWS = 100
+"""Measured by others: between 99 and 101, see https://github.com/floci-io/floci/issues/2737."""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -169,13 +172,18 @@ def evaluate(
     variables: Json | None = None,
     now_ms: int | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    deepest: int = DEEPEST_ON_AWS,
 ) -> Any:  # noqa: ANN401 - whatever the expression gives
     """Evaluates a JSONata value as Step Functions would, at a chosen time.
 
     `functions` replaces some of JSONata's own.
+
+    Raises:
+        TooDeepError: the evaluation is deeper than `deepest`.
     """
     expression = jsonata.Jsonata(value.removeprefix("{%").removesuffix("%}"))
     frame = expression.create_frame()
+    _bound(frame, deepest)
     frame.bind("states", states or {})
     for name, bound in (variables or {}).items():
         frame.bind(name, bound)
@@ -185,3 +193,25 @@ def evaluate(
     if now_ms is not None:
         expression.register_lambda("millis", lambda: now_ms)
     return expression.evaluate(None, frame)
+
+
+class TooDeepError(Exception):
+    """An evaluation that Step Functions would end."""
+
+
+def _bound(frame: Any, deepest: int) -> None:  # noqa: ANN401 - jsonata's own, untyped
+    """Counts every step; jsonata's own bound leaves out those of an object's second field on."""
+    depth = 0
+
+    def enter(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > deepest:
+            raise TooDeepError
+
+    def leave(*_: object) -> None:
+        nonlocal depth
+        depth -= 1
+
+    frame.set_evaluate_entry_callback(enter)
+    frame.set_evaluate_exit_callback(leave)

@@ -133,7 +133,7 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
         "QueryLanguage": "JSONata",
         "TimeoutSeconds": 15,
         "Retry": [
-            {"ErrorEquals": ["States.Timeout", *hopeless], "MaxAttempts": 0},
+            {"ErrorEquals": ["States.Timeout", "KeepAliveEnded", *hopeless], "MaxAttempts": 0},
             {
                 "ErrorEquals": ["States.ALL"],
                 "IntervalSeconds": 1,
@@ -144,6 +144,11 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
             },
         ],
         "Catch": [
+            {
+                "ErrorEquals": ["KeepAliveEnded"],
+                "Output": "ended",
+                "Next": "Guard: Heartbeat ended",
+            },
             {"ErrorEquals": hopeless, "Output": ERROR, "Next": "Guard: Not kept alive"},
             {"ErrorEquals": ["States.ALL"], "Output": UNCHANGED, "Next": "Guard: Heartbeat"},
         ],
@@ -161,6 +166,7 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
         ("Sandbox.Timedout", Handling(8, "Guard: Heartbeat")),
         ("LockLost", Handling(0, "Guard: Not kept alive")),
         ("InvalidRequest", Handling(0, "Guard: Not kept alive")),
+        ("KeepAliveEnded", Handling(0, "Guard: Heartbeat ended")),
     ],
 )
 @every_form
@@ -178,14 +184,25 @@ def test_a_heartbeat_that_an_outage_ends_is_noticed(forms: Json) -> None:
     assert handling(beat, "LockStoreUnavailable") == Handling(8, None)
 
 
+def test_an_end_that_is_taken_for_an_outage_is_noticed(forms: Json) -> None:
+    _, heartbeat = branches(machine_of(forms, "KeptFlat"))
+    beat = heartbeat.states["Guard: Heartbeat"]
+    beat["Retry"][0]["ErrorEquals"].remove("KeepAliveEnded")
+    del beat["Catch"][0]
+    assert handling(beat, "KeepAliveEnded") == Handling(8, "Guard: Heartbeat")
+
+
 @every_form
-def test_the_branch_of_the_heartbeat_ends_by_its_token_or_by_a_failure(
+def test_the_branch_of_the_heartbeat_ends_by_its_token_by_an_error_or_by_a_failure(
     forms: Json, form: str
 ) -> None:
     _, heartbeat = branches(machine_of(forms, form))
-    failure = heartbeat.states["Guard: Not kept alive"]
-    assert set(heartbeat.states) == {"Guard: Heartbeat", "Guard: Not kept alive"}
-    assert failure == machine_of(forms, form).states["Guard: Failed"]
+    states = dict(heartbeat.states)
+    assert states.pop("Guard: Heartbeat")["End"] is True
+    assert states == {
+        "Guard: Heartbeat ended": {"Type": "Pass", "QueryLanguage": "JSONata", "End": True},
+        "Guard: Not kept alive": machine_of(forms, form).states["Guard: Failed"],
+    }
 
 
 def test_the_limit_of_a_beat_is_the_same_expression(scratch: Scratch) -> None:

@@ -17,6 +17,7 @@ from leasehold.cdk import OptimisticUpdate
 from leasehold.errors import InvalidRequest
 from leasehold.optimistic import DEFAULT_RETRIES
 from tests.infra.asl import Json, Scope, evaluate, happy_path, machine_of
+from tests.infra.spelling import as_java
 
 TABLE = "accounts"
 NUMBERS = itertools.count()
@@ -167,20 +168,7 @@ API_ITEM: Json = {
     "single": {"L": [{"BOOL": False}]},
     "nested": {"L": [{"M": {"Bool": {"L": [{"L": []}, {"NULL": True}]}}}, {"S": ""}]},
 }
-
-
-def as_java(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """An independent translation: of the types only, not of attributes of the same name."""
-    spelled = {"BOOL": "Bool", "NULL": "Nul", "SS": "Ss", "NS": "Ns", "BS": "Bs"}
-    [(kind, inner)] = value.items()
-    if kind == "L":
-        return {"L": [as_java(element) for element in inner]}
-    if kind == "M":
-        return {"M": {name: as_java(element) for name, element in inner.items()}}
-    return {spelled.get(kind, kind): inner}
-
-
-JAVA_ITEM = {name: as_java(value) for name, value in API_ITEM.items()}
+JAVA_ITEM = as_java(API_ITEM)
 VERSIONED = {**JAVA_ITEM, "version": {"N": "7"}}
 STAMPED = {**VERSIONED, "version_id": {"S": "x"}}
 NAMES = {"#version": "version", "#write_id": "version_id"}

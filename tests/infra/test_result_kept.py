@@ -60,6 +60,11 @@ def rounding(value: object) -> str:
     return json.dumps(json.loads(text, parse_int=lambda digits: int(float(f"{int(digits):.15g}"))))
 
 
+def as_javascript(value: object) -> str:
+    """`$string` of an engine that escapes no more than it must."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 @pytest.mark.parametrize("result", RESULTS, ids=str)
 def test_the_result_stands(work: Json, failure: Json, result: object) -> None:
     catch = work["Catch"][0]
@@ -75,6 +80,24 @@ def test_a_result_that_is_too_long_for_a_cause_is_an_error_of_its_own(failure: J
         "LockNotReleased",
         "the work is done; the lock could not be released, nor the result be kept",
     )
+
+
+@pytest.mark.parametrize("character", ["ä", "\u20ac", "\U0001f600", "\x7f"], ids=ascii)
+def test_what_is_not_ascii_is_counted_as_four_bytes(failure: Json, character: str) -> None:
+    """Nobody says whether Step Functions counts characters or bytes: it must not cut the result."""
+    room = (32_768 - len('{"result":""}')) // 4
+    error, cause = raised(failure, character * room, string=as_javascript)
+    assert error.startswith("LockNotReleased.")
+    assert len(cause) <= len(cause.encode()) <= 32_768
+    assert raised(failure, character * (room + 1), string=as_javascript)[0] == "LockNotReleased"
+
+
+def test_a_result_may_have_room_by_characters_and_none_by_bytes(failure: Json) -> None:
+    """The control: what `$length` alone would let through."""
+    result = "\u20ac" * 32_000
+    text = as_javascript({"result": result})
+    assert len(text) <= 32_768 < len(text.encode())
+    assert raised(failure, result, string=as_javascript)[0] == "LockNotReleased"
 
 
 def test_a_result_that_would_be_rounded_is_an_error_of_its_own(failure: Json) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
@@ -86,7 +87,8 @@ def test_lambda_may_read_it_whatever_the_umask(asset: Path) -> None:
 
 
 def test_a_compiled_module_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    wheel = SimpleNamespace(files=[FakeFile("fast/__init__.py"), FakeFile("fast/core.so")])
+    files = [FakeFile("fast/__init__.py"), FakeFile("fast/core.so")]
+    wheel = SimpleNamespace(version="3.30.0", files=files)
     monkeypatch.setattr(_asset, "distribution", lambda _name: wheel)
     with pytest.raises(AssetError, match=r"^compiled code cannot go into the asset: fast/core\.so"):
         assemble(tmp_path)
@@ -104,10 +106,43 @@ def test_a_missing_distribution_is_told_with_the_cure(
         assemble(tmp_path)
 
 
+@pytest.mark.parametrize("version", ["2.43.1", "3.9.0", "3.29.0", "3.9.0a1"])
+def test_a_powertools_that_the_handlers_cannot_use_is_told_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    """A lower floor would deploy, and the reaper would fail at its import."""
+    monkeypatch.setattr(_asset, "distribution", dated({"aws-lambda-powertools": version}))
+    expected = f"aws-lambda-powertools {version} is too old, 3.30 is needed: pip install"
+    with pytest.raises(AssetError, match=f"^{re.escape(expected)} 'leasehold"):
+        assemble(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", ["3.30.0", "3.30.0rc1", "3.100.0"])
+def test_every_powertools_from_that_on_will_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    monkeypatch.setattr(_asset, "distribution", dated({"aws-lambda-powertools": version}))
+    assert assemble(tmp_path).is_dir()
+
+
+def dated(versions: dict[str, str]) -> Callable[[str], SimpleNamespace]:
+    """Distributions as they are installed, but of these versions."""
+
+    def found(name: str) -> SimpleNamespace:
+        installed = distribution(name)
+        version = versions.get(name, installed.version)
+        return SimpleNamespace(version=version, files=installed.files)
+
+    return found
+
+
 def test_a_distribution_without_files_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(_asset, "distribution", lambda _name: SimpleNamespace(files=None))
+    monkeypatch.setattr(
+        _asset, "distribution", lambda _name: SimpleNamespace(version="3.30.0", files=None)
+    )
     with pytest.raises(AssetError, match="is installed without its files"):
         assemble(tmp_path)
 

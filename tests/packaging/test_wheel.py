@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from leasehold.cdk._asset import OLDEST
+
 ROOT = Path(__file__).resolve().parents[2]
 
 ASSEMBLE = """
@@ -47,6 +49,15 @@ def test_constructs_and_handlers_ask_for_what_they_import(installed: Path) -> No
         "aws-lambda-powertools",
         "constructs",
     }
+
+
+def test_the_wheel_asks_for_a_powertools_that_takes_the_reapers_logger(installed: Path) -> None:
+    """`BatchProcessor(logger=…)` came with 3.30.0: seen in the wheels of 3.29.0 and 3.30.0."""
+    [found] = distributions(path=[str(installed)])
+    required = {one.name: one.specifier for one in map(Requirement, found.requires or ())}
+    versions = ["3.29.0", "3.30.0", "3.37.0", "4.0.0"]
+    assert list(required["aws-lambda-powertools"].filter(versions)) == ["3.30.0", "3.37.0"]
+    assert OLDEST == {"aws-lambda-powertools": (3, 30)}
 
 
 @pytest.mark.parametrize("way", ["installed", "editable"])

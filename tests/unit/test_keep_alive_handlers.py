@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lambdas import acquire, heartbeat, release
-from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from leasehold.liveness import Execution
 from leasehold.model import Liveness
 from leasehold.push import Pushed
@@ -25,6 +25,7 @@ WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
 OWN_RELEASE = {**WORKFLOW, "keep_alive": True}
 RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
 LOST = "lock 'nightly-report' is not held any more; the work was stopped"
+DONE = "the work under lock 'nightly-report' is done"
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
@@ -138,18 +139,57 @@ def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
     assert renewed["fencing_token"] == granted["fencing_token"] + 1
 
 
-@pytest.mark.parametrize("last", [OWN_RELEASE, NAMED], ids=["done", "lost"])
-def test_an_end_that_step_functions_does_not_take_is_unknown_and_repeated(
-    beats: Beats, last: dict[str, Any]
+@pytest.mark.parametrize(
+    ("last", "end", "seen"),
+    [
+        (OWN_RELEASE, KeepAliveEnded(DONE), ({}, [])),
+        (NAMED, LockLost(LOST), ({"Lost": [1.0]}, ["lost"])),
+    ],
+    ids=["done", "lost"],
+)
+def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_nobody_repeats(
+    beats: Beats,
+    capsys: pytest.CaptureFixture[str],
+    last: dict[str, Any],
+    end: Exception,
+    seen: object,
+) -> None:
+    """Else the state would beat for ever, though its work is done or its lock lost."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    release.handler(dict(last), CONTEXT)
+    printed(capsys)
+    beats.outcome = Pushed.UNKNOWN
+    with pytest.raises(type(end), match=f"^{end}$"):
+        heartbeat.handler(dict(BEAT), CONTEXT)
+    assert len(beats.ended) == 1
+    assert printed(capsys) == seen
+
+
+@pytest.mark.parametrize("outcome", [Pushed.DELIVERED, Pushed.GONE])
+@pytest.mark.parametrize(("last", "kept"), [(OWN_RELEASE, "DONE"), (NAMED, "LOST")])
+def test_an_end_that_was_heard_or_that_nobody_waits_for_is_no_error(
+    beats: Beats, outcome: Pushed, last: dict[str, Any], kept: str
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     release.handler(dict(last), CONTEXT)
+    beats.outcome = outcome
+    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": kept}
+
+
+def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
+    beats: Beats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a beat that does not know is repeated, and pushes nothing."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+
+    def unavailable(*_: object) -> None:
+        raise LockStoreUnavailable
+
+    monkeypatch.setattr("leasehold.dynamo.LockTable.update", unavailable)
     beats.outcome = Pushed.UNKNOWN
-    with pytest.raises(LockStoreUnavailable, match="Step Functions did not take the answer"):
+    with pytest.raises(LockStoreUnavailable):
         heartbeat.handler(dict(BEAT), CONTEXT)
-    beats.outcome = Pushed.DELIVERED
-    heartbeat.handler(dict(BEAT), CONTEXT)
-    assert len(beats.ended) == 2
+    assert beats.ended == []
 
 
 def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_beat(

@@ -154,9 +154,12 @@ def test_what_the_handler_sends_it_understands(outside: Outside) -> None:
     )
 
 
-@pytest.mark.parametrize(("detail", "redrives"), [({}, 0), ({"redriveCount": 4}, 4)])
+@pytest.mark.parametrize(
+    ("detail", "redrives"),
+    [({}, 0), ({"redriveCount": 4}, 4), ({"redriveCount": "12"}, 12), ({"redriveCount": "03"}, 3)],
+)
 def test_an_event_tells_how_often_the_execution_was_redriven(
-    detail: dict[str, int], redrives: int
+    detail: dict[str, object], redrives: int
 ) -> None:
     event = status_change()
     event["detail"] |= {"redriveCount": 0, **detail}
@@ -165,12 +168,36 @@ def test_an_event_tells_how_often_the_execution_was_redriven(
     )
 
 
-@pytest.mark.parametrize("value", [None, "missing"])
-def test_an_event_without_a_redrive_count_is_of_the_first_run(value: str | None) -> None:
+UNREADABLE: list[object] = [
+    None,
+    "",
+    "null",
+    "<redrives>",
+    "often",
+    "-1",
+    "1.5",
+    "٣",
+    True,
+    {},
+    "9" * 5000,
+]
+
+
+@pytest.mark.parametrize("value", UNREADABLE, ids=lambda value: repr(value)[:12])
+def test_an_event_whose_redrive_count_cannot_be_read_is_of_the_first_run_and_reaped(
+    value: object,
+) -> None:
+    """No document says that the event has it."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    event = status_change(redriveCount=value)
+    assert parse_look(json.dumps(event)).redrives == 0
+    assert failed(event) == []
+    assert is_free()
+
+
+def test_an_event_without_a_redrive_count_is_of_the_first_run() -> None:
     event = status_change()
-    event["detail"]["redriveCount"] = value
-    if value == "missing":
-        del event["detail"]["redriveCount"]
+    del event["detail"]["redriveCount"]
     assert parse_look(json.dumps(event)).redrives == 0
 
 
@@ -184,7 +211,8 @@ MALFORMED: dict[str, object] = {
     "no detail": {"source": "aws.states"},
     "a detail that is a text": {"detail": "x"},
     "no execution": {"detail": {"status": "ABORTED"}},
-    "an odd redrive count": status_change(redriveCount="often"),
+    "an execution that EventBridge left out": status_change(""),
+    "an execution that EventBridge did not put in": status_change("<arn>"),
     "an unknown field": {**second_look(), "force": True},
     "a second look at nothing": {"second_look": True},
     "a number for an execution": {**second_look(), "execution_arn": 5},
