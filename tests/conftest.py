@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _WHOLE_SUITES = ("e2e/lifetimes", "e2e", "infra", "model")
-"""They share a deployment, a synthesis, or searches."""
+"""They share a deployment (`e2e/lifetimes` has one of its own), a synthesis, or searches."""
 
 
 class BySuite(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped

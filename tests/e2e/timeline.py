@@ -14,18 +14,26 @@ _ENTERED: Final = "stateEnteredEventDetails"
 
 @dataclass(frozen=True)
 class Timeline:
-    """The history of an execution that runs one state after the other. Times in epoch seconds."""
+    """The history of an execution. Times in epoch seconds."""
 
     events: Sequence[dict[str, Any]]
 
     def entered(self, state: str) -> float:
         """When a state was entered first. One that was never entered fails the test."""
-        times = [_seconds(event) for event in self.events if _name(event) == state]
+        times = self.entries(state)
         assert times, f"{state} was never entered: {self}"
         return times[0]
 
+    def entries(self, state: str, *, after: float = 0.0) -> list[float]:
+        """When a state was entered since a moment, in whatever branch."""
+        times = [_seconds(event) for event in self.events if _name(event) == state]
+        return [entered for entered in times if entered > after]
+
     def calls(self, state: str, *, after: float = 0.0) -> list[float]:
-        """When the task of a state was begun, repeated calls included, since a moment."""
+        """When the task of a state was begun, repeated calls included, since a moment.
+
+        Of an execution that runs one state after the other.
+        """
         return [
             _seconds(event)
             for within, event in self._within()

@@ -17,6 +17,7 @@ from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.lifetimes.scene import MEASURING_SECONDS, QUICK_SECONDS, GatedScene, Scene, at_work
 
 FOR_EVER_SECONDS: Final = 3000
+BY_ERROR_SECONDS: Final = 8
 WITHIN_SECONDS: Final = 15
 """Far less than the lease."""
 
@@ -69,7 +70,7 @@ def by_itself(deployment: Deployment, machine: str, *, followed: bool, within: f
     """The machine's own timeout, or an error that nothing can catch."""
     scene = Scene(deployment)
     with at_work():
-        seconds = FOR_EVER_SECONDS if "Timeout" in machine else 2
+        seconds = FOR_EVER_SECONDS if "Timeout" in machine else BY_ERROR_SECONDS
         victim = scene.start_inside(machine, seconds=seconds)
         follower = _follow(scene) if followed else None
     wait_until(lambda: not deployment.is_running(victim), pause_seconds=QUICK_SECONDS)

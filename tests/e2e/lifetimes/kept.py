@@ -21,6 +21,8 @@ UNGUARDED_SECONDS: Final = 6
 """The work of workflows that nobody stops: three intervals."""
 LOOKS_FOR_SECONDS: Final = 4
 """How long a redriven workflow is watched that does not take its lock again."""
+TAKES_AGAIN_SECONDS: Final = 30
+"""How long one is waited for that does."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,14 @@ class Lost:
 
     Attributes:
         seconds: from then until it ended.
+        beats: how many of them began in that time.
         finished: whether its work came to its end.
     """
 
     execution: str
     ended: Ended
     seconds: float
+    beats: int
     finished: bool
 
 
@@ -43,13 +47,14 @@ def force_released(deployment: Deployment, machine: str, *, seconds: int) -> Los
     with at_work():
         execution = scene.start_inside(machine, seconds=seconds)
         owner_id = scene.holder().owner_id
-        lost_at = time.time()
         deployment.invoke("Release", lock_name=scene.lock, owner_id=owner_id)
+        lost_at = time.time()
     ended = scene.ended(execution)
     return Lost(
         execution=execution,
         ended=ended,
         seconds=deployment.stopped_at(execution) - lost_at,
+        beats=len(deployment.timeline(execution).entries("Guard: Heartbeat", after=lost_at)),
         finished="Stay: End" in deployment.states_entered(execution),
     )
 
@@ -90,7 +95,9 @@ def redriven(
             scene.ask(owner_name="another", lease_seconds=600)
         redriven_at = time.time()
         deployment.redrive(execution)
-    looks_until = redriven_at + (0 if taken else LOOKS_FOR_SECONDS)
+    is_kept = machine == "DiesKept"
+    seconds_to_look = TAKES_AGAIN_SECONDS if is_kept else LOOKS_FOR_SECONDS
+    looks_until = redriven_at + (0 if taken else seconds_to_look)
     wait_until(
         lambda: time.time() > looks_until or execution in scene.holders(),
         pause_seconds=MEASURING_SECONDS,

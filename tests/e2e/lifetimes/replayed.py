@@ -80,7 +80,7 @@ def of_the_living(deployment: Deployment) -> Replayed:
     """The same with an event of the one that holds the lock."""
     scene = Scene(deployment)
     with at_work():
-        third = scene.start_inside("Dies", seconds=8)
+        third = scene.start_inside("Dies", seconds=20)
         fourth = scene.start_behind("Dies", seconds=0)
         send(deployment, event(third))
     return Replayed((third, third), scene.ended(third), scene.ended(fourth))

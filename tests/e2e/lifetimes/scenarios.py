@@ -80,9 +80,7 @@ _LONG: Final[dict[str, Sequence[Play]]] = {
     ],
     "late, refused": [partial(late.on_a_free_lock, requests=late.BEFORE_THE_LOCK, used=False)]
     * CONTROLS,
-    "late, taken": [
-        partial(late.on_a_taken_lock, requests=number % 2) for number in range(2 * CONTROLS)
-    ],
+    "late, taken": [partial(late.on_a_taken_lock, requests=number % 2) for number in range(TIMES)],
     "overrun": [partial(overrun.knocked_at, machine="Plain")] * TIMES,
     "overrun, robbed": [partial(overrun.by_contenders_that_do_not_ask, machine="Plain")] * CONTROLS,
     "unnoticed, workflow": [partial(unnoticed.for_a_workflow, machine="UnreapedPlain")] * TIMES,

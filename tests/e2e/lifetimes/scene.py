@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -15,8 +16,8 @@ from typing import Final
 from leasehold.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
-TIMES: Final = 20
-"""How often each scenario is played."""
+TIMES: Final = int(os.environ.get("LEASEHOLD_TIMES", "20"))
+"""How often each scenario is played: an even number. `make test` does with two."""
 QUICK_SECONDS: Final = 0.2
 """Between two looks, each of which costs the machine some milliseconds."""
 MEASURING_SECONDS: Final = 0.1

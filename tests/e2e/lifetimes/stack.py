@@ -22,7 +22,7 @@ PLAIN_LEASE_SECONDS: Final = 5
 KEPT_LEASE_SECONDS: Final = 6
 INTERVAL_SECONDS: Final = 2
 FALLBACK_SECONDS: Final = 10
-MACHINE_TIMEOUT_SECONDS: Final = 4
+MACHINE_TIMEOUT_SECONDS: Final = 10
 LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
 
 
@@ -51,8 +51,6 @@ class Lifetimes(Forms):
             PlainPoll(self, "PlainPoll"),
             PlainMap(self, "PlainMap"),
             PlainSibling(self, "PlainSibling"),
-            PlainRuntime(self, "PlainRuntime"),
-            Plain(self, "PlainTimeout", timeout_seconds=MACHINE_TIMEOUT_SECONDS),
         )
 
 
