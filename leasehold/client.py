@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -21,8 +20,10 @@ from leasehold.locks.heartbeats import Heartbeats
 from leasehold.locks.held import HeldLock
 from leasehold.locks.journal import write_down
 from leasehold.locks.lapses import StoredLeases, WatchedLeases
+from leasehold.locks.log import patient_logger
 from leasehold.locks.reports import Reports
 from leasehold.locks.stores import Stores
+from leasehold.locks.unreleased import Unreleased
 from leasehold.locks.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -30,12 +31,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
 
+_logger: Final = patient_logger()
+
 Takeover = Literal["observed", "stored_expiry"]
 
 DEFAULT_LEASE_SECONDS: Final = 60.0
-DEFAULT_WAIT_SECONDS: Final = 60.0
-
-_logger: Final = logging.getLogger("leasehold")
 
 
 class LockClient:
@@ -52,7 +52,8 @@ class LockClient:
             None makes one from the session when it is first needed.
         owner_name: label for people; None makes one of host, process id and program.
         lease: seconds that a renewal holds, unless a call says otherwise.
-        wait: longest seconds to wait for a lock, unless a call says otherwise.
+        wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice the
+            lease, at least 120: long enough to outlast a holder that crashed.
         heartbeat_every: seconds between renewals; None for a third of the lease, `math.inf` for
             none but your own.
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
@@ -60,7 +61,8 @@ class LockClient:
         takeover: when a holder that vanished may lose its place. "observed": once this client has
             seen the same renewal for the whole stored lease on its own monotonic clock; no clock
             error of anybody can break it. "stored_expiry": 2 s after the end that the holder wrote,
-            for a process that looks only once; right as long as clocks differ by less than 2 s.
+            for a process that looks only once, or waits for less than a lease; right as long as
+            clocks differ by less than 2 s.
         longest_poll: most seconds between two looks while waiting.
         max_workers: most heartbeats under way at a time.
         best_effort_release: what `hold` does if the release fails but the work did not. True: it is
@@ -69,7 +71,7 @@ class LockClient:
         clock: the present, for tests.
 
     May be used by several threads. After a fork the child's copy makes connections and threads of
-    its own, and knows no locks.
+    its own, and knows no locks; if it was given a client, it acquires none either (RuntimeError).
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -84,7 +86,7 @@ class LockClient:
         stepfunctions: SFNClient | None = None,
         owner_name: str | None = None,
         lease: float = DEFAULT_LEASE_SECONDS,
-        wait: float = DEFAULT_WAIT_SECONDS,
+        wait: float | None = None,
         heartbeat_every: float | None = None,
         safe_period: float | None = None,
         takeover: Takeover = "observed",
@@ -127,6 +129,7 @@ class LockClient:
     def _begin(self) -> None:
         watches = self._takeover == "observed"
         self._heartbeats = Heartbeats(self._clock, most_at_once=self._max_workers)
+        self._unreleased = Unreleased()
         self._reports = Reports()
         self._stores = Stores(
             connection=self._connection,
@@ -161,7 +164,8 @@ class LockClient:
         Args:
             name: 1 to 512 bytes of UTF-8 without control characters.
             lease: seconds, 1 to 43,200 (12 h).
-            wait: longest seconds to wait; 0 does not wait, at most 7 days.
+            wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that crashed is
+                replaced only by a client that waits for longer than its lease, see `takeover`.
             limit: number of permits of this lock, 1 to 100.
             data: a JSON object of at most 2 KiB that others can read while the lock is held.
             owner_name: label for people, of this one lock.
@@ -174,7 +178,7 @@ class LockClient:
                 granted ends with its lease.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        seconds = self._wait if wait is None else wait
+        seconds = self.longest_wait(lease) if wait is None else wait
         arguments.require_wait(seconds)
         lock, waiting = self._attempt(
             name,
@@ -203,11 +207,15 @@ class LockClient:
     ) -> Lock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
+        One look is no watch: the place of a holder that crashed is taken by a client that has tried
+        before, a lease ago, or by one with `takeover="stored_expiry"`. The log tells of such a
+        holder.
+
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        lock, _ = self._attempt(
+        lock, waiting = self._attempt(
             name,
             wait=0,
             lease=lease,
@@ -217,7 +225,13 @@ class LockClient:
             on_lost=on_lost,
             on_danger=on_danger,
         )
+        if lock is None:
+            waiting.write_down_doubt()
         return lock
+
+    def longest_wait(self, lease: float | None = None) -> float:
+        """Seconds that `acquire` waits for a lock with such a lease, if it is not told how long."""
+        return arguments.default_wait(self._wait, self._lease if lease is None else lease)
 
     def hold(
         self,
@@ -253,15 +267,19 @@ class LockClient:
     def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and threads, and closes the connections that this client made.
 
+        May be called by a signal handler, but rather let that raise SystemExit, and `with` close:
+        of a lock that is in the middle of a request a handler can only log that its lease ends it.
+
         Args:
             release: whether to give back all locks that are held, as well as that is possible.
                 Else they are held until their leases are over.
         """
         self._closed = True
-        held = self._heartbeats.locks()
+        held = list({*self._heartbeats.locks(), *self._unreleased.locks()})
+        is_interrupted = any(one.is_interrupted for one in held)
         if release and held:
             self._give_back_all(held)
-        self._heartbeats.close()
+        self._heartbeats.close(wait=not is_interrupted)
         self._reports.close()
         self._connection.close()
 
@@ -326,6 +344,7 @@ class LockClient:
                 data=data,
                 timing=self._timing,
                 heartbeats=self._heartbeats,
+                unreleased=self._unreleased,
                 reports=self._reports,
                 on_lost=on_lost,
                 on_danger=on_danger,
@@ -343,6 +362,9 @@ class LockClient:
     def _give_back_all(self, held: list[HeldLock]) -> None:
         crew = Crew(min(self._max_workers, len(held)), name="leasehold-close")
         for one in held:
+            if one.is_interrupted:  # A thread of the crew would wait for us.
+                self._give_back(one)
+                continue
             try:
                 crew.begin(partial(self._give_back, one))
             except RuntimeError:  # No thread to be had.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from leasehold import rules
 from leasehold.client import LockClient
-from leasehold.errors import InvalidRequest
+from leasehold.errors import InvalidRequest, LockStoreUnavailable
 from leasehold.locks.arguments import require, require_wait
 from leasehold.locks.calls import LOCK_PARAMETER, Call, IfTaken, Plan, plan_for, refuse_coroutine
 from leasehold.locks.default_clients import default_async_client, default_client
@@ -87,7 +88,8 @@ def locked(
 
     If the second argument is the context of a Lambda function and no `lease` is given, the lease
     lasts until the invocation must have ended: no heartbeat is needed, and the lock of an
-    invocation that died is free soon after. And no wait is longer than the invocation has left.
+    invocation that died is free soon after. (If the lock had to be waited for, one heartbeat
+    shortens the lease by as much.) And no wait is longer than the invocation has left.
 
     Args:
         name: of the lock; fields in braces are filled with the arguments of the call, as
@@ -100,8 +102,9 @@ def locked(
         limit: number of permits of this lock.
         client: a `LockClient` for functions, an `AsyncLockClient` for coroutine functions, or a
             function that returns it; None makes one when it is first needed, for the table that
-            LEASEHOLD_TABLE_NAME names. One that is given should send no heartbeats in Lambda
-            (`heartbeat_every=math.inf`), or have a period that suits short leases.
+            LEASEHOLD_TABLE_NAME names, with `takeover="stored_expiry"` if this call looks only once
+            ("skip", "raise") or runs in Lambda. One that is given should send no heartbeats in
+            Lambda (`heartbeat_every=math.inf`), or have a period that suits short leases.
 
     Raises:
         InvalidRequest: when it decorates, for a rule broken by the arguments here; when it is
@@ -199,6 +202,10 @@ class _Wish:
             if plan.passes_lock:
                 kwargs[LOCK_PARAMETER] = lock
             with lock:
+                shorter = call.shorter_lease(lock.lease)
+                if shorter is not None:
+                    with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
+                        lock.heartbeat(lease=shorter)
                 result = function(*args, **kwargs)
                 refuse_coroutine(result)
                 return result
@@ -214,27 +221,38 @@ class _Wish:
             if plan.passes_lock:
                 kwargs[LOCK_PARAMETER] = lock
             async with lock:
+                shorter = call.shorter_lease(lock.lease)
+                if shorter is not None:
+                    with suppress(LockStoreUnavailable, InvalidRequest):  # Same.
+                        await lock.heartbeat(lease=shorter)
                 return await function(*args, **kwargs)
 
         return call_locked
 
     def _take(self, call: Call) -> Lock | None:
-        client = self._given() or default_client(heartbeats=call.heartbeats)
+        client = self._given() or default_client(
+            heartbeats=call.heartbeats, watches=self._watches(call)
+        )
         if not isinstance(client, LockClient):
             raise _wrong_client(client, wanted="a LockClient, as it is no coroutine function")
         if self.if_taken == "skip":
             return client.try_acquire(call.name, lease=call.lease, limit=self.limit)
-        wait = 0 if self.if_taken == "raise" else call.wait_with(client._wait)  # noqa: SLF001 - its default
+        wait = call.wait_with(client.longest_wait(call.lease)) if self.if_taken == "wait" else 0
         return client.acquire(call.name, lease=call.lease, wait=wait, limit=self.limit)
 
     async def _take_async(self, call: Call) -> AsyncLock | None:
-        client = self._given() or await default_async_client(heartbeats=call.heartbeats)
+        client = self._given() or await default_async_client(
+            heartbeats=call.heartbeats, watches=self._watches(call)
+        )
         if isinstance(client, LockClient):
             raise _wrong_client(client, wanted="an AsyncLockClient, as it is a coroutine function")
         if self.if_taken == "skip":
             return await client.try_acquire(call.name, lease=call.lease, limit=self.limit)
-        wait = 0 if self.if_taken == "raise" else call.wait_with(client._wait)  # noqa: SLF001 - its default
+        wait = call.wait_with(client.longest_wait(call.lease)) if self.if_taken == "wait" else 0
         return await client.acquire(call.name, lease=call.lease, wait=wait, limit=self.limit)
+
+    def _watches(self, call: Call) -> bool:
+        return call.lives_on and self.if_taken == "wait"
 
     def _given(self) -> AnyClient | None:
         return self.client() if callable(self.client) else self.client

@@ -8,15 +8,17 @@ are decided in one moment, by DynamoDB.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from leasehold.context import LockContext
 from leasehold.dynamo import LockTable, Written
-from leasehold.errors import InvalidRequest, LockStoreUnavailable, TransactionRefused
+from leasehold.errors import InvalidRequest, LockStoreUnavailable
 from leasehold.fencing import DEFAULT_ATTRIBUTE, FenceCondition, fence_condition
-from leasehold.guarded_table import GuardedTable, Held, Request, lock_lost
+from leasehold.guarded_calls import Call, Calls, Request
+from leasehold.guarded_table import GuardedTable, Held, lock_lost
 from leasehold.model import ReleaseRequest
 from leasehold.protocol.guarded import MOST_ITEMS, condition_check
 from leasehold.protocol.items import read_holder, read_state
@@ -41,15 +43,6 @@ _FORGOTTEN: Final = (
     "the outcome of this transaction is unknown, and DynamoDB does not remember it any more; "
     "read the items to find out"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Unknown:
-    """A call whose outcome nobody knows yet."""
-
-    items: list[TransactWriteItemTypeDef]
-    release: bool
-    request: Request
 
 
 class GuardedWrites:
@@ -85,7 +78,7 @@ class GuardedWrites:
         self._table_name = table_name
         self._held = Held(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
         self._context = context or LockContext(table=LockTable(client, table_name))
-        self._unknown: list[_Unknown] = []
+        self._calls = Calls()
 
     def condition_check(self) -> TransactWriteItemTypeDef:
         """An item for the caller's own transaction, see `leasehold.guarded.condition_check`."""
@@ -122,39 +115,74 @@ class GuardedWrites:
             InvalidRequest: the items break a rule. Nothing was written.
             LockStoreUnavailable: outcome unknown. Repeat the same call on this object: within nine
                 minutes it sends the same transaction again, and so gives the answer that got lost.
-                Later nobody can tell, and the call goes on raising this error.
+                Later nobody can tell, and the call goes on raising this error. Repeat it also
+                after any other error that interrupted it, of a signal handler for instance.
+        """
+        call = self.begin(items, release=release, caller=threading.get_ident())
+        try:
+            self.send(call)
+        except BaseException:
+            self.abandon(call)
+            raise
+        self.forget(call)
+
+    def begin(
+        self,
+        items: Sequence[TransactWriteItemTypeDef],
+        *,
+        release: bool = False,
+        caller: Hashable,
+    ) -> Call:
+        """The first of the steps of `transact_write`, for who may be gone before the answer comes.
+
+        Whoever begins has to `send`, and then to `forget` or to `abandon`.
+
+        Args:
+            items: as of `transact_write`.
+            release: same.
+            caller: equal to no other that has a call under way.
+
+        Raises:
+            InvalidRequest: the items break a rule.
         """
         writes = self._checked(items, release=release)
+        return self._calls.begin(writes, release=release, caller=caller)
+
+    def send(self, call: Call) -> None:
+        """Commits the items of the call; errors as of `transact_write`."""
         table = GuardedTable(
             self._client,
             self._table_name,
             patience=self._context.patience,
             clock=self._context.clock,
             held=self._held,
-            items=writes,
+            call=call,
         )
         try:
-            if self._happened_before(table, writes, release=release):
+            if call.request is not None and self._has_happened(table, call.request):
                 return
-            if release:
+            if call.release:
                 self._write_and_leave(table)
             else:
                 self._write(table)
         except LockStoreUnavailable:
-            known = [call.request for call in self._unknown]
-            if table.unknown is not None and table.unknown not in known:
-                self._unknown.append(_Unknown(writes, release, table.unknown))
             # Left: then it is the permits behind us that nobody could hand on. Those who wait for
             # them ask again by themselves.
             if not table.left:
                 raise
 
-    def is_unknown(
-        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
-    ) -> bool:
-        """Whether such a call was made, and nobody knows yet what became of it."""
-        like = self._unknown_like(items, release=release) if isinstance(items, _LISTS) else None
-        return like is not None
+    def forget(self, call: Call) -> None:
+        """The caller was told that its items are written; the same call again is a new one."""
+        self._calls.forget(call)
+
+    def abandon(self, call: Call, *, is_over: bool = True) -> None:
+        """The caller was told nothing, or of an error; the same call again asks for the answer.
+
+        Args:
+            call: of which `send` has come to its end.
+            is_over: False if it has not, and will.
+        """
+        self._calls.abandon(call, is_over=is_over)
 
     def _write(self, table: GuardedTable) -> None:
         if table.commit([self.condition_check()]) is not None:
@@ -170,34 +198,14 @@ class GuardedWrites:
         leaver = Leaver(read_holder(outcome.item, request.owner_id), by_itself=True)
         vacate(replace(self._context, table=table), request.lock_name, state, leaver=leaver)
 
-    def _happened_before(
-        self, table: GuardedTable, writes: list[TransactWriteItemTypeDef], *, release: bool
-    ) -> bool:
-        """Whether an earlier call like this one, whose reply got lost, did it; or this one now.
+    def _has_happened(self, table: GuardedTable, request: Request) -> bool:
+        """Whether this transaction, sent by an earlier call, has happened; or does so now.
 
         If not, then it is certain now that it did not, and a new transaction may be sent.
         """
-        call = self._unknown_like(writes, release=release)
-        if call is None:
-            return False
-        if call.request.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
+        if request.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
             raise LockStoreUnavailable(_FORGOTTEN)
-        try:
-            failed = table.send(call.request)
-        except TransactionRefused:
-            self._unknown.remove(call)
-            raise
-        # Any other error, and it stays unknown: a repeat under a new token might write twice.
-        self._unknown.remove(call)
-        return failed is None
-
-    def _unknown_like(
-        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
-    ) -> _Unknown | None:
-        for call in self._unknown:
-            if call.items == list(items) and call.release is release:
-                return call
-        return None
+        return table.send(request) is None
 
     def _checked(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool

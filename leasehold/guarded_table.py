@@ -15,14 +15,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from botocore.exceptions import ClientError, ParamValidationError
+
 from leasehold.clock import Clock
 from leasehold.dynamo import Cancelled, ConditionFailed, LockTable, Written
 from leasehold.dynamo_errors import CONDITION_FAILED, cancellation_reasons
-from leasehold.errors import CancellationReason, LockLost, LockStoreUnavailable, TransactionRefused
+from leasehold.errors import CancellationReason, LockLost, TransactionRefused
+from leasehold.guarded_calls import Call, Request
 from leasehold.patience import Patience
 from leasehold.protocol.guarded import guarded
 from leasehold.protocol.items import read_state
 from leasehold.protocol.writes import Item, Transaction, Update
+from leasehold.sending import Sending
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -40,38 +44,11 @@ class Held:
     fencing_token: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One transaction as it is sent, and sent again: byte for byte, under one request token.
-
-    DynamoDB answers a repeat of a transaction that has happened with success, and changes nothing,
-    for ten minutes.
-
-    Attributes:
-        own: our writes, the lock's item first.
-        items: the application's.
-        token: the request token.
-        wall_ms: when it was sent first, by the wall clock.
-        monotonic: the same, by the monotonic clock.
-    """
-
-    own: Sequence[TransactWriteItemTypeDef]
-    items: Sequence[TransactWriteItemTypeDef]
-    token: str
-    wall_ms: int
-    monotonic: float
-
-    def age_seconds(self, clock: Clock) -> float:
-        """The greater of two ages: the wall clock may be set, the other sleeps with its host."""
-        return max(clock.monotonic() - self.monotonic, (clock.wall_ms() - self.wall_ms) / 1000)
-
-
 class GuardedTable(LockTable):
     """A lock table for the way out of one holder, which takes the application's items along.
 
     Attributes:
         left: whether the transaction has happened; from then on it is a lock table like any other.
-        unknown: the transaction whose outcome nobody knows, if that was the last one sent.
     """
 
     def __init__(
@@ -82,14 +59,13 @@ class GuardedTable(LockTable):
         patience: Patience,
         clock: Clock,
         held: Held,
-        items: Sequence[TransactWriteItemTypeDef],
+        call: Call,
     ) -> None:
         super().__init__(client, name, patience=patience)
         self._clock = clock
         self._held = held
-        self._items = items
+        self._call = call
         self.left = False
-        self.unknown: Request | None = None
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends the holder's departure with the items, and any later update as it is."""
@@ -113,7 +89,7 @@ class GuardedTable(LockTable):
         """Sends our writes and the application's items as one new transaction."""
         request = Request(
             own=own,
-            items=self._items,
+            items=self._call.items,
             token=str(uuid.uuid4()),
             wall_ms=self._clock.wall_ms(),
             monotonic=self._clock.monotonic(),
@@ -128,19 +104,21 @@ class GuardedTable(LockTable):
 
         Raises:
             TransactionRefused: our own writes were in order, the application's were not.
-            LockStoreUnavailable: outcome unknown; `unknown` is what may be sent again.
+            LockStoreUnavailable: outcome unknown.
         """
         writes = [*request.own, *request.items]
+        is_first = not self._call.may_have_happened
+        # Before it is sent: after that an interrupt may come, and no answer ever.
+        self._call.request = request
+        sending = Sending(self._patience)
         try:
-            self._patiently(
+            sending.patiently(
                 lambda: self._client.transact_write_items(
                     TransactItems=writes, ClientRequestToken=request.token
                 )
             )
-        except LockStoreUnavailable:
-            self.unknown = request
-            raise
         except self._client.exceptions.TransactionCanceledException as error:
+            self._call.request = None
             reasons = cancellation_reasons(error)
             own, theirs = reasons[: len(request.own)], reasons[len(request.own) :]
             if CONDITION_FAILED in [reason.get("Code") for reason in own]:
@@ -148,6 +126,12 @@ class GuardedTable(LockTable):
             if all(reason.get("Code") == _NOTHING_WRONG for reason in theirs):
                 raise
             raise TransactionRefused(tuple(map(_reason, theirs))) from error
+        except (ClientError, ParamValidationError):
+            # Not let in. That says nothing of an earlier sending, and a repeat under a new token
+            # might write twice.
+            if is_first and not sending.repeated:
+                self._call.request = None
+            raise
         self.left = True
         return None
 

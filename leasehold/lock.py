@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -11,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from leasehold.locks.arguments import Timing
 from leasehold.locks.heartbeats import Heartbeats
 from leasehold.locks.held import HeldLock
+from leasehold.locks.log import patient_logger
 from leasehold.locks.parting import part
 from leasehold.locks.reports import Reports
 from leasehold.locks.stores import Stores
+from leasehold.locks.tenure import Standing
+from leasehold.locks.unreleased import Unreleased
 from leasehold.locks.view import LockView
 from leasehold.locks.waiting import Granted
 from leasehold.model import AcquireRequest
@@ -21,7 +23,7 @@ from leasehold.model import AcquireRequest
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-_logger: Final = logging.getLogger("leasehold")
+_logger: Final = patient_logger()
 
 
 class Lock(LockView):
@@ -48,6 +50,7 @@ class Lock(LockView):
         data: Mapping[str, Any] | None,
         timing: Timing,
         heartbeats: Heartbeats,
+        unreleased: Unreleased,
         reports: Reports,
         on_lost: Callback | None,
         on_danger: Callback | None,
@@ -55,6 +58,7 @@ class Lock(LockView):
     ) -> None:
         super().__init__(stores, request, granted, data=data, timing=timing)
         self._heartbeats = heartbeats
+        self._unreleased = unreleased
         self._reports = reports
         self._tell_lost = on_lost
         self._tell_danger = on_danger
@@ -62,7 +66,11 @@ class Lock(LockView):
         self._held = HeldLock(
             stores, granted, timing=timing, on_lost=self._was_lost, on_danger=self._is_in_danger
         )
-        heartbeats.keep(self._held)
+        try:
+            heartbeats.keep(self._held)
+        except BaseException:
+            heartbeats.drop(self._held)
+            raise
 
     @property
     def lost(self) -> threading.Event:
@@ -99,7 +107,8 @@ class Lock(LockView):
         """Gives the lock back, to the oldest waiter if there is one. One request if nobody waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
-        repeated.
+        repeated. If it is interrupted (by a KeyboardInterrupt, say), the release is tried once more
+        before the interrupt goes on, and once more by the end of `with LockClient(…)`.
 
         Returns:
             Whether it was given back by its holder; False if it had been lost before. (If its lease
@@ -107,10 +116,14 @@ class Lock(LockView):
 
         Raises:
             LockStoreUnavailable: outcome unknown. Heartbeats have ended, so the lock is free when
-                its lease is over at the latest; or repeat the call.
+                its lease is over at the latest; or repeat the call. Raised at once in a signal
+                handler that has come in the middle of a request of this lock.
         """
         self._renew_no_more()
-        return self._held.give_back()
+        try:
+            return self._held.give_back()
+        finally:
+            self._unreleased.settle(self._held)
 
     def transact_write(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
@@ -126,16 +139,24 @@ class Lock(LockView):
         Raises:
             LockLost: the lock is gone; nothing was written.
             TransactionRefused: a condition of the items failed; nothing was written, and the lock
-                is still held.
+                is held as before.
             InvalidRequest: the items break a rule; nothing was written.
-            LockStoreUnavailable: outcome unknown. Repeat the very same call on this lock. With
-                `release` there are no more heartbeats from then on.
+            LockStoreUnavailable: outcome unknown. Repeat the very same call on this lock; so too
+                after anything else that interrupted it, of a signal handler for instance. With
+                `release` there are no more heartbeats from then on, whatever the repeat says.
         """
+        guarded = self._guarded()
+        call = guarded.begin(items, release=release, caller=threading.get_ident())
         try:
-            self._write(items, release=release)
+            self._write(call)
+        except BaseException:
+            guarded.abandon(call)
+            raise
         finally:
             if release and not self._held.is_held():
                 self._renew_no_more()
+                self._unreleased.settle(self._held)
+        guarded.forget(call)
 
     def __enter__(self) -> Self:
         """The lock itself."""
@@ -154,6 +175,7 @@ class Lock(LockView):
 
     def _renew_no_more(self) -> None:
         if not self._held.is_foreign:  # In a forked child the parent's threads may hold its locks.
+            self._unreleased.add(self._held)
             self._heartbeats.drop(self._held)
 
     def _trouble(self) -> Exception | None:
@@ -161,7 +183,9 @@ class Lock(LockView):
         try:
             if not self.release():
                 self.check()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller raises it or logs it
+        except Exception as error:
+            if self._held.standing() is Standing.RELEASED:
+                raise  # Nothing is wrong: a signal handler raised it, and wants it to leave.
             return error
         return None
 

@@ -70,12 +70,14 @@ def update(
             and a deadline.
 
     Returns:
-        The item as it is now, version included; None if it was deleted or is not there.
+        The item as it was written, or as it is if there was nothing to change, version included;
+        None if it was deleted or is not there.
 
     Raises:
         VersionConflict: others were faster each time. Nothing was written.
-        OutcomeUnknown: DynamoDB did not answer, or only when others had written again. The change
-            may have been made; read the item before making it again.
+        OutcomeUnknown: the reply to a write got lost, and the item does not tell (any more) whether
+            it happened: it is gone, made anew, or others have written twice. The change may have
+            been made; read the item before making it again.
         InvalidRequest: an argument, the stored version or the changed key breaks a rule.
     """
     item = VersionedItem(table, key, version_attribute, patience or Patience())
@@ -100,9 +102,15 @@ def update(
     raise _conflict(item, f"{retries + 1} tries")
 
 
-def read(table: Table, key: Mapping[str, Any]) -> Item | None:
-    """The item, strongly consistent; None if there is none. What `put` and `delete` call `seen`."""
-    return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, Patience()).read()
+def read(table: Table, key: Mapping[str, Any], *, patience: Patience | None = None) -> Item | None:
+    """The item, strongly consistent; None if there is none. What `put` and `delete` call `seen`.
+
+    Args:
+        table: a boto3 Table resource.
+        key: the item's whole primary key.
+        patience: how long to go on when DynamoDB does not answer.
+    """
+    return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, patience or Patience()).read()
 
 
 def put(
@@ -157,8 +165,9 @@ def delete(
         patience: how long to go on when DynamoDB does not answer.
 
     Raises:
-        VersionConflict: somebody else wrote or deleted it since. Nothing was deleted.
-        OutcomeUnknown: see `update`.
+        VersionConflict: somebody else wrote or deleted it since. Nothing was deleted by this.
+        OutcomeUnknown: the reply got lost, and the item is gone, which may have been anybody's
+            doing, made anew, or others have written twice.
         InvalidRequest: see `update`.
     """
     place = VersionedItem(table, key, version_attribute, patience or Patience())

@@ -29,14 +29,16 @@ def create_table(
 
     Args:
         client: a DynamoDB client. It needs CreateTable, DescribeTable, UpdateTimeToLive and
-            DescribeTimeToLive; UpdateContinuousBackups for `point_in_time_recovery`.
+            DescribeTimeToLive; UpdateContinuousBackups for `point_in_time_recovery`, UpdateTable
+            for `deletion_protection` of a table that is there, TagResource for `tags`.
         name: the table's name.
         point_in_time_recovery: whether the table can be restored to any second of the last weeks.
         deletion_protection: whether DeleteTable is refused until somebody switches this off.
-        tags: put on the table when it is made.
+        tags: put on the table when it is made, and on none that is there.
 
     Raises:
-        InvalidRequest: a table of that name exists, but its key is not that of a lock table.
+        InvalidRequest: a table of that name exists, but its key is not that of a lock table, or its
+            TTL is on another attribute. Nothing was changed.
         botocore.exceptions.ClientError: no permission, or DynamoDB refuses.
     """
     # Else it is there, or somebody makes it at this moment.
@@ -55,16 +57,22 @@ def create_table(
             DeletionProtectionEnabled=deletion_protection,
             Tags=[{"Key": key, "Value": value} for key, value in (tags or {}).items()],
         )
-    client.get_waiter("table_exists").wait(
-        TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
-    )
+    _wait_until_active(client, name)
     _require_lock_table(client, name)
     _enable_ttl(client, name)
+    if deletion_protection:
+        _protect(client, name)
     if point_in_time_recovery:
         client.update_continuous_backups(
             TableName=name,
             PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
         )
+
+
+def _wait_until_active(client: DynamoDBClient, name: str) -> None:
+    client.get_waiter("table_exists").wait(
+        TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
 
 
 def _require_lock_table(client: DynamoDBClient, name: str) -> None:
@@ -90,5 +98,29 @@ def _enable_ttl(client: DynamoDBClient, name: str) -> None:
 
 
 def _has_ttl(client: DynamoDBClient, name: str) -> bool:
+    """Whether TTL is on; a table has it on one attribute only."""
     found = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    return found.get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}
+    is_on = found.get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}
+    if is_on and found["AttributeName"] != TTL_ATTRIBUTE:
+        rule = (
+            f"must be a table without TTL, or with TTL on {TTL_ATTRIBUTE!r}; this one has it on "
+            f"{found['AttributeName']!r}, and DynamoDB allows one attribute"
+        )
+        raise InvalidRequest(field="name", rule=rule, value=name)
+    return is_on
+
+
+def _protect(client: DynamoDBClient, name: str) -> None:
+    if _is_protected(client, name):
+        return
+    try:
+        client.update_table(TableName=name, DeletionProtectionEnabled=True)
+    except client.exceptions.ClientError:
+        _wait_until_active(client, name)
+        if not _is_protected(client, name):  # Else somebody else was faster.
+            raise
+    _wait_until_active(client, name)
+
+
+def _is_protected(client: DynamoDBClient, name: str) -> bool:
+    return client.describe_table(TableName=name)["Table"].get("DeletionProtectionEnabled", False)

@@ -28,6 +28,7 @@ Item = dict[str, Any]
 _WRITE_ID_BYTES: Final = 8
 _DESERIALIZER: Final = TypeDeserializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+_FAILURES: Final = (ClientError, ConnectionError, HTTPClientError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,21 @@ class VersionedItem:
         return shorten(self._key)
 
     def read(self) -> Item | None:
-        """The item, strongly consistent."""
-        return self._table.get_item(Key=self._key, ConsistentRead=True).get("Item")
+        """The item, strongly consistent.
+
+        Raises:
+            botocore.exceptions.ClientError, BotoCoreError: a defect, or the patience is over.
+        """
+        began = self.patience.clock.monotonic()
+        number = 0
+        while True:
+            try:
+                return self._table.get_item(Key=self._key, ConsistentRead=True).get("Item")
+            except _FAILURES as error:
+                if not _is_unknown(error) or self.patience.is_over(since=began):
+                    raise
+            self.patience.pause(number)
+            number += 1
 
     def is_same(self, seen: Item | None, new: Mapping[str, Any] | None) -> bool:
         """Whether a change changes nothing."""
@@ -82,8 +96,9 @@ class VersionedItem:
         """
         version = self._version_of(seen)
         condition = self._unchanged(seen, version)
-        write_id = secrets.token_hex(_WRITE_ID_BYTES)
-        attempt = _Attempt(self, write_id, version, deletes=new is None)
+        seen_id = self.write_id_of(seen or {})
+        write_id = versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
+        attempt = _Attempt(self, write_id, seen_id)
         if new is None:
             happened = attempt.send(lambda: self._table.delete_item(Key=self._key, **condition))
             return Written(None) if happened else None
@@ -91,13 +106,9 @@ class VersionedItem:
         happened = attempt.send(lambda: self._table.put_item(Item=item, **condition))
         return Written(item) if happened else None
 
-    def is_by(self, item: Item, write_id: str) -> bool:
-        """Whether it was this write that made the item what it is."""
-        return item.get(self._write_id) == write_id
-
-    def is_next(self, item: Item, version: int) -> bool:
-        """Whether the item has seen exactly one write since this version."""
-        return item.get(self._version) == version + 1
+    def write_id_of(self, item: Mapping[str, Any]) -> object:
+        """The id of the write that made the item what it is; None if it has none."""
+        return item.get(self._write_id)
 
     def _content(self, item: Mapping[str, Any]) -> Item:
         """The item without its version, at this place.
@@ -148,11 +159,10 @@ class _Attempt:
     at most. So a failed condition has two meanings then, and the item tells which.
     """
 
-    def __init__(self, place: VersionedItem, write_id: str, version: int, *, deletes: bool) -> None:
+    def __init__(self, place: VersionedItem, write_id: str, seen_id: object) -> None:
         self._place = place
         self._write_id = write_id
-        self._version = version
-        self._deletes = deletes
+        self._seen_id = seen_id
         self._may_have_happened = False
 
     def send(self, write: Callable[[], object]) -> bool:
@@ -167,7 +177,7 @@ class _Attempt:
         while True:
             try:
                 write()
-            except (ClientError, ConnectionError, HTTPClientError) as error:
+            except _FAILURES as error:
                 self._may_have_happened |= isinstance(error, ClientError) and was_repeated(error)
                 if isinstance(error, ClientError) and _code(error) == _CONDITION_FAILED:
                     return self._was_ours(error)
@@ -191,13 +201,11 @@ class _Attempt:
         """Whether the item is not as it was seen because an earlier sending of ours changed it."""
         stored = cast("Mapping[str, Any]", error.response.get("Item", {}))
         item = {name: _DESERIALIZER.deserialize(value) for name, value in stored.items()}
-        if self._place.is_by(item, self._write_id):
-            return True
-        if not self._may_have_happened or self._place.is_next(item, self._version):
-            return False
-        if self._deletes and not item:
-            return True
-        raise self._outcome_unknown() from error
+        found = self._place.write_id_of(item)
+        happened = versions.happened(ours=self._write_id, seen=self._seen_id, found=found)
+        if happened is None and self._may_have_happened:
+            raise self._outcome_unknown() from error
+        return bool(happened)
 
     def _outcome_unknown(self) -> OutcomeUnknown:
         return OutcomeUnknown(

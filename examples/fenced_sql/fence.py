@@ -60,8 +60,23 @@ def fenced(
     database: sqlite3.Connection, lock_name: str, *, token: int
 ) -> Iterator[sqlite3.Connection]:
     """A transaction of as many statements as one likes."""
-    with database:
+    with transaction(database):
         moved = database.execute(MOVE_FENCE, {"lock_name": lock_name, "token": token})
         if moved.rowcount == 0:
             raise StaleTokenError
         yield database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Begun here: Python's sqlite3 does so by itself with some settings only (`isolation_level`).
+
+    Without a transaction the fence would be moved and not held.
+    """
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise

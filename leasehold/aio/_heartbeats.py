@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from typing import Final
 
@@ -13,12 +12,14 @@ from leasehold.backoff import Random
 from leasehold.clock import Clock
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.locks.held import HeldLock
+from leasehold.locks.log import patient_logger
 from leasehold.locks.rota import Rota, Turn
+
+_logger: Final = patient_logger()
 
 _LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
-
-_logger: Final = logging.getLogger("leasehold")
+_PAUSE_AFTER_A_DEFECT_SECONDS: Final = 0.5
 
 
 class AsyncHeartbeats:
@@ -38,9 +39,12 @@ class AsyncHeartbeats:
         self._changed = asyncio.Event()
         self._planner: asyncio.Task[None] | None = None
         self._beats = Tasks()
+        self._closed = False
 
     def keep(self, held: HeldLock) -> None:
-        """Renews this lock from now on."""
+        """Renews this lock from now on, unless this is closed."""
+        if self._closed:
+            return
         self._rota.remove(held)
         self._rota.add(held)
         if self._planner is None:
@@ -58,6 +62,7 @@ class AsyncHeartbeats:
 
     async def close(self) -> None:
         """Ends all tasks; heartbeats that are under way come to their end first."""
+        self._closed = True
         for held in self._rota.locks():
             self.drop(held)
         if self._planner is not None:
@@ -69,8 +74,12 @@ class AsyncHeartbeats:
             while not self._rota.is_empty():
                 self._changed.clear()
                 now = self._clock.monotonic()
-                for turn in self._rota.due(now):
-                    self._beats.start(self._beat(turn))
+                try:
+                    for turn in self._rota.due(now):
+                        self._beats.start(self._beat(turn))
+                except Exception:
+                    _logger.exception("the planning of heartbeats met a defect, and goes on")
+                    await asyncio.sleep(_PAUSE_AFTER_A_DEFECT_SECONDS)
                 await self._nap(now)
         finally:
             self._planner = None

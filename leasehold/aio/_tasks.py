@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, Final, TypeVar
 
+from leasehold.locks.log import patient_logger
+
+_logger: Final = patient_logger()
+
 _T = TypeVar("_T")
-_logger: Final = logging.getLogger("leasehold")
 
 
 class Tasks:
@@ -26,13 +28,23 @@ class Tasks:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def undisturbed(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Does the work; a cancellation ends the waiting for it, not the work itself."""
+    async def undisturbed(
+        self, work: Coroutine[Any, Any, _T], *, left_alone: set[asyncio.Task[Any]] | None = None
+    ) -> _T:
+        """Does the work; a cancellation ends the waiting for it, not the work itself.
+
+        Args:
+            work: to be done.
+            left_alone: where work is kept as long as it goes on without anybody waiting for it.
+        """
         task = self.start(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             task.add_done_callback(_write_down_failure)
+            if left_alone is not None and not task.done():
+                left_alone.add(task)
+                task.add_done_callback(left_alone.discard)
             raise
 
     def tell(self, what: str, callback: Callable[[], object]) -> None:

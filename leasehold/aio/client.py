@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,20 +16,21 @@ from leasehold.aio._crossings import CrossingClock
 from leasehold.aio._heartbeats import AsyncHeartbeats
 from leasehold.aio._tasks import Tasks
 from leasehold.aio.lock import AsyncCallback, AsyncLock
-from leasehold.client import DEFAULT_LEASE_SECONDS, DEFAULT_WAIT_SECONDS, Takeover
+from leasehold.client import DEFAULT_LEASE_SECONDS, Takeover
 from leasehold.clock import Clock
 from leasehold.events import Observe
 from leasehold.locks import arguments
 from leasehold.locks.held import HeldLock
 from leasehold.locks.journal import write_down
 from leasehold.locks.lapses import StoredLeases, WatchedLeases
+from leasehold.locks.log import patient_logger
 from leasehold.locks.stores import Stores
 from leasehold.locks.waiting import Waiting
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
 
-_logger: Final = logging.getLogger("leasehold")
+_logger: Final = patient_logger()
 
 
 class AsyncLockClient:
@@ -74,7 +74,7 @@ class AsyncLockClient:
         stepfunctions: Any = None,  # noqa: ANN401 - same
         owner_name: str | None = None,
         lease: float = DEFAULT_LEASE_SECONDS,
-        wait: float = DEFAULT_WAIT_SECONDS,
+        wait: float | None = None,
         heartbeat_every: float | None = None,
         safe_period: float | None = None,
         takeover: Takeover = "observed",
@@ -139,7 +139,7 @@ class AsyncLockClient:
 
         Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
         """
-        seconds = self._wait if wait is None else wait
+        seconds = self.longest_wait(lease) if wait is None else wait
         arguments.require_wait(seconds)
         lock, waiting = await self._attempt(
             name,
@@ -168,11 +168,13 @@ class AsyncLockClient:
     ) -> AsyncLock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
+        Of a holder that crashed: as `LockClient.try_acquire`.
+
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        lock, _ = await self._attempt(
+        lock, waiting = await self._attempt(
             name,
             wait=0,
             lease=lease,
@@ -182,7 +184,13 @@ class AsyncLockClient:
             on_lost=on_lost,
             on_danger=on_danger,
         )
+        if lock is None:
+            waiting.write_down_doubt()
         return lock
+
+    def longest_wait(self, lease: float | None = None) -> float:
+        """Seconds that `acquire` waits for a lock with such a lease, if it is not told how long."""
+        return arguments.default_wait(self._wait, self._lease if lease is None else lease)
 
     @asynccontextmanager
     async def hold(
@@ -283,24 +291,34 @@ class AsyncLockClient:
         granted = await self._acquisitions.take(waiting)
         if granted is None:
             return None, waiting
-        lock = AsyncLock(
-            self._stores,
-            request,
-            granted,
-            while_held=replace(self._stores, connection=self._for_held),
-            data=data,
-            timing=self._timing,
-            heartbeats=self._heartbeats,
-            tasks=self._tasks,
-            on_lost=on_lost,
-            on_danger=on_danger,
-            best_effort_release=self._best_effort_release,
-        )
-        if self._closed:  # In this moment: nobody would renew it.
-            await lock.release()
-            await self._disconnect()
-            self._require_open()
+        try:
+            self._require_open()  # It may have been closed in this moment, and nobody would renew.
+            lock = AsyncLock(
+                self._stores,
+                request,
+                granted,
+                while_held=replace(self._stores, connection=self._for_held),
+                data=data,
+                timing=self._timing,
+                heartbeats=self._heartbeats,
+                tasks=self._tasks,
+                on_lost=on_lost,
+                on_danger=on_danger,
+                best_effort_release=self._best_effort_release,
+            )
+        except BaseException:
+            await self._tasks.undisturbed(self._undo(waiting))
+            raise
         return lock, waiting
+
+    async def _undo(self, waiting: Waiting) -> None:
+        """Gives back what was granted to nobody."""
+        try:
+            await run(waiting.leave)
+        except Exception:
+            _logger.exception("what was granted in vain is not released; the lease ends it")
+        if self._closed:
+            await self._disconnect()
 
     async def _give_back(self, held: HeldLock, some_at_once: asyncio.Semaphore) -> None:
         async with some_at_once:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -14,8 +13,10 @@ from leasehold.aio._crossings import CrossingLock
 from leasehold.aio._heartbeats import AsyncHeartbeats
 from leasehold.aio._lost_event import LostEvent
 from leasehold.aio._tasks import Tasks
+from leasehold.guarded_calls import Call
 from leasehold.locks.arguments import Timing
 from leasehold.locks.held import HeldLock
+from leasehold.locks.log import patient_logger
 from leasehold.locks.parting import part
 from leasehold.locks.stores import Stores
 from leasehold.locks.view import LockView
@@ -25,7 +26,7 @@ from leasehold.model import AcquireRequest
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-_logger: Final = logging.getLogger("leasehold")
+_logger: Final = patient_logger()
 
 
 class AsyncLock(LockView):
@@ -60,6 +61,7 @@ class AsyncLock(LockView):
         self._tell_danger = on_danger
         self._best_effort_release = best_effort_release
         self._loop = asyncio.get_running_loop()
+        self._left_alone: set[asyncio.Task[Any]] = set()
         self._held = HeldLock(
             while_held,
             granted,
@@ -120,12 +122,28 @@ class AsyncLock(LockView):
         """Commits the items if the lock is held at that moment: all, or nothing. One request.
 
         Arguments and errors as of `leasehold.Lock.transact_write`. If the task is cancelled
-        meanwhile, the transaction goes on all the same, and its outcome is unknown.
+        meanwhile, the transaction goes on all the same, and its outcome is unknown: the same call
+        again tells it.
         """
+        while self._left_alone:  # A repeat must know what became of its forerunner.
+            await asyncio.wait(self._left_alone)
+        guarded = self._guarded()
+        call = guarded.begin(items, release=release, caller=asyncio.current_task())
         try:
-            await self._tasks.undisturbed(run(self._write, items, release=release))
+            await self._tasks.undisturbed(run(self._write, call), left_alone=self._left_alone)
+        except asyncio.CancelledError:
+            guarded.abandon(call, is_over=False)
+            raise
+        except BaseException:
+            guarded.abandon(call)
+            raise
+        guarded.forget(call)
+
+    def _write(self, call: Call) -> None:
+        try:
+            super()._write(call)
         finally:
-            if release and not self._held.is_held():
+            if call.release and not self._held.is_held():
                 self._heartbeats.drop(self._held)
 
     async def __aenter__(self) -> Self:

@@ -3,6 +3,7 @@
     _app       options, errors to exit statuses
     _running   the lock and the command, side by side
     _command   one process group
+    _terminal  who may read from it
     _bell      wakes the main thread: signals, the command's end, the lock's loss
 
 Needs the extra: `pip install 'leasehold[cli]'`.

@@ -13,7 +13,7 @@ from leasehold.cli import _exits
 from leasehold.cli._exits import Ended, end, statuses
 from leasehold.cli._running import Job, run
 from leasehold.cli._showing import show
-from leasehold.client import DEFAULT_LEASE_SECONDS, DEFAULT_WAIT_SECONDS
+from leasehold.client import DEFAULT_LEASE_SECONDS
 from leasehold.dynamo import CLIENT_CONFIG
 from leasehold.tables import create_table
 
@@ -56,8 +56,12 @@ def run_command(
         float, typer.Option(help="Seconds until a lock that is not renewed is free.")
     ] = DEFAULT_LEASE_SECONDS,
     wait: Annotated[
-        float, typer.Option(help="Longest seconds to wait for the lock; 0 does not wait.")
-    ] = DEFAULT_WAIT_SECONDS,
+        float | None,
+        typer.Option(
+            help="Longest seconds to wait for the lock; else twice the lease, at least 120. "
+            "0 does not wait."
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     owner_name: Annotated[
         str | None, typer.Option(help="Label that others see; else host, process, program.")

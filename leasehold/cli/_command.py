@@ -10,14 +10,17 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from leasehold.cli import _exits
+from leasehold.cli._terminal import Terminal
 
-_STDIN: Final = 0
+_WANTS_TERMINAL: Final = frozenset({signal.SIGTTIN, signal.SIGTTOU})
 
 
 class Command:
     """A process, and all those that it starts and that stay in its group."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], terminal: Terminal
+    ) -> None:
         """Starts it, with our own input and output.
 
         Raises:
@@ -26,7 +29,7 @@ class Command:
         self._process = subprocess.Popen(  # noqa: S603 - to start what the user says is the purpose
             arguments, env=environment, process_group=0
         )
-        self._has_terminal = False
+        self._terminal = terminal
 
     def status(self) -> int | None:
         """Its exit status as shells tell it; None while it runs.
@@ -42,12 +45,21 @@ class Command:
         return _exits.SIGNAL + ended.si_status
 
     def go_on(self) -> None:
-        """Continues what Ctrl-Z has stopped: nobody else could, as the shell stopped nothing."""
-        if not self._has_terminal:
-            return
-        options = os.WSTOPPED | os.WNOHANG
+        """Continues it if it was stopped at the terminal, by Ctrl-Z or for want of it.
+
+        Nobody else would: the shell stopped nothing. If we are in the background as well, it waits
+        until the shell brings us to the foreground.
+        """
+        options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
         with suppress(ChildProcessError):  # It has ended meanwhile.
-            if os.waitid(os.P_PID, self._process.pid, options) is not None:
+            stopped = os.waitid(os.P_PID, self._process.pid, options)
+            if stopped is None:
+                return
+            if stopped.si_status in _WANTS_TERMINAL:
+                may_go_on = self._terminal.lend(self._process.pid)
+            else:
+                may_go_on = self._terminal.is_lent
+            if may_go_on:
                 self.send(signal.SIGCONT)
 
     def send(self, number: signal.Signals) -> None:
@@ -55,26 +67,23 @@ class Command:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
+    def ask_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Sends a signal that a stopped process does not notice before it goes on."""
+        self.send(number)
+        self.send(signal.SIGCONT)
+
     def bury(self) -> None:
         """After its end: nothing may be sent to it any more."""
         self._process.wait()
 
     @contextmanager
     def at_the_terminal(self) -> Iterator[None]:
-        """While it runs, what is typed at the terminal goes to the command, Ctrl-C included.
+        """While it runs, what is typed goes to the command, Ctrl-C included.
 
-        Nothing is done unless we were in the foreground of a terminal ourselves.
+        In a pipeline, or if its input or output is redirected, only from when it asks for it, as
+        ssh and sudo do for a password: others in the pipeline may be using the terminal.
         """
-        if not os.isatty(_STDIN) or os.tcgetpgrp(_STDIN) != os.getpgrp():
+        with self._terminal.lending():
+            if self._terminal.is_ours_alone and self._terminal.lend(self._process.pid):
+                self.send(signal.SIGCONT)  # It may have tried to read already, and was stopped.
             yield
-            return
-        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # We take the terminal back with it.
-        try:
-            os.tcsetpgrp(_STDIN, self._process.pid)
-            self._has_terminal = True
-            self.send(signal.SIGCONT)  # It may have tried to read already, and was stopped for it.
-            yield
-        finally:
-            with suppress(OSError):  # The terminal may be gone.
-                os.tcsetpgrp(_STDIN, os.getpgrp())
-            signal.signal(signal.SIGTTOU, before)

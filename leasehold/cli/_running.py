@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from leasehold.cli import _exits
 from leasehold.cli._bell import Bell, Interrupted, InterruptibleClock
 from leasehold.cli._command import Command
+from leasehold.cli._terminal import Terminal
 from leasehold.client import LockClient
 from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 from leasehold.lock import Lock
@@ -42,7 +45,7 @@ class Job:
     name: str
     command: Sequence[str]
     lease: float
-    wait: float
+    wait: float | None
     limit: int
     owner_name: str | None
     data: Mapping[str, Any] | None
@@ -58,11 +61,14 @@ def run(job: Job) -> int:
         # One that looks but once, and ends, must not have to watch a lease for its whole length.
         client = LockClient(job.table, owner_name=owner_name, clock=clock, takeover="stored_expiry")
         try:
-            return _run(job, client, clock, bell)
-        except Interrupted as interrupted:
-            return _exits.SIGNAL + interrupted.signal
-        finally:
+            return _run(job, client, clock, bell)  # It has released, or has told why it has not.
+        except BaseException as ended:
             client.close(release=True)
+            if isinstance(ended, Interrupted):
+                return _exits.SIGNAL + ended.signal
+            raise
+        finally:
+            client.close()
 
 
 def _run(job: Job, client: LockClient, clock: InterruptibleClock, bell: Bell) -> int:
@@ -79,20 +85,21 @@ def _run(job: Job, client: LockClient, clock: InterruptibleClock, bell: Bell) ->
         _exits.say(error)
         return job.if_taken
     clock.let_through(bell.wait(0))
-    try:
-        command = Command(job.command, {**os.environ, **_environment(lock)})
-    except OSError as error:
-        _exits.say(error)
-        missing = isinstance(error, FileNotFoundError)
-        return _exits.NOT_FOUND if missing else _exits.CANNOT_START
-    try:
-        with command.at_the_terminal():
-            status = _accompany(command, lock, bell, clock, grace=job.grace)
-    except BaseException:
-        command.send(signal.SIGKILL)  # A defect of ours: it must not outlive its lock.
-        raise
-    finally:
-        command.bury()
+    with Terminal() as terminal:
+        try:
+            command = Command(job.command, {**os.environ, **_environment(lock)}, terminal)
+        except OSError as error:
+            _exits.say(error)
+            missing = isinstance(error, FileNotFoundError)
+            return _give_back(lock, _exits.NOT_FOUND if missing else _exits.CANNOT_START)
+        try:
+            with command.at_the_terminal():
+                status = _accompany(command, lock, bell, clock, grace=job.grace)
+        except BaseException:
+            command.send(signal.SIGKILL)  # A defect of ours: it must not outlive its lock.
+            raise
+        finally:
+            command.bury()
     return _give_back(lock, status)
 
 
@@ -122,12 +129,11 @@ def _accompany(
                 command.send(signal.SIGKILL)
                 nap = _LONGEST_NAP_SECONDS
         for number in bell.wait(nap):
-            command.send(number)
+            command.ask_to_end(number)
         command.go_on()
         if kill_at is None and lock.lost.is_set():
             _exits.say(f"lock {lock.name!r} is lost; the command is ended")
-            command.send(signal.SIGTERM)
-            command.send(signal.SIGCONT)  # If it is stopped it would not notice.
+            command.ask_to_end()
             kill_at = clock.monotonic() + grace
     if kill_at is None:
         return status
@@ -143,6 +149,6 @@ def _give_back(lock: Lock, status: int) -> int:
     except LockLost as error:
         _exits.say(error)
         return status or _exits.LOST
-    except LockStoreUnavailable as error:
-        _exits.say(f"not released, its lease ends it: {error}")
+    except (LockStoreUnavailable, BotoCoreError, ClientError) as error:
+        _exits.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
     return status

@@ -20,6 +20,9 @@ from leasehold.errors import InvalidRequest
 from leasehold.model import AcquireRequest
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
+LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
+_DEFAULT_WAIT_IN_LEASES: Final = 2
+"""A process that begins to watch a crashed holder needs a little more than one lease."""
 _LEAST_PERIOD_SECONDS: Final = 0.05
 _MOST_WORKERS: Final = 1000
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
@@ -86,6 +89,18 @@ def require_wait(value: object) -> None:
     require_seconds("wait", value, least=0, most=LONGEST_WAIT_SECONDS)
 
 
+def default_wait(wait: float | None, lease: float) -> float:
+    """Seconds that a client waits whose setting is this, if a call does not say.
+
+    Raises:
+        InvalidRequest: the lease breaks its rule.
+    """
+    require("lease", rules.LEASE_SECONDS, lease)
+    if wait is not None:
+        return wait
+    return max(LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
+
+
 def require_table_name(value: object) -> None:
     """Raises `InvalidRequest` unless the value may name a table."""
     if not isinstance(value, str) or not _TABLE_NAME.fullmatch(value):
@@ -103,7 +118,7 @@ def require_settings(
     *,
     owner_name: str,
     lease: float,
-    wait: float,
+    wait: float | None,
     timing: Timing,
     takeover: str,
     longest_poll: float,
@@ -112,7 +127,8 @@ def require_settings(
     """Raises `InvalidRequest` if a setting of a client breaks its rule."""
     require("owner_name", rules.OWNER_NAME, owner_name)
     require("lease", rules.LEASE_SECONDS, lease)
-    require_wait(wait)
+    if wait is not None:
+        require_wait(wait)
     for field in ("heartbeat_every", "safe_period"):
         seconds = getattr(timing, field)
         if seconds is not None:

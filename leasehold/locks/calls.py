@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from leasehold.errors import InvalidRequest
@@ -17,6 +18,8 @@ IfTaken = Literal["wait", "skip", "raise"]
 LOCK_PARAMETER: Final = "lock"
 _AFTER_THE_DEADLINE_SECONDS: Final = 1.0
 """A Lambda function that timed out is stopped a little later than it was told."""
+_WORTH_A_REQUEST_SECONDS: Final = 2.0
+"""By so much a lease is too long that is shortened when the lock has been waited for."""
 _TO_SAY_SO_SECONDS: Final = 1.0
 """Left of the invocation for a wait that was in vain: to leave the queue, and to fail by itself."""
 
@@ -31,6 +34,8 @@ class Call:
         wait: seconds; None takes the client's.
         most_wait: no wait may be longer.
         heartbeats: whether the lease has to be renewed while the function runs.
+        lives_on: whether the process will be there for as long as it likes, to watch others.
+        lease_to_the_end: the lease that lasts until the end, as of now; None if it has no end.
     """
 
     name: str
@@ -38,10 +43,19 @@ class Call:
     wait: float | None
     most_wait: float
     heartbeats: bool
+    lives_on: bool
+    lease_to_the_end: Callable[[], float] | None = None
 
     def wait_with(self, default: float) -> float:
         """Seconds to wait, with a client whose locks wait so long by default."""
         return min(default if self.wait is None else self.wait, self.most_wait)
+
+    def shorter_lease(self, lease: float) -> float | None:
+        """What is left of a lease that was to last to the end, if a wait has used up some of it."""
+        if self.lease_to_the_end is None:
+            return None
+        left = self.lease_to_the_end()
+        return left if left < lease - _WORTH_A_REQUEST_SECONDS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +82,25 @@ class Plan:
         """
         self.signature.bind(*args, **kwargs)
         name = self.name_of(*args, **kwargs)
-        left = _seconds_left(args)
-        if left is None:
+        seconds_left = _seconds_left_of(args)
+        if seconds_left is None:
             return Call(
-                name=name, lease=self.lease, wait=self.wait, most_wait=math.inf, heartbeats=True
+                name=name,
+                lease=self.lease,
+                wait=self.wait,
+                most_wait=math.inf,
+                heartbeats=True,
+                lives_on=True,
             )
-        to_the_end = max(left + _AFTER_THE_DEADLINE_SECONDS, SHORTEST_LEASE_SECONDS)
+        to_the_end = partial(_lease_for, seconds_left) if self.lease is None else None
         return Call(
             name=name,
-            lease=min(to_the_end, LONGEST_LEASE_SECONDS) if self.lease is None else self.lease,
+            lease=self.lease if to_the_end is None else to_the_end(),
             wait=self.wait,
-            most_wait=max(0.0, left - _TO_SAY_SO_SECONDS),
-            heartbeats=self.lease is not None,
+            most_wait=max(0.0, seconds_left() - _TO_SAY_SO_SECONDS),
+            heartbeats=to_the_end is None,
+            lives_on=False,
+            lease_to_the_end=to_the_end,
         )
 
 
@@ -133,9 +154,14 @@ def refuse_coroutine(result: object) -> None:
         raise InvalidRequest(field="function", rule=rule, value=result)
 
 
-def _seconds_left(args: Sequence[Any]) -> float | None:
+def _seconds_left_of(args: Sequence[Any]) -> Callable[[], float] | None:
     """Of an invocation, if the second argument is the context of a Lambda function."""
     if len(args) < 2:  # noqa: PLR2004 - event and context
         return None
     remaining = getattr(args[1], "get_remaining_time_in_millis", None)
-    return remaining() / 1000 if callable(remaining) else None
+    return (lambda: remaining() / 1000) if callable(remaining) else None
+
+
+def _lease_for(seconds_left: Callable[[], float]) -> float:
+    to_the_end = max(seconds_left() + _AFTER_THE_DEADLINE_SECONDS, SHORTEST_LEASE_SECONDS)
+    return min(to_the_end, LONGEST_LEASE_SECONDS)

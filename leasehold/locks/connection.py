@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
@@ -22,8 +22,21 @@ if TYPE_CHECKING:
 _SPARE_CONNECTIONS: Final = 8
 """For acquires and releases beside the heartbeats."""
 
+_INHERITED: Final = (
+    "this LockClient was given an AWS client before the process was forked; make a LockClient in "
+    "the child, or give it a session instead"
+)
+
 _making: threading.Lock = threading.Lock()
 """A session makes one client at a time, and sessions may be shared."""
+
+
+class InheritedClientError(RuntimeError):
+    """A client that was passed in is not to be had in a forked child.
+
+    Its sockets are the parent's too. It could not even be closed: a thread that the child does not
+    have may have held its locks at the fork.
+    """
 
 
 class Connection:
@@ -47,6 +60,7 @@ class Connection:
         self._session = session
         self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
         self._made: dict[str, Any] = {}
+        self._process = os.getpid()
         connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = CLIENT_CONFIG.merge(connections)
 
@@ -59,14 +73,17 @@ class Connection:
         """Tells a waiting workflow; unknown if this process may not, or cannot."""
         try:
             return push_by_task_token(self._client("stepfunctions"))(task_token, grant)
-        except BotoCoreError:  # No client can be made, for instance for want of a region.
+        except (
+            BotoCoreError,
+            InheritedClientError,
+        ):  # No client, for instance for want of a region.
             return Pushed.UNKNOWN
 
     def liveness_of(self, execution_arn: str) -> Liveness:
         """Asks whether a workflow runs; unknown if this process may not, or cannot."""
         try:
             return execution_liveness(self._client("stepfunctions"))(execution_arn)
-        except BotoCoreError:
+        except (BotoCoreError, InheritedClientError):
             return Liveness.UNKNOWN
 
     def close(self) -> None:
@@ -75,17 +92,15 @@ class Connection:
             client.close()
 
     def forget(self) -> None:
-        """In a forked child: the parent's sockets must not be written to."""
+        """In a forked child: the parent's sockets must not be used, nor closed."""
         global _making  # noqa: PLW0603 - a thread of the parent may hold it at the fork
         _making = threading.Lock()
         self._made = {}
-        for client in self._given.values():
-            if client is not None:
-                with suppress(Exception):  # Whatever stands in for a client may not know `close`.
-                    client.close()
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         client = self._given[service] or self._made.get(service)
+        if self._given[service] is not None and self._process != os.getpid():
+            raise InheritedClientError(_INHERITED)
         if client is None:
             with _making:
                 client = self._made.get(service) or self._make(service)

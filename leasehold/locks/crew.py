@@ -6,15 +6,16 @@ end, although other threads may go on, with locks that have to be renewed.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-_Work = Callable[[], None]
+from leasehold.locks.log import patient_logger
 
-_logger: Final = logging.getLogger("leasehold")
+_logger: Final = patient_logger()
+
+_Work = Callable[[], None]
 
 
 class Crew:
@@ -43,14 +44,14 @@ class Crew:
             self._start_one()
         self._work.put(work)
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Ends all threads after the work that was given to them; waits, but not for its caller."""
         with self._starting:
             threads, self._threads = self._threads, []
         for _ in threads:
             self._work.put(None)
         for thread in threads:
-            if thread is not threading.current_thread():
+            if wait and thread is not threading.current_thread():
                 thread.join()
 
     def _start_one(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TABLE_NAME_VARIABLE: Final = "LEASEHOLD_TABLE_NAME"
 _NO_DANGER_SECONDS: Final = 0.05
 
-_Key = tuple[str, bool]
+_Key = tuple[str, bool, bool]
 _clients: Final[dict[_Key, LockClient]] = {}
 
 
@@ -39,16 +39,21 @@ _making: Final = _Making()
 begin_anew_in_children(_making)
 
 
-def default_client(*, heartbeats: bool) -> LockClient:
+def default_client(*, heartbeats: bool, watches: bool) -> LockClient:
     """The client of this process for the table that the environment names.
+
+    Args:
+        heartbeats: whether locks have to be renewed.
+        watches: whether its calls wait for as long as it takes to watch a holder that died.
 
     Raises:
         InvalidRequest: it names none.
     """
-    key = (_table_name(), heartbeats)
+    key = (_table_name(), heartbeats, watches)
     with _making.lock:
         if key not in _clients:
-            _clients[key] = LockClient(key[0], **_settings(heartbeats=heartbeats))
+            settings = _settings(heartbeats=heartbeats, watches=watches)
+            _clients[key] = LockClient(key[0], **settings)
         return _clients[key]
 
 
@@ -72,8 +77,10 @@ class _OfOneLoop:
 _of_loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _OfOneLoop]] = WeakKeyDictionary()
 
 
-async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
+async def default_async_client(*, heartbeats: bool, watches: bool) -> AsyncLockClient:
     """The client of this event loop for the table that the environment names.
+
+    Arguments as of `default_client`.
 
     Raises:
         InvalidRequest: it names none.
@@ -81,29 +88,28 @@ async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
     """
     from leasehold.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
 
-    key = (_table_name(), heartbeats)
+    key = (_table_name(), heartbeats, watches)
     mine = _of_loops.get(asyncio.get_running_loop())
     if mine is None:
         mine = _of_loops[asyncio.get_running_loop()] = _OfOneLoop()
         await anext(mine.keeper)
     if key not in mine.clients:
-        mine.clients[key] = AsyncLockClient(key[0], **_settings(heartbeats=heartbeats))
+        settings = _settings(heartbeats=heartbeats, watches=watches)
+        mine.clients[key] = AsyncLockClient(key[0], **settings)
     return mine.clients[key]
 
 
-def _settings(*, heartbeats: bool) -> dict[str, Any]:
+def _settings(*, heartbeats: bool, watches: bool) -> dict[str, Any]:
     """Of a client for whom is there for long, or for an invocation that its lease covers.
 
-    An invocation has no time to watch the lease of a holder that died, so it goes by the end that
-    the holder wrote. And its own lease comes to its end by plan: no danger to report.
+    An invocation has no time to watch the lease of a holder that died, and a call that looks only
+    once does not, so they go by the end that the holder wrote. And a lease to the end of the
+    invocation comes to its own end by plan: no danger to report.
     """
-    if heartbeats:
-        return {}
-    return {
-        "heartbeat_every": math.inf,
-        "safe_period": _NO_DANGER_SECONDS,
-        "takeover": "stored_expiry",
-    }
+    settings: dict[str, Any] = {} if watches else {"takeover": "stored_expiry"}
+    if not heartbeats:
+        settings |= {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
+    return settings
 
 
 def _table_name() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from functools import partial
@@ -13,12 +12,15 @@ from leasehold.clock import Clock
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.locks.crew import Crew
 from leasehold.locks.held import HeldLock
+from leasehold.locks.interrupts import is_inside
+from leasehold.locks.log import patient_logger
 from leasehold.locks.rota import Rota, Turn
+
+_logger: Final = patient_logger()
 
 _LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
-
-_logger: Final = logging.getLogger("leasehold")
+_PAUSE_AFTER_A_DEFECT_SECONDS: Final = 0.5
 
 
 class Heartbeats:
@@ -38,7 +40,10 @@ class Heartbeats:
         self._clock = clock
         self._most_at_once = most_at_once
         self._rota = Rota(most_at_once=most_at_once, random=random)
-        self._changed = threading.Condition()
+        # Entered as it is, and not through the condition: an interrupt in the Python code of
+        # `Condition.__enter__` or `__exit__` would leave it locked for ever.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._awake_at = 0.0
         self._planner: threading.Thread | None = None
         self._crew: Crew | None = None
@@ -50,7 +55,7 @@ class Heartbeats:
         Raises:
             RuntimeError: no thread can be started.
         """
-        with self._changed:
+        with self._lock:
             if self._planner is None and not self._closed:
                 self._start()
             self._rota.add(held)
@@ -60,20 +65,29 @@ class Heartbeats:
 
     def drop(self, held: HeldLock) -> None:
         """Begins no further heartbeat of this lock."""
-        with self._changed:
+        with self._lock:
             self._rota.remove(held)
 
     def locks(self) -> list[HeldLock]:
         """The locks that are being renewed."""
-        with self._changed:
+        with self._lock:
             return self._rota.locks()
 
-    def close(self) -> None:
-        """Ends all threads; heartbeats that are under way come to their end first."""
-        with self._changed:
+    def close(self, *, wait: bool = True) -> None:
+        """Ends all threads.
+
+        Args:
+            wait: whether heartbeats that are under way come to their end first. A signal handler
+                must not wait for one that waits for what it has interrupted.
+        """
+        with self._lock:
             self._closed = True
             self._changed.notify()
             planner, crew = self._planner, self._crew
+        if not wait or is_inside(self._lock):
+            if crew is not None:
+                crew.close(wait=False)
+            return
         if planner is not None:
             planner.join()
         if crew is not None:
@@ -86,16 +100,25 @@ class Heartbeats:
         self._crew = Crew(self._most_at_once, name="leasehold-beat")
 
     def _plan(self) -> None:
-        with self._changed:
+        with self._lock:
             while not self._closed:
-                now = self._clock.monotonic()
-                for turn in self._rota.due(now):
-                    self._begin(turn)
-                next_at = self._rota.next_at()
-                nap = _LONGEST_NAP_SECONDS if next_at is None else next_at - now
-                nap = min(max(nap, 0.0), _LONGEST_NAP_SECONDS)
-                self._awake_at = now + nap
+                try:
+                    nap = self._begin_what_is_due()
+                except Exception:
+                    _logger.exception("the planning of heartbeats met a defect, and goes on")
+                    nap = _PAUSE_AFTER_A_DEFECT_SECONDS
                 self._changed.wait(nap)
+
+    def _begin_what_is_due(self) -> float:
+        """Returns for how many seconds there is nothing to do then."""
+        now = self._clock.monotonic()
+        for turn in self._rota.due(now):
+            self._begin(turn)
+        next_at = self._rota.next_at()
+        nap = _LONGEST_NAP_SECONDS if next_at is None else next_at - now
+        nap = min(max(nap, 0.0), _LONGEST_NAP_SECONDS)
+        self._awake_at = now + nap
+        return nap
 
     def _begin(self, turn: Turn) -> None:
         """Hands a heartbeat to the crew; it is tried again soon if there is no thread for it."""
@@ -119,6 +142,6 @@ class Heartbeats:
             # No permission, say, or no table: that may be put right before the lease is over.
             _logger.exception("heartbeat failed; it is tried again until the lease is over")
         finally:
-            with self._changed:
+            with self._lock:
                 self._rota.done(turn, renewed=renewed, now=self._clock.monotonic())
                 self._changed.notify()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.guarded_calls import Call
 from leasehold.locks.arguments import Timing
+from leasehold.locks.interrupts import is_inside
 from leasehold.locks.pace import retry_seconds
 from leasehold.locks.stores import Stores
 from leasehold.locks.tenure import Standing, Tenure
@@ -17,6 +19,10 @@ from leasehold.model import HeartbeatRequest, Released, ReleaseRequest, Renewal
 
 _RELEASE_SECONDS: Final = 5.0
 _LONGEST_RELEASE_PAUSE_SECONDS: Final = 1.0
+_INTERRUPTED: Final = (
+    "not released: a signal handler asks for it in the middle of a request of this lock, and would "
+    "wait for itself; the lease ends it"
+)
 
 
 class HeldLock(Tenure):
@@ -45,8 +51,13 @@ class HeldLock(Tenure):
         super().__init__(stores.clock, granted, timing=timing, on_lost=on_lost, on_danger=on_danger)
         self._stores = stores
         self._owner_id = granted.grant.owner_id
-        self._one_request = one_request or threading.Lock()
+        self._one_request = one_request or threading.RLock()
         self._may_be_released = False
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal handler asks that came in the middle of a request of this lock."""
+        return is_inside(self._one_request)
 
     def beat(self, *, lease_ms: int | None = None, data: str | None = None) -> None:
         """Renews the lease, one request.
@@ -90,39 +101,36 @@ class HeldLock(Tenure):
             return False
         was_lost = self.is_lost()
         self.change(Standing.HELD, Standing.LEAVING)
-        with self._one_request:
-            if self.standing() is Standing.RELEASED:
-                return True
-            if self.taken:
-                return False
-            if self._release():
-                self.change(Standing.LEAVING, Standing.RELEASED)
-                return not was_lost
-        self.lose("somebody else had its place when it was released", taken=True)
-        return False
-
-    @contextmanager
-    def writing(self, *, repeats: bool) -> Iterator[None]:
-        """Around a write that DynamoDB allows only to the holder: learns from its outcome.
-
-        Args:
-            repeats: whether it asks what became of an earlier one. That may have happened, so a
-                lock that is lost since is no answer.
-
-        Raises:
-            LockLost: the lock is lost already, or DynamoDB says so.
-        """
-        if not repeats:
-            self.require()
+        if self.is_interrupted:
+            raise LockStoreUnavailable(_INTERRUPTED)
         try:
-            yield
-        except LockLost:
-            self.lose("DynamoDB refused a guarded write", taken=True)
+            return self._leave(was_lost=was_lost, seconds=_RELEASE_SECONDS)
+        except LockStoreUnavailable:
+            raise
+        except BaseException:
+            # Interrupted, at any moment: what was sent may have been written, or nothing sent yet.
+            self._may_be_released = True
+            with suppress(Exception):
+                self._leave(was_lost=was_lost, seconds=0)
             raise
 
-    @contextmanager
-    def writing_and_leaving(self, *, repeats: bool) -> Iterator[None]:
-        """Around such a write that gives the lock back too.
+    def write(self, call: Call, send: Callable[[Call], None]) -> None:
+        """Sends a write that DynamoDB allows only to the holder, and learns from its outcome.
+
+        Raises:
+            LockLost: the lock is lost already, or DynamoDB says so. Not the former if the call
+                repeats another: that may have happened, so a loss since is no answer.
+        """
+        if not call.repeats:
+            self.require()
+        try:
+            send(call)
+        except LockLost:
+            self.lose("DynamoDB refused a guarded write", taken=True, unless_leaving=True)
+            raise
+
+    def write_and_leave(self, call: Call, send: Callable[[Call], None]) -> None:
+        """Sends such a write that gives the lock back too.
 
         Raises:
             LockLost: the lock is lost already, or DynamoDB says so.
@@ -130,24 +138,38 @@ class HeldLock(Tenure):
         if self.is_foreign:
             self.require()
         with self._one_request:
-            if not repeats and self.standing() is not Standing.LEAVING:
+            if not call.repeats and self.standing() is not Standing.LEAVING:
                 self.require()
             try:
-                yield
+                send(call)
+                self.change(Standing.HELD, Standing.RELEASED)
+                self.change(Standing.LEAVING, Standing.RELEASED)
             except LockLost:
-                self.lose("DynamoDB refused a guarded write", taken=True)
+                if not self._may_be_released:
+                    self.lose("DynamoDB refused a guarded write", taken=True)
                 raise
-            except LockStoreUnavailable:
-                self._may_be_released = True
-                self.change(Standing.HELD, Standing.LEAVING)
+            except BaseException:
+                if call.may_have_happened:
+                    self._may_be_released = True
+                    self.change(Standing.HELD, Standing.LEAVING)
                 raise
-            self.change(Standing.HELD, Standing.RELEASED)
-            self.change(Standing.LEAVING, Standing.RELEASED)
 
-    def _release(self) -> bool:
+    def _leave(self, *, was_lost: bool, seconds: float) -> bool:
+        with self._one_request:
+            if self.standing() is Standing.RELEASED:
+                return True
+            if self.taken:
+                return False
+            if self._release(seconds):
+                self.change(Standing.LEAVING, Standing.RELEASED)
+                return not was_lost
+        self.lose("somebody else had its place when it was released", taken=True)
+        return False
+
+    def _release(self, seconds: float) -> bool:
         """Sends the release until there is an answer; returns whether nobody had the place."""
         request = ReleaseRequest(lock_name=self._lock_name, owner_id=self._owner_id)
-        deadline = self._clock.monotonic() + _RELEASE_SECONDS
+        deadline = self._clock.monotonic() + seconds
         attempt = 0
         while True:
             try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from leasehold.events import Event, Evicted, Extended, LivenessUnknown, Observe, PushUnknown
+from leasehold.locks.log import patient_logger
 from leasehold.model import HandOff
 
-_logger: Final = logging.getLogger("leasehold")
+_logger: Final = patient_logger()
 
 
 def write_down(event: Event) -> None:

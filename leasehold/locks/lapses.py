@@ -13,6 +13,7 @@ changes nothing (Gray and Cheriton, "Leases", SOSP 1989, on why only rates of cl
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -38,6 +39,13 @@ class Lapses(Protocol):
 
     def seconds_left(self, lock_name: str, holder: Holder) -> float:
         """How long until then, if it does not renew; not above 0 if it may."""
+        ...
+
+    def to_be_watched(self, lock_name: str, holder: Holder) -> float | None:
+        """For how long a holder has to be watched that keeps its place only for want of that.
+
+        None if its lease is not over by the wall clock either, or if it may lose its place.
+        """
         ...
 
 
@@ -72,6 +80,15 @@ class WatchedLeases:
                 self._seen.popitem(last=False)
         return first_seen + _watch_seconds(holder) - now
 
+    def to_be_watched(self, lock_name: str, holder: Holder) -> float | None:
+        """See `Lapses`."""
+        looks_over = holder.is_over(
+            now_ms=self._clock.wall_ms(), tolerance_ms=DEFAULT_CLOCK_TOLERANCE_MS
+        )
+        if not looks_over or self.lapsed(lock_name, holder):
+            return None
+        return _watch_seconds(holder)
+
 
 class StoredLeases:
     """Over is what has passed the end that its holder wrote, by our wall clock, and a tolerance."""
@@ -88,6 +105,10 @@ class StoredLeases:
         """See `Lapses`."""
         return (holder.expires_at_ms + self._tolerance_ms - self._clock.wall_ms()) / 1000
 
+    def to_be_watched(self, _lock_name: str, _holder: Holder) -> float | None:
+        """See `Lapses`."""
+        return None
+
 
 def seconds_until_free(
     lapses: Lapses, lock_name: str, holders: Sequence[Holder], *, needed: int
@@ -95,6 +116,23 @@ def seconds_until_free(
     """How long until so many of the holders are over."""
     left = sorted(lapses.seconds_left(lock_name, holder) for holder in holders)
     return left[needed - 1]
+
+
+def doubt_about(lapses: Lapses, lock_name: str, holders: Sequence[Holder]) -> str:
+    """Says of whom the wall clock thinks otherwise than we, and what to do; empty if of nobody.
+
+    A workflow is another matter: its lease ends with it.
+    """
+    for holder in holders:
+        seconds = lapses.to_be_watched(lock_name, holder)
+        if seconds is not None and holder.execution_arn is None:
+            return (
+                f"the lease of {holder.owner_name or '?'} is over by the wall clock, but this "
+                f"client has not watched it for its whole length; a wait of "
+                f"{math.ceil(seconds) + 1} s would, "
+                'and takeover="stored_expiry" goes by the wall clock'
+            )
+    return ""
 
 
 def _watch_seconds(holder: Holder) -> float:

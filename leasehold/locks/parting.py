@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from leasehold.errors import LockLost
+from leasehold.locks.log import patient_logger
 
-_logger: Final = logging.getLogger("leasehold")
+_logger: Final = patient_logger()
 
 
 def part(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from leasehold.locks.log import patient_logger
+
+_logger: Final = patient_logger()
+
 _MOST_AT_ONCE: Final = 4
-_logger: Final = logging.getLogger("leasehold")
 
 
 class Reports:

@@ -15,12 +15,16 @@ import os
 import threading
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Final
 
 from leasehold.clock import Clock
 from leasehold.errors import LockLost
 from leasehold.locks.arguments import Timing
+from leasehold.locks.log import patient_logger
 from leasehold.locks.lost_event import LostEvent
 from leasehold.locks.waiting import Granted
+
+_logger: Final = patient_logger()
 
 
 class Standing(Enum):
@@ -62,7 +66,7 @@ class Tenure:
         self._on_lost = on_lost
         self._on_danger = on_danger
         self._process = os.getpid()
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()  # A signal handler may release.
         self._standing = Standing.HELD
         self._why_lost = ""
         self._in_danger = False
@@ -100,9 +104,13 @@ class Tenure:
 
     def standing(self) -> Standing:
         """What has become of the grant, after a look at the clock."""
-        if self._standing is Standing.HELD and self._clock.monotonic() >= self._ends_at:
+        if self._standing is Standing.HELD and self.is_over():
             self.lose("its lease is over", only_if_over=True)
         return self._standing
+
+    def is_over(self) -> bool:
+        """Whether the lease is over, whatever has become of the grant."""
+        return self._clock.monotonic() >= self._ends_at
 
     def is_held(self) -> bool:
         """Whether the lock is held, by our own clock."""
@@ -117,6 +125,8 @@ class Tenure:
         if self.is_held():
             return
         why = self._why_lost or "it was released"
+        if self._standing is Standing.LEAVING:
+            why = "its release has begun, so it may have been released"
         if self.is_foreign:
             why = "it belongs to the process that this one was forked from"
         raise LockLost(f"lock {self._lock_name!r}: {why}")
@@ -133,7 +143,7 @@ class Tenure:
             is_new = not self._in_danger and self._clock.monotonic() >= self.danger_at
             self._in_danger = self._in_danger or is_new
         if is_new:
-            self._on_danger()
+            _tell(self._on_danger)
         return True
 
     def renewed(self, sent: float, lease_seconds: float) -> None:
@@ -155,20 +165,38 @@ class Tenure:
             if self._standing is before:
                 self._standing = after
 
-    def lose(self, why: str, *, taken: bool = False, only_if_over: bool = False) -> None:
+    def lose(
+        self,
+        why: str,
+        *,
+        taken: bool = False,
+        only_if_over: bool = False,
+        unless_leaving: bool = False,
+    ) -> None:
         """The lock is lost; tells so unless it is known.
 
         Args:
             why: for people.
             taken: whether the table said so.
             only_if_over: whether a renewal that came in this moment wins.
+            unless_leaving: whether a release that has begun explains it.
         """
         with self._changing:
+            if unless_leaving and self._standing in {Standing.LEAVING, Standing.RELEASED}:
+                return
             self.taken = self.taken or taken
-            renewed = only_if_over and self._clock.monotonic() < self._ends_at
+            renewed = only_if_over and not self.is_over()
             if renewed or self._standing in {Standing.LOST, Standing.RELEASED}:
                 return
             self._standing = Standing.LOST
             self._why_lost = why
         self.lost.set()
-        self._on_lost(why)
+        _tell(lambda: self._on_lost(why))
+
+
+def _tell(listener: Callable[[], None]) -> None:
+    """What a listener raises ends neither the check that found out, nor anybody's heartbeats."""
+    try:
+        listener()
+    except Exception:
+        _logger.exception("a loss, or a danger, could not be told")

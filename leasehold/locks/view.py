@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from leasehold import rules
 from leasehold.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded import GuardedWrites
+from leasehold.guarded_calls import Call
 from leasehold.locks.arguments import Timing, as_text, require
 from leasehold.locks.held import HeldLock
 from leasehold.locks.stores import Stores
@@ -125,15 +126,9 @@ class LockView:
         self._timing.require_room(lease)
         return round(lease * 1000), text
 
-    def _write(self, items: Sequence[TransactWriteItemTypeDef], *, release: bool) -> None:
-        guarded = self._guarded()
-        repeats = guarded.is_unknown(items, release=release)
-        if not release:
-            with self._held.writing(repeats=repeats):
-                guarded.transact_write(items)
-            return
-        with self._held.writing_and_leaving(repeats=repeats):
-            guarded.transact_write(items, release=True)
+    def _write(self, call: Call) -> None:
+        write = self._held.write_and_leave if call.release else self._held.write
+        write(call, self._guarded().send)
 
     def _guarded(self) -> GuardedWrites:
         """One object for as long as the lock is held: it remembers calls of unknown outcome."""

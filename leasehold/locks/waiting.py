@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
-from leasehold.locks.lapses import seconds_until_free
+from leasehold.locks.lapses import doubt_about, seconds_until_free
+from leasehold.locks.log import patient_logger
 from leasehold.locks.pace import longest_pause, pause_seconds, retry_seconds
 from leasehold.locks.stores import Stores
 from leasehold.model import (
@@ -35,6 +36,8 @@ from leasehold.model import (
 )
 from leasehold.protocol.schema import waiter_key
 from leasehold.store import LockStore
+
+_logger: Final = patient_logger()
 
 _LOOKS_AT_OWN_PLACE: Final = 4
 _ASK_AGAIN_SECONDS: Final = 30.0
@@ -138,10 +141,20 @@ class Waiting:
     def timed_out(self) -> LockWaitTimeout:
         """The error that tells who had the lock."""
         names = ", ".join(holder.owner_name or "?" for holder in self.holders) or "nobody"
+        doubt = self._doubt()
         return LockWaitTimeout(
             f"lock {self._request.lock_name!r}: not handed over within {self._wait:g} s; "
-            f"last held by {names}"
+            f"last held by {names}" + (f" ({doubt})" if doubt else "")
         )
+
+    def write_down_doubt(self) -> None:
+        """Logs if it was in vain only because one look is no watch."""
+        doubt = self._doubt()
+        if doubt:
+            _logger.warning("lock %r: not taken; %s", self._request.lock_name, doubt)
+
+    def _doubt(self) -> str:
+        return doubt_about(self._stores.lapses, self._request.lock_name, self.holders)
 
     def _goes_on(self) -> bool:
         if self._request.waits and self._clock.monotonic() < self._deadline:
@@ -235,10 +248,15 @@ class Waiting:
         return True
 
     def _fresh(self, granted: Granted) -> Granted | None:
-        """A grant found late is renewed before anybody relies on it; None if it is gone."""
-        lease_seconds = granted.grant.lease_ms / 1000
+        """A grant found late is renewed before anybody relies on it; None if it is gone.
+
+        Also one whose stored end is near: whoever handed it over wrote that by its own clock.
+        """
+        grant = granted.grant
         sent = self._clock.monotonic()
-        if sent - granted.since < lease_seconds * _LEAST_FRESHNESS:
+        left_seconds = (grant.expires_at_ms - self._clock.wall_ms()) / 1000
+        least_seconds = grant.lease_ms / 1000 * _LEAST_FRESHNESS
+        if granted.since + least_seconds > sent and left_seconds >= least_seconds:
             return granted
         heartbeat = HeartbeatRequest(
             lock_name=self._request.lock_name, owner_id=self._request.owner_id

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "locks"
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 @dataclass

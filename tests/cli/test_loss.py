@@ -73,7 +73,7 @@ def test_while_the_lock_is_held_nothing_is_ended(fleet: Fleet) -> None:
 def test_a_process_that_was_frozen_for_longer_than_its_lease_ends_the_command(
     fleet: Fleet,
 ) -> None:
-    process = fleet.start("run", "frozen", "--lease", "1", "--", "sh", "-c", POLITE)
+    process = fleet.start("run", "frozen", "--lease", "3", "--", "sh", "-c", POLITE)
     fleet.file("ready")
     process.send_signal(signal.SIGSTOP)
     [holder] = fleet.state("frozen").holders

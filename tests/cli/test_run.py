@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
-
-import pytest
 
 from leasehold import LockClient
 from tests.cli.conftest import SECONDS, Fleet, outcome, until
 
-ALONE = "mkdir alone || exit 3; sleep 0.5; rmdir alone"
+ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
 """Fails if somebody else is at it."""
 CTRL_Z = "\x1a"
 AT_A_TERMINAL = """
@@ -39,17 +38,26 @@ def test_the_commands_status_output_and_environment_are_its_own(fleet: Fleet) ->
     assert state.held == 0
 
 
-@pytest.mark.parametrize(("names", "statuses"), [(("a", "a"), [0, 0]), (("b", "c"), [0, 3])])
-def test_commands_under_one_lock_run_one_at_a_time_and_under_two_they_collide(
-    names: tuple[str, str], statuses: list[int], fleet: Fleet, locks: LockClient
+def test_commands_under_one_lock_run_one_at_a_time_while_those_under_two_collide(
+    fleet: Fleet, locks: LockClient
 ) -> None:
-    """The lock is held until both wait, so that they begin at the same time."""
-    held = [locks.acquire(name) for name in set(names)]
-    both = [fleet.start("run", name, "--wait", "20", "--", "sh", "-c", ALONE) for name in names]
-    until(lambda: sum(fleet.waiters(name) for name in set(names)) == 2)
+    """All locks are held until all wait, so that those who may begin at the same time do so."""
+
+    def start(name: str, directory: str) -> subprocess.Popen[str]:
+        return fleet.start("run", name, "--wait", "60", "--", "sh", "-c", ALONE, directory)
+
+    held = [locks.acquire(name) for name in "abc"]
+    under_one = [start(name, "one") for name in "aa"]
+    under_two = [start(name, "two") for name in "bc"]
+    until(lambda: [fleet.waiters(name) for name in "abc"] == [2, 1, 1])
     for lock in held:
         lock.release()
-    assert sorted(outcome(process)[0] for process in both) == statuses
+    until(lambda: any(process.poll() is not None for process in under_two))
+    fleet.file("one")
+    assert (fleet.state("a").held, fleet.waiters("a")) == (1, 1)
+    (fleet.home / "go").touch()
+    assert [outcome(process)[0] for process in under_one] == [0, 0]
+    assert sorted(outcome(process)[0] for process in under_two) == [0, 3]
 
 
 def test_a_lock_that_is_taken_has_a_status_of_its_own(fleet: Fleet, locks: LockClient) -> None:

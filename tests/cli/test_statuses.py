@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import LockClient
+from leasehold import Lock, LockClient, LockWaitTimeout
 from leasehold.cli import main
 from localaws import LocalAws
 from tests.cli.conftest import TABLE, until
@@ -98,6 +98,21 @@ def test_the_lock_of_one_that_vanished_is_taken_at_the_first_look_after_its_leas
         until(lambda: time.monotonic() > ended + 2.1)
         assert watching.try_acquire("vanished") is None
         assert status_of(monkeypatch, *words) == 0
+
+
+@pytest.mark.parametrize(("option", "waits"), [("--lease=90", None), ("--wait=7", 7.0)])
+def test_without_being_told_it_waits_for_as_long_as_a_client_does(
+    option: str, waits: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def acquire(_client: LockClient, _name: str, **wanted: object) -> Lock:
+        asked.append(wanted["wait"])
+        raise LockWaitTimeout
+
+    monkeypatch.setattr(LockClient, "acquire", acquire)
+    assert status_of(monkeypatch, "run", "x", option, "--", "true") == 75
+    assert asked == [waits]
 
 
 def test_a_table_is_made_once_and_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ class Table:
     loses_replies: bool = False
     log: list[str] = field(default_factory=list)
     before: Callable[[str, dict[str, Any]], None] | None = None
-    _one: threading.Lock = field(default_factory=threading.Lock)
+    _one: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def exceptions(self) -> Any:  # noqa: ANN401 - as boto3 has it
@@ -107,6 +107,12 @@ class Table:
     def writes(self) -> int:
         return sum(name in WRITES for name in self.log)
 
+    def does_more(self, requests: int, *, seconds: float = 30) -> bool:
+        """Waits for so many more requests; returns whether they came within so many seconds."""
+        with self._one:
+            before = len(self.log)
+            return self._one.wait_for(lambda: len(self.log) >= before + requests, seconds)
+
     def _send(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         if self.before is not None:
             self.before(name, arguments)
@@ -117,6 +123,7 @@ class Table:
         with self._one:
             self.log.append(name)
             answer = getattr(self.memory, name)(**arguments)
+            self._one.notify_all()
         if self.loses_replies:
             raise lost_reply()
         return answer

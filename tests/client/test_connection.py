@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ import pytest
 from leasehold import LockClient
 from leasehold.locks.boot_clock import BootClock
 from leasehold.locks.connection import Connection
+from leasehold.model import Liveness
+from leasehold.push import Pushed
 from tests.client.doubles import Table
 
 
@@ -66,16 +69,36 @@ def test_step_functions_is_asked_in_the_region_of_the_table() -> None:
     ]
 
 
-def test_in_a_child_clients_are_made_anew_and_given_ones_lose_their_connections() -> None:
+def test_in_a_child_clients_are_made_anew() -> None:
     session = Session()
     connection = connection_over(session)
     before = connection.dynamodb()
     connection.forget()
     assert connection.dynamodb() is not before
     assert (len(session.made), session.closed) == (2, 0)  # The parent still uses the first one.
+
+
+def test_in_a_child_a_client_that_was_given_is_neither_used_nor_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its sockets are the parent's; and to close it might wait for a thread that is not there."""
+    session = Session()
     given = session.client("dynamodb")
-    connection_over(session, dynamodb=given).forget()
-    assert session.closed == 1
+    connection = connection_over(session, dynamodb=given, stepfunctions=given)
+    assert connection.dynamodb() is given
+    in_a_child(connection, monkeypatch)
+    with pytest.raises(RuntimeError, match="make a LockClient in the child"):
+        connection.dynamodb()
+    grant: Any = None
+    assert connection.push("token", grant) is Pushed.UNKNOWN
+    assert connection.liveness_of("arn") is Liveness.UNKNOWN
+    assert (len(session.made), session.closed) == (1, 0)
+
+
+def in_a_child(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is after a fork."""
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    connection.forget()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other clocks")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from leasehold import InvalidRequest, LockClient, create_table
 from localaws import LocalAws
+from tests.support import create_lock_table
+from tests.unit.faults import client_error
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -24,6 +29,7 @@ def described(client: DynamoDBClient, name: str) -> dict[str, Any]:
         "status": table["TableStatus"],
         "ttl": (ttl["AttributeName"], ttl["TimeToLiveStatus"]),
         "recovery": backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"],
+        "protected": table["DeletionProtectionEnabled"],
     }
 
 
@@ -33,7 +39,35 @@ LOCK_TABLE = {
     "status": "ACTIVE",
     "ttl": ("expiry_time", "ENABLED"),
     "recovery": "DISABLED",
+    "protected": False,
 }
+
+
+def requests_of(client: DynamoDBClient, *operations: str) -> list[str]:
+    """Those of these operations that are sent from now on."""
+    sent: list[str] = []
+    for operation in operations:
+        client.meta.events.register(
+            f"before-send.dynamodb.{operation}",
+            lambda operation=operation, **_: sent.append(operation),
+        )
+    return sent
+
+
+@dataclass
+class Refusing:
+    """A DynamoDB client that is told that somebody else changes the table at this moment."""
+
+    inner: Any
+    others_are_faster: bool
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        return getattr(self.inner, name)
+
+    def update_table(self, **arguments: Any) -> None:  # noqa: ANN401 - as of boto3
+        if self.others_are_faster:
+            self.inner.update_table(**arguments)
+        raise client_error("ResourceInUseException")
 
 
 def test_it_makes_a_table_that_a_client_can_use(dynamodb: DynamoDBClient) -> None:
@@ -43,21 +77,65 @@ def test_it_makes_a_table_that_a_client_can_use(dynamodb: DynamoDBClient) -> Non
         lock.check()
 
 
-def test_a_second_call_changes_nothing_and_adds_what_is_missing(dynamodb: DynamoDBClient) -> None:
+@pytest.mark.parametrize(
+    ("setting", "kept"),
+    [
+        ("point_in_time_recovery", {"recovery": "ENABLED"}),
+        ("deletion_protection", {"protected": True}),
+    ],
+)
+def test_a_later_call_adds_what_is_missing_and_none_switches_it_off(
+    dynamodb: DynamoDBClient, setting: str, kept: dict[str, Any]
+) -> None:
     create_table(dynamodb, "new-locks")
-    create_table(dynamodb, "new-locks", point_in_time_recovery=True)
-    create_table(dynamodb, "new-locks")
-    assert described(dynamodb, "new-locks") == {**LOCK_TABLE, "recovery": "ENABLED"}
+    assert described(dynamodb, "new-locks") == LOCK_TABLE
+    later: list[dict[str, Any]] = [{setting: True}, {}]
+    for settings in later:
+        create_table(dynamodb, "new-locks", **settings)
+        assert described(dynamodb, "new-locks") == {**LOCK_TABLE, **kept}
 
 
 def test_ttl_is_not_enabled_twice_because_dynamodb_refuses_that(dynamodb: DynamoDBClient) -> None:
-    calls: list[str] = []
-    dynamodb.meta.events.register(
-        "before-send.dynamodb.UpdateTimeToLive", lambda **_: calls.append("enable")
-    )
+    calls = requests_of(dynamodb, "UpdateTimeToLive")
     for _ in range(2):
         create_table(dynamodb, "new-locks")
-    assert calls == ["enable"]
+    assert calls == ["UpdateTimeToLive"]
+
+
+def test_protection_is_switched_on_once_and_waited_for(dynamodb: DynamoDBClient) -> None:
+    create_table(dynamodb, "new-locks")
+    calls = requests_of(dynamodb, "UpdateTable", "DescribeTable")
+    create_table(dynamodb, "new-locks", deletion_protection=True)
+    assert calls[-2:] == ["UpdateTable", "DescribeTable"]
+    create_table(dynamodb, "new-locks", deletion_protection=True)
+    assert calls.count("UpdateTable") == 1
+
+
+@pytest.mark.parametrize("others", [True, False], ids=["others are faster", "nobody protects it"])
+def test_a_refused_update_is_no_error_if_others_have_switched_it_on(
+    dynamodb: DynamoDBClient, *, others: bool
+) -> None:
+    create_table(dynamodb, "new-locks")
+    refusing: Any = Refusing(dynamodb, others_are_faster=others)
+    with nullcontext() if others else pytest.raises(ClientError, match="ResourceInUse"):
+        create_table(refusing, "new-locks", deletion_protection=True)
+    assert described(dynamodb, "new-locks") == {**LOCK_TABLE, "protected": others}
+
+
+@pytest.mark.parametrize(("attribute", "refused"), [("other", True), ("expiry_time", False)])
+def test_a_table_whose_ttl_is_on_another_attribute_is_refused_and_left_as_it_is(
+    dynamodb: DynamoDBClient, attribute: str, *, refused: bool
+) -> None:
+    create_lock_table(dynamodb, "theirs")
+    dynamodb.update_time_to_live(
+        TableName="theirs",
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute},
+    )
+    expected = pytest.raises(InvalidRequest, match="this one has it on 'other'")
+    with expected if refused else nullcontext():
+        create_table(dynamodb, "theirs", deletion_protection=True)
+    left = {"ttl": (attribute, "ENABLED"), "protected": not refused}
+    assert described(dynamodb, "theirs") == {**LOCK_TABLE, **left}
 
 
 def test_a_table_of_another_key_is_refused(dynamodb: DynamoDBClient) -> None:

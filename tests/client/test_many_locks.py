@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,6 +19,9 @@ from tests.client.doubles import Table
 LEASE_SECONDS = 10
 LOCKS = 1_000
 LATENCY_SECONDS = 0.05
+WORKERS = 32
+MOST_LAG_SECONDS = 0.5
+"""If the machine lets a thread wait for longer than that, what it measures says nothing."""
 
 
 @dataclass
@@ -69,19 +75,53 @@ def hold_a_thousand(*, max_workers: int, seconds: float) -> Outcome:
         return outcome
 
 
+@contextmanager
+def lag_of_the_machine() -> Iterator[list[float]]:
+    """How many seconds late a thread woke up that has nothing to do, each time."""
+    late: list[float] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            before = time.monotonic()
+            over.wait(0.01)
+            late.append(time.monotonic() - before - 0.01)
+
+    probe = threading.Thread(target=look)
+    probe.start()
+    try:
+        yield late
+    finally:
+        over.set()
+        probe.join()
+
+
 @pytest.fixture(scope="module")
 def outcomes() -> tuple[Outcome, Outcome]:
     """With the default number of workers, and with one; side by side, to save time."""
-    with ThreadPoolExecutor(2) as pool:
-        many = pool.submit(hold_a_thousand, max_workers=32, seconds=LEASE_SECONDS + 1)
+    with lag_of_the_machine() as late, ThreadPoolExecutor(2) as pool:
+        many = pool.submit(hold_a_thousand, max_workers=WORKERS, seconds=LEASE_SECONDS + 1)
         one = pool.submit(hold_a_thousand, max_workers=1, seconds=0.75 * LEASE_SECONDS)
-        return many.result(), one.result()
+        found = many.result(), one.result()
+    if is_in_time(found[0]) or max(late) <= MOST_LAG_SECONDS:
+        return found
+    return hold_a_thousand(max_workers=WORKERS, seconds=LEASE_SECONDS + 1), found[1]
+
+
+def is_in_time(found: Outcome) -> bool:
+    return found.in_order == LOCKS and found.largest_gap < LEASE_SECONDS / 2
 
 
 def test_a_thousand_locks_at_50_ms_are_renewed_within_half_their_lease(
-    outcomes: tuple[Outcome, Outcome],
+    outcomes: tuple[Outcome, Outcome], record_property: Callable[[str, object], None]
 ) -> None:
-    many, _ = outcomes
+    many, one = outcomes
+    record_property(
+        "figures",
+        f"{LOCKS:,} locks with leases of {LEASE_SECONDS} s, {1000 * LATENCY_SECONDS:.0f} ms a "
+        f"request: largest time between two renewals of a lock {many.largest_gap:.1f} s, with one "
+        f"worker {one.largest_gap:.1f} s",
+    )
     assert many.in_order == LOCKS
     assert many.largest_gap < LEASE_SECONDS / 2
 

@@ -1,4 +1,4 @@
-"""Threads and file descriptors: as many after as before."""
+"""Threads, sockets and other file descriptors: as many after as before."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ import boto3
 import pytest
 
 from leasehold import LockClient
+from leasehold.locks.connection import Connection
 from localaws import LocalAws
 from tests.client.doubles import Table
 from tests.property.memory_dynamodb import MemoryDynamoDB
 
 CYCLES = 10_000
+CYCLES_OVER_SOCKETS = 50
 CLIENTS = 100
 
 
@@ -59,16 +61,50 @@ class OneLock:
         """Nothing is open."""
 
 
-def test_ten_thousand_cycles_leave_nothing_behind(ours: NewThreads) -> None:
-    files = descriptors()
+def test_ten_thousand_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads) -> None:
     table = OneLock()
     with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # stands in for one
         for _ in range(CYCLES):
             locks.acquire("a").release()
         assert ours() == ["leasehold-rota"]
         assert locks._heartbeats.locks() == []  # noqa: SLF001 - nothing outside tells that
-    assert (ours(), descriptors()) == ([], files)
+    assert ours() == []
     assert table.requests == 2 * CYCLES
+
+
+def descriptors_after_cycles(session: boto3.Session, table_name: str) -> tuple[int, int, int]:
+    """Before anything, after the first cycle, and after many: a lock acquired and released."""
+    files = descriptors()
+    with LockClient(table_name, session=session) as locks:
+        locks.acquire("sockets").release()
+        after_one = descriptors()
+        for _ in range(CYCLES_OVER_SOCKETS):
+            locks.acquire("sockets").release()
+        return files, after_one, descriptors()
+
+
+def test_cycles_over_sockets_leave_no_socket_behind(aws: LocalAws, lock_table: str) -> None:
+    session = session_at(aws)
+    descriptors_after_cycles(session, lock_table)  # What is made once per process, is made now.
+    before, after_one, after_many = descriptors_after_cycles(session, lock_table)
+    assert before < after_one == after_many
+    assert descriptors() == before
+
+
+def test_a_client_for_each_request_would_leave_sockets_behind(
+    aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    def make(connection: Connection, service: str) -> Any:  # noqa: ANN401 - a boto3 client
+        made.append(connection._make(service))
+        return made[-1]
+
+    monkeypatch.setattr(Connection, "_client", make)
+    _, after_one, after_many = descriptors_after_cycles(session_at(aws), lock_table)
+    assert after_many >= after_one + CYCLES_OVER_SOCKETS
+    for client in made:
+        client.close()
 
 
 def use_a_client(session: boto3.Session, table_name: str, number: int) -> None:

@@ -16,6 +16,7 @@ from leasehold.model import AcquireRequest, Grant
 from leasehold.store import LockStore
 from tests.client.conftest import MakeClient
 from tests.client.doubles import EventfulClock, Table, lost_reply
+from tests.support import START_MS
 from tests.unit.faults import client_error, unknown_outcomes
 
 UNKNOWN = unknown_outcomes()
@@ -47,8 +48,8 @@ def test_a_store_that_takes_an_error_for_a_grant_would_be_noticed(
                 owner_id=request.owner_id,
                 fencing_token=0,
                 lease_ms=request.lease_ms,
-                acquired_at_ms=0,
-                expires_at_ms=0,
+                acquired_at_ms=START_MS,
+                expires_at_ms=START_MS + 2 * request.lease_ms,
             )
 
     monkeypatch.setattr(LockStore, "acquire", granted_anyway)
@@ -157,6 +158,7 @@ def test_a_release_without_its_condition_would_free_the_next_holders_lock(
     make_client("ben", takeover="stored_expiry").acquire("a")
 
     def without_condition(_name: str, arguments: dict[str, Any]) -> None:
+        table.before = None
         arguments["ConditionExpression"] = "attribute_exists(#held) AND attribute_exists(#held)"
         arguments["ExpressionAttributeNames"].pop("#contended")
         arguments["ExpressionAttributeValues"].pop(":no")
@@ -164,7 +166,6 @@ def test_a_release_without_its_condition_would_free_the_next_holders_lock(
     table.before = without_condition
     with suppress(KeyError):  # The answer has no holder of this name.
         stale.release()
-    table.before = None
     assert table.state("a").held == 0
     assert make_client("carl").try_acquire("a") is not None
 
@@ -274,7 +275,7 @@ def test_a_waiter_that_is_interrupted_while_it_gives_up_leaves_the_queue(
     began = clock.monotonic()
 
     def interrupt(name: str, _: dict[str, Any]) -> None:
-        if name == "delete_item" and clock.monotonic() >= began + 5:
+        if name == "transact_write_items" and clock.monotonic() >= began + 5:
             table.before = None
             raise KeyboardInterrupt
 

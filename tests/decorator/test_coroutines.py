@@ -18,6 +18,7 @@ from leasehold import (
     locked,
 )
 from leasehold.locks import default_clients
+from leasehold.locks.calls import Call
 from tests.aio.doubles import AsyncTable
 from tests.aio.virtual_time import VirtualClock, in_virtual_time
 
@@ -79,6 +80,34 @@ async def test_a_call_that_is_cancelled_releases() -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         assert table.state("a").held == 0
+
+
+class Invocation:
+    """What the Lambda runtime hands to a handler of 300 s beside the event."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return round((300 - VirtualClock().monotonic()) * 1000)
+
+
+@pytest.mark.parametrize("shortens", [True, False])
+@in_virtual_time
+async def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
+    monkeypatch: pytest.MonkeyPatch, *, shortens: bool
+) -> None:
+    """The control is one that nobody shortens."""
+    if not shortens:
+        monkeypatch.setattr(Call, "shorter_lease", lambda _self, _lease: None)
+
+    async def work(_event: object, _context: object, *, lock: AsyncLock | None = None) -> float:
+        assert lock is not None
+        return lock.lease
+
+    async with client_over(AsyncTable()) as locks:
+        first = await locks.acquire("a")
+        call = asyncio.create_task(locked("a", wait=290, client=locks)(work)({}, Invocation()))
+        await asyncio.sleep(250)
+        await first.release()
+        assert (await call <= 51) is shortens
 
 
 @in_virtual_time

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from leasehold import InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
-from leasehold.locks import default_clients
-from tests.client.doubles import EventfulClock, Table
+from leasehold import Lock, LockClient, LockLost, LockWaitTimeout, locked
+from leasehold.locks.calls import Call
+from tests.client.doubles import EventfulClock, Table, lost_reply
 from tests.decorator.conftest import Context
 
 
@@ -80,6 +80,78 @@ def test_without_a_wait_of_its_own_a_handler_waits_as_long_as_its_client(
     assert clock.monotonic() - began == pytest.approx(wait)
 
 
+@dataclass
+class Invocation:
+    """A context whose time passes."""
+
+    clock: EventfulClock
+    ends_at: float
+
+    def get_remaining_time_in_millis(self) -> int:
+        return round((self.ends_at - self.clock.monotonic()) * 1000)
+
+
+def end_after_the_deadline(table: Table, clock: EventfulClock, client: LockClient) -> float:
+    """An invocation gets its lock late; returns by how many seconds the lease is too long."""
+    first = client.acquire("deploy", lease=3600)
+    clock.at(250, first.release)
+    invocation = Invocation(clock, clock.monotonic() + 300)
+    seen: list[float] = []
+
+    @locked("deploy", wait=290, client=client)
+    def work(_event: object, _context: object) -> None:
+        [holder] = table.state("deploy").holders
+        seen.append(holder.expires_at_ms / 1000 - invocation.ends_at)
+
+    work({}, invocation)
+    return seen[0]
+
+
+def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
+    table: Table, clock: EventfulClock, locks: LockClient
+) -> None:
+    assert end_after_the_deadline(table, clock, locks) == pytest.approx(1)
+
+
+def test_one_that_nobody_shortens_would_outlast_it_by_the_wait(
+    table: Table, clock: EventfulClock, locks: LockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Call, "shorter_lease", lambda _self, _lease: None)
+    assert end_after_the_deadline(table, clock, locks) > 240
+
+
+def test_without_a_wait_that_takes_no_request(
+    table: Table, clock: EventfulClock, locks: LockClient
+) -> None:
+    locked("deploy", client=locks)(its_lease)({}, Invocation(clock, clock.monotonic() + 300))
+    assert table.log == ["update_item"] * 2
+
+
+@pytest.mark.parametrize(("gone", "raises"), [(False, None), (True, LockLost)])
+def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
+    table: Table,
+    clock: EventfulClock,
+    locks: LockClient,
+    *,
+    gone: bool,
+    raises: type[Exception] | None,
+) -> None:
+    def fail(_name: str, arguments: dict[str, Any]) -> None:
+        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+            table.before = None
+            if not gone:
+                raise lost_reply()
+            table.memory.items.clear()
+
+    first = locks.acquire("deploy", lease=3600)
+    clock.at(100, first.release)
+    clock.at(100, lambda: setattr(table, "before", fail))
+    handle = locked("deploy", wait=290, client=locks)(its_lease)
+    invocation = Invocation(clock, clock.monotonic() + 300)
+    with pytest.raises(raises) if raises else nullcontext():
+        assert 190 < handle({}, invocation) <= 301
+
+
 @pytest.mark.parametrize(("lease", "is_free"), [(None, True), (600, False)])
 def test_the_lock_of_an_invocation_that_died_is_free_soon_after_its_deadline(
     lease: float | None,
@@ -104,87 +176,3 @@ def test_the_lock_of_an_invocation_that_died_is_free_soon_after_its_deadline(
     else:
         assert is_free
         assert 0 < clock.monotonic() - deadline < 10  # It looked for the first time after 5 s.
-
-
-@pytest.fixture
-def made(
-    monkeypatch: pytest.MonkeyPatch, table: Table, clock: EventfulClock
-) -> list[dict[str, Any]]:
-    """The settings of the clients that are made by themselves."""
-    settings: list[dict[str, Any]] = []
-
-    def make(table_name: str, **given: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
-        settings.append({"table_name": table_name, **given})
-        stand_ins: dict[str, Any] = {"client": table, "clock": clock, "heartbeat_every": math.inf}
-        return LockClient(table_name, **{**stand_ins, **given})
-
-    monkeypatch.setattr(default_clients, "LockClient", make)
-    monkeypatch.setattr(default_clients, "_clients", {})
-    return settings
-
-
-@locked("deploy")
-def without_client(_event: object, _context: object = None) -> str:
-    """Has no client of its own."""
-    return "done"
-
-
-def test_a_client_is_made_from_the_environment_when_it_is_needed_and_kept(
-    made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
-    for _ in range(3):
-        assert without_client({}, Context(30)) == "done"
-        assert without_client({}) == "done"
-    assert made == [
-        {
-            "table_name": "locks",
-            "heartbeat_every": math.inf,
-            "safe_period": 0.05,
-            "takeover": "stored_expiry",
-        },
-        {"table_name": "locks"},
-    ]
-
-
-def test_an_invocation_takes_the_lock_of_one_that_died_without_having_watched_it(
-    made: list[dict[str, Any]],
-    locks: LockClient,
-    clock: EventfulClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The control is a client that goes by what it has watched, and has not looked before."""
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
-    locks.acquire("deploy", lease=10)
-    clock.advance(13)
-    with pytest.raises(LockWaitTimeout):
-        locked("deploy", if_taken="raise", client=locks)(its_lease)({}, Context(30))
-    assert locked("deploy", if_taken="raise")(its_lease)({}, Context(30)) == 31
-    assert len(made) == 1
-
-
-def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
-    made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LEASEHOLD_TABLE_NAME", raising=False)
-    with pytest.raises(InvalidRequest, match="give a client, or set LEASEHOLD_TABLE_NAME"):
-        without_client({})
-    assert made == []
-
-
-@pytest.mark.parametrize(("begins_anew", "status"), [(True, 0), (False, -signal.SIGALRM)])
-def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
-    monkeypatch: pytest.MonkeyPatch, *, begins_anew: bool, status: int
-) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
-    making = default_clients._making  # noqa: SLF001 - the moment in which it is held is short
-    if not begins_anew:
-        monkeypatch.setattr(making, "begin_anew", lambda: None)
-    with making.lock:  # As a thread of the parent that the child does not have.
-        child = os.fork()
-        if child == 0:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(1)
-            default_clients.default_client(heartbeats=True)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
+THREADS = 8
 ENTRY_MS = itertools.count(1_900_000_000_000)
 
 
@@ -34,6 +35,7 @@ class Crowd:
     limit: int = 1
     woken: dict[str, threading.Event] = field(default_factory=dict)
     tokens: list[int] = field(default_factory=list)
+    queued: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def __post_init__(self) -> None:
         self.bench.context = LockContext(  # real time: the fake clock is for one thread
@@ -63,6 +65,7 @@ class Crowd:
         )
         answer = self.bench.store.acquire(request)
         if not isinstance(answer, Grant):
+            self.queued.release()
             assert self.woken[name].wait(30), f"nobody woke {name}"
             answer = self.bench.store.acquire(request)
         assert isinstance(answer, Grant)
@@ -83,13 +86,20 @@ def test_everybody_has_a_turn_and_nobody_is_forgotten(
     bench = Bench(dynamodb, clock, dynamodb)
     crowd = Crowd(bench, limit=limit)
     names = [f"visitor-{i:03d}" for i in range(40)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(crowd.turn, names))
+    first = [f"first-{i}" for i in range(limit)]
+    for name in first:
+        bench.granted(name, limit=limit, lease_ms=600_000)
+    with ThreadPoolExecutor(THREADS) as pool:
+        turns = pool.map(crowd.turn, names)
+        assert all(crowd.queued.acquire(timeout=30) for _ in range(THREADS))
+        for name in first:
+            bench.release(name)
+        list(turns)
     state = bench.state()
     assert bench.balance("x") == len(names)
     assert (state.held, state.holders, bench.waiters()) == (0, (), [])
     assert len(crowd.tokens) == len(set(crowd.tokens))
-    assert len(crowd.tokens) >= 5  # so many at least had to wait, and were woken
+    assert len(crowd.tokens) >= THREADS  # so many at least had to wait, and were woken
 
 
 def stale_attempts(bench: Bench, *, holders: int, writes_each: int, guarded: bool) -> int:

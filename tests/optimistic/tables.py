@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,6 +44,16 @@ def add(amount: int) -> Callable[[Item | None], Item]:
         return item
 
     return change
+
+
+def noted(change: Callable[[Item | None], Item], calls: list[Any]) -> Callable[[Any], Item]:
+    """The change, and what it was called with."""
+
+    def noted_change(item: Item | None) -> Item:
+        calls.append(copy.deepcopy(item))
+        return change(item)
+
+    return noted_change
 
 
 def patience(clock: FakeClock | None = None) -> Patience:
@@ -101,6 +112,22 @@ class FaultyTable(_Wrapped):
         if self.then is not None:
             self.then()
         raise self.error
+
+
+@dataclass
+class BusyTable(_Wrapped):
+    """Refuses the first so many reads."""
+
+    error: Exception
+    times: int
+    reads: int = 0
+
+    def _call(self, name: str, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
+        if name == "get_item":
+            self.reads += 1
+            if self.reads <= self.times:
+                raise self.error
+        return send(**arguments)
 
 
 @dataclass

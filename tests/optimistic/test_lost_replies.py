@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -11,7 +12,7 @@ from botocore.httpsession import URLLib3Session
 
 from leasehold import optimistic
 from leasehold.errors import OutcomeUnknown, VersionConflict
-from tests.optimistic.tables import ANNA, FaultyTable, add, patience, stored
+from tests.optimistic.tables import ANNA, FaultyTable, add, noted, patience, stored
 from tests.unit.faults import client_error, lost_reply
 
 if TYPE_CHECKING:
@@ -42,12 +43,38 @@ def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
     )
 
 
-def test_one_write_of_somebody_else_in_between_is_surely_a_conflict(table: Table) -> None:
+@pytest.mark.parametrize(("arrived", "computed"), [("before", 2), ("after", 1)])
+def test_one_write_of_somebody_else_tells_what_was_in_its_place(
+    table: Table, arrived: Literal["before", "after"], computed: int
+) -> None:
+    """The seen one: a conflict. Ours: done."""
+    optimistic.update(table, ANNA, add(100))
+    calls: list[Any] = []
     faulty: Any = FaultyTable(
-        table, lost_reply(), calls=[1], then=lambda: optimistic.update(table, ANNA, add(1))
+        table,
+        lost_reply(),
+        when=arrived,
+        calls=[1],
+        then=lambda: optimistic.update(table, ANNA, add(1)),
     )
-    optimistic.update(faulty, ANNA, add(10), patience=patience())
-    assert stored(table) == {"account": "anna", "balance": 11, "version": 2}
+    optimistic.update(faulty, ANNA, noted(add(10), calls), patience=patience())
+    assert stored(table) == {"account": "anna", "balance": 111, "version": 3}
+    assert len(calls) == computed
+
+
+@pytest.mark.parametrize("keeps_the_id", [True, False])
+def test_one_write_by_code_that_raises_the_number_only_is_a_conflict_if_it_leaves_the_id(
+    table: Table, *, keeps_the_id: bool
+) -> None:
+    seen = optimistic.put(table, ANNA, {"balance": 100}, seen=None)
+    kept = {"version_id": seen["version_id"]} if keeps_the_id else {}
+    theirs = {**ANNA, "balance": 101, "version": 2, **kept}
+    faulty: Any = FaultyTable(
+        table, lost_reply(), calls=[1], then=lambda: table.put_item(Item=theirs)
+    )
+    with nullcontext() if keeps_the_id else pytest.raises(OutcomeUnknown):
+        optimistic.update(faulty, ANNA, add(10), patience=patience())
+    assert (stored(table) or {})["balance"] == (111 if keeps_the_id else 101)
 
 
 @pytest.mark.parametrize("arrived", ["before", "after"])
@@ -68,15 +95,29 @@ def test_without_the_id_the_change_would_be_made_twice(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: nobody recognizes his own write."""
-    monkeypatch.setattr("leasehold.versioned.VersionedItem.is_by", lambda *_: False)
+    monkeypatch.setattr("leasehold.protocol.versions.happened", lambda **_: False)
     optimistic.update(losing(table, 1), ANNA, add(10), patience=patience())
     assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
 
 
-def test_a_deletion_whose_reply_got_lost_is_done(table: Table) -> None:
+@pytest.mark.parametrize("by", ["us", "somebody else"])
+def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: str) -> None:
+    """Both may not think that they did: the item could stand for a job that is taken once."""
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    optimistic.delete(losing(table, 1), ANNA, seen=seen, patience=patience())
-    assert stored(table) is None
+    when: Literal["before", "after"] = "after" if by == "us" else "before"
+    faulty: Any = FaultyTable(
+        table, lost_reply(), when=when, calls=[1], then=lambda: table.delete_item(Key=ANNA)
+    )
+    with pytest.raises(OutcomeUnknown):
+        optimistic.delete(faulty, ANNA, seen=seen, patience=patience())
+    assert (stored(table), faulty.count) == (None, 2)
+
+
+def test_a_deletion_that_never_arrived_is_sent_again(table: Table) -> None:
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    faulty: Any = FaultyTable(table, lost_reply(), calls=[1])
+    optimistic.delete(faulty, ANNA, seen=seen, patience=patience())
+    assert (stored(table), faulty.count) == (None, 2)
 
 
 def test_a_deletion_that_never_arrived_is_a_conflict_if_somebody_wrote(table: Table) -> None:
@@ -140,12 +181,7 @@ def test_a_repeat_by_botocore_itself_is_no_conflict(
     table: Table, first_reply_lost: list[str]
 ) -> None:
     calls: list[Any] = []
-
-    def count(item: Any) -> Any:  # noqa: ANN401 - an item
-        calls.append(item)
-        return add(10)(item)
-
-    optimistic.update(table, ANNA, count)
+    optimistic.update(table, ANNA, noted(add(10), calls))
     assert first_reply_lost == ["{}"]
     assert calls == [None]
     assert stored(table) == {"account": "anna", "balance": 10, "version": 1}

@@ -1,9 +1,9 @@
-"""The main thread ends at once; another one holds a lock for longer than its lease.
+"""The main thread ends at once; another one holds a lock, for its whole lease if nobody renews it.
 
     python -m tests.client.programs.orphaned protected|unprotected
 
-Prints what became of the lock, whether a callback of the lock was called, and who holds it after
-the client was closed.
+Prints whether it was renewed, what became of it, whether a callback of the lock was called, and
+who holds it after the client was closed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from leasehold import LockClient
 from tests.client.doubles import Table
 
-LEASE_SECONDS = 1.2
+LEASE_SECONDS = 5.0
+BEAT_SECONDS = 0.2
+SAFE_SECONDS = 4.0
 
 
 class Pool:
@@ -37,16 +38,27 @@ class Pool:
 def work() -> None:
     threading.main_thread().join()
     table = Table()
-    locks = LockClient("locks", client=table, lease=LEASE_SECONDS)  # type: ignore[arg-type]  # stands in
+    locks = LockClient(
+        "locks",
+        client=table,  # type: ignore[arg-type]  # stands in
+        lease=LEASE_SECONDS,
+        heartbeat_every=BEAT_SECONDS,
+        safe_period=SAFE_SECONDS,
+    )
     told = threading.Event()
     lock = locks.acquire("a", on_danger=lambda _: told.set())
-    time.sleep(1.5 * LEASE_SECONDS)
+    is_renewed = table.does_more(3, seconds=LEASE_SECONDS)
     is_lost = lock.lost.is_set()
     table.outage = ConnectionError("unplugged")
     is_told = told.wait(LEASE_SECONDS)
     table.outage = None
     locks.close(release=True)
-    answer = {"lost": is_lost, "told of danger": is_told, "held": table.state("a").held}
+    answer = {
+        "renewed": is_renewed,
+        "lost": is_lost,
+        "told of danger": is_told,
+        "held": table.state("a").held,
+    }
     sys.stdout.write(json.dumps(answer))
 
 

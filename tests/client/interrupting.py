@@ -1,0 +1,44 @@
+"""Interrupts at moments of the test's choosing, as by Ctrl-C or by a signal handler that raises."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+class TimeLimitError(Exception):
+    """Raised by a signal handler of the program's; Celery's `SoftTimeLimitExceeded` is one."""
+
+
+def interrupt(action: Callable[[], object], *, at: int) -> bool:
+    """Runs the action, and raises KeyboardInterrupt in it; returns whether it came to that.
+
+    Python runs signal handlers when a function written in Python begins, and when a call has
+    returned; so an interrupt comes at one of these moments.
+
+    Args:
+        action: what is interrupted.
+        at: how many such moments pass before.
+    """
+    passed = 0
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - as `sys.settrace` has it
+        nonlocal passed
+        if event in {"call", "return"}:
+            passed += 1
+            if passed > at:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
