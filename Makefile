@@ -25,7 +25,7 @@ lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/mypy leasehold lambdas infra localaws examples bench tests app.py
 
 test: lint node_modules/ready ## everything that has to pass
-	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 2 --cov --cov-report=term --durations=10
+	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 3 --no-loadscope-reorder --cov --cov-report=term --durations=10
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling

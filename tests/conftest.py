@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -16,7 +17,7 @@ from tests.support import FakeClock, create_lock_table
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_WHOLE_SUITES = ("e2e/lifetimes", "e2e", "infra", "model")
+_WHOLE_SUITES = ("e2e/lifetimes", "e2e", "model", "infra")
 """They share a deployment (`e2e/lifetimes` has one of its own), a synthesis, or searches."""
 
 
@@ -27,6 +28,18 @@ class BySuite(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
         file = nodeid.partition("::")[0]
         inside = (suite for suite in _WHOLE_SUITES if file.startswith(f"tests/{suite}/"))
         return next(inside, file)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First those that wait for long, so that the others are run meanwhile."""
+    root = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(root).parent.as_posix() + "/"
+        suites = enumerate(_WHOLE_SUITES)
+        return next((at for at, suite in suites if folder.startswith(f"{suite}/")), len(items))
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(optionalhook=True)

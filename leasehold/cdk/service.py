@@ -138,7 +138,7 @@ class LockService(_LockServiceBase):
         release = maker.make(
             "Release",
             description="Leasehold: releases locks",
-            table_actions=["UpdateItem", "DeleteItem", "Query"],
+            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
         )
         maker.let_describe_executions(release)
         maker.let_complete_tasks(release)

@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
         ["UpdateItem", "PutItem", "GetItem"],
         {"SendTaskSuccess": "stateMachine", "SendTaskFailure": "stateMachine"},
     ),
-    "Release": (["UpdateItem", "DeleteItem", "Query"], ABOUT_WORKFLOWS),
+    "Release": (["UpdateItem", "DeleteItem", "Query", "GetItem"], ABOUT_WORKFLOWS),
     "ReaperReap": (["Query", "UpdateItem", "DeleteItem"], ABOUT_WORKFLOWS),
 }
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)

@@ -27,7 +27,7 @@ from tests.model.search import Report
 Reports = dict[str, "Future[Report]"]
 Explorations = dict[str, "Future[Explored]"]
 _LONGEST = "four share two permits"
-_NICENESS = 10
+_NICENESS = 2
 _PATIENCE_SECONDS = 1_200
 """Of one test: beside others who use all of the machine, a search gets a tenth of it."""
 
