@@ -44,7 +44,7 @@ def test_commands_under_one_lock_run_one_at_a_time_while_those_under_two_collide
     """All locks are held until all wait, so that those who may begin at the same time do so."""
 
     def start(name: str, directory: str) -> subprocess.Popen[str]:
-        return fleet.start("run", name, "--wait", "60", "--", "sh", "-c", ALONE, directory)
+        return fleet.start("run", name, "--wait", "120", "--", "sh", "-c", ALONE, directory)
 
     held = [locks.acquire(name) for name in "abc"]
     under_one = [start(name, "one") for name in "aa"]
@@ -52,10 +52,12 @@ def test_commands_under_one_lock_run_one_at_a_time_while_those_under_two_collide
     until(lambda: [fleet.waiters(name) for name in "abc"] == [2, 1, 1])
     for lock in held:
         lock.release()
-    until(lambda: any(process.poll() is not None for process in under_two))
-    fleet.file("one")
-    assert (fleet.state("a").held, fleet.waiters("a")) == (1, 1)
-    (fleet.home / "go").touch()
+    try:
+        until(lambda: any(process.poll() is not None for process in under_two))
+        fleet.file("one")
+        assert (fleet.state("a").held, fleet.waiters("a")) == (1, 1)
+    finally:
+        (fleet.home / "go").touch()
     assert [outcome(process)[0] for process in under_one] == [0, 0]
     assert sorted(outcome(process)[0] for process in under_two) == [0, 3]
 

@@ -33,22 +33,33 @@ def failing_map(seconds: int) -> dict[str, Any]:
     return branch(M={"Type": "Map", "ItemProcessor": iteration, "End": True})
 
 
+def waited(bench: Workbench, execution: str) -> list[str]:
+    """The Wait states that came to their end."""
+    return [
+        event["stateExitedEventDetails"]["name"]
+        for event in bench.events(execution)
+        if event["type"] == "WaitStateExited"
+    ]
+
+
 def test_a_failing_branch_stops_its_siblings(corrected: Workbench) -> None:
     ended = corrected.run(parallel(WAITS, FAILS))
     assert (ended.status, ended.error, ended.cause) == ("FAILED", "Broken", "on purpose")
-    assert ended.seconds < 1
+    assert waited(corrected, ended.arn) == []
 
 
 def test_a_failing_iteration_stops_the_others(corrected: Workbench) -> None:
     ended = corrected.run(failing_map(2), [0, 1, 2])
     assert (ended.status, ended.error) == ("FAILED", "Broken")
-    assert ended.seconds < 1
+    assert waited(corrected, ended.arn) == []
 
 
 def test_control_siblings_and_iterations_run_to_their_end(left_out: WithoutCorrection) -> None:
     bench = left_out("branch_failure")
     executions = bench.start(parallel(WAITS, FAILS)), bench.start(failing_map(2), [0, 1, 2])
-    assert all(bench.wait(execution).seconds >= 2 for execution in executions)
+    ended = [bench.wait(execution) for execution in executions]
+    assert all(each.seconds >= 2 for each in ended)
+    assert [waited(bench, each.arn) for each in ended] == [["W"], ["W", "W"]]
 
 
 def test_what_surrounds_a_failed_parallel_goes_on(corrected: Workbench) -> None:
@@ -57,7 +68,7 @@ def test_what_surrounds_a_failed_parallel_goes_on(corrected: Workbench) -> None:
     definition["States"]["Done"] = {"Type": "Pass", "Result": "went on", "End": True}
     ended = corrected.run(definition)
     assert (ended.status, ended.output) == ("SUCCEEDED", "went on")
-    assert 1 <= ended.seconds < 3  # and not the siblings' two seconds more
+    assert waited(corrected, ended.arn) == ["After"]  # and not the sibling
 
 
 def test_an_inner_failure_caught_inside_leaves_the_outer_branches_alone(

@@ -1,6 +1,7 @@
 """Corrections table_settings and function_settings."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -86,10 +87,13 @@ def status_after_delete(bench: Workbench, stack: str) -> str:
     create(bench, stack, "AWS::DynamoDB::Table", TABLES["AWS::DynamoDB::Table"])
     stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
     cloudformation.delete_stack(StackName=stack)
-    while True:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         status = cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]["StackStatus"]
         if status != "DELETE_IN_PROGRESS":
             return str(status)
+        time.sleep(0.01)
+    raise AssertionError(f"{stack} is still being deleted")
 
 
 def test_a_protected_table_is_not_deleted(corrected: Workbench) -> None:

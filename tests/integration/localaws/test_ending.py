@@ -28,7 +28,9 @@ def put_after(seconds: int, table: str) -> dict[str, Any]:
 
 
 def wait_until_entered(bench: Workbench, execution: str, event_type: str) -> None:
+    deadline = time.monotonic() + 30
     while all(event["type"] != event_type for event in bench.events(execution)):
+        assert time.monotonic() < deadline, f"{event_type} never came"
         time.sleep(0.01)
 
 

@@ -66,9 +66,16 @@ def test_it_may_not_wait_for_others(corrected: Workbench, pattern: str) -> None:
     assert (answer["status"], answer["error"]) == ("FAILED", "States.Runtime")
 
 
+def seconds_until_its_first_state(bench: Workbench) -> float:
+    started, entered = bench.events(bench.run(PASS).arn)[:2]
+    assert (started["type"], entered["type"]) == ("ExecutionStarted", "PassStateEntered")
+    return float((entered["timestamp"] - started["timestamp"]).total_seconds())
+
+
 def test_an_execution_starts_at_once(corrected: Workbench) -> None:
-    assert min(corrected.run(PASS).seconds for _ in range(3)) < 0.15
+    """If the machine has time for it; the delay would be there each time."""
+    assert any(seconds_until_its_first_state(corrected) < 0.15 for _ in range(20))
 
 
 def test_control_an_execution_starts_after_150_ms(left_out: WithoutCorrection) -> None:
-    assert left_out("start_delay").run(PASS).seconds >= 0.15
+    assert seconds_until_its_first_state(left_out("start_delay")) >= 0.15

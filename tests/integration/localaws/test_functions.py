@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -108,7 +108,9 @@ def error_and_seconds_after_a_kill(bench: Workbench) -> tuple[str | None, float]
         "End": True,
     }
     execution = bench.start({"StartAt": "T", "States": {"T": task}})
+    deadline = time.monotonic() + 30
     while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, "the function was never called"
         time.sleep(0.01)
     before = time.monotonic()
     os.kill(int(pid_file.read_text()), signal.SIGKILL)
@@ -119,7 +121,7 @@ def error_and_seconds_after_a_kill(bench: Workbench) -> tuple[str | None, float]
 def test_a_task_fails_as_soon_as_its_function_is_killed(corrected: Workbench) -> None:
     error, seconds = error_and_seconds_after_a_kill(corrected)
     assert error == "Runtime.ExitError"
-    assert seconds < 1
+    assert seconds < 7  # Long before the function would have ended.
 
 
 def test_control_a_killed_function_has_another_name(left_out: WithoutCorrection) -> None:
@@ -154,12 +156,13 @@ def test_a_function_reaches_this_aws_and_knows_itself(corrected: Workbench) -> N
     function = corrected.function(
         "import os, boto3\n"
         "def handler(event, context):\n"
+        "    left = context.get_remaining_time_in_millis()\n"
         "    return {\n"
         "        'endpoint': boto3.client('dynamodb').meta.endpoint_url,\n"
         "        'tables': 'TableNames' in boto3.client('dynamodb').list_tables(),\n"
         "        'name': os.environ['AWS_LAMBDA_FUNCTION_NAME'], 'own': os.environ['OWN'],\n"
         "        'region': os.environ['AWS_REGION'], 'context': context.function_name,\n"
-        "        'left': 8000 < context.get_remaining_time_in_millis() <= 9000,\n"
+        "        'left': 8000 < left <= 9000,\n"
         "        'arn': context.invoked_function_arn, 'id': len(context.aws_request_id),\n"
         "    }\n",
         Timeout=9,
@@ -186,23 +189,22 @@ def test_a_function_does_not_find_what_only_the_checkout_has(corrected: Workbenc
     assert invoke(corrected, function) is True
 
 
-def warm_invoke_milliseconds(bench: Workbench) -> float:
+def milliseconds_of_warm_invocations(bench: Workbench, number: int) -> Iterator[float]:
     function = echo(bench)
     invoke(bench, function)
-    times = []
-    for _ in range(10):
+    for _ in range(number):
         before = time.perf_counter()
         invoke(bench, function)
-        times.append(time.perf_counter() - before)
-    return 1000 * min(times)
+        yield 1000 * (time.perf_counter() - before)
 
 
 def test_a_warm_invocation_does_not_wait_for_log_lines(corrected: Workbench) -> None:
-    assert warm_invoke_milliseconds(corrected) < 30
+    """If the machine has time for it; the wait would be there each time."""
+    assert any(took < 50 for took in milliseconds_of_warm_invocations(corrected, 100))
 
 
 def test_control_a_warm_invocation_waits_50_ms_for_log_lines(left_out: WithoutCorrection) -> None:
-    assert warm_invoke_milliseconds(left_out("lambda_logs")) >= 50
+    assert min(milliseconds_of_warm_invocations(left_out("lambda_logs"), 10)) >= 50
 
 
 def test_the_log_of_an_invocation_is_complete_and_its_own(corrected: Workbench) -> None:

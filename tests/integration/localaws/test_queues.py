@@ -4,6 +4,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from localaws.workbench import Queue, Workbench
@@ -81,11 +82,12 @@ def wait_until_empty(bench: Workbench, *queues: Queue) -> None:
 
 
 def test_a_sent_message_reaches_its_function_at_once(corrected: Workbench) -> None:
+    """Each is sent right after a look at the queue: by the tick alone it would wait a second."""
     queue, consumer = corrected.queue(), Consumer(corrected)
     corrected.consume(queue, consumer.function)
     names = [f"warm-{number}" for number in range(5)]
     waits = [-send(corrected, queue, name=name) + consumer.moment_of(name) for name in names]
-    assert statistics.median(waits) < 0.2
+    assert statistics.median(waits) < 0.5
 
 
 def seconds_of_delays(bench: Workbench) -> tuple[float, float]:
@@ -103,14 +105,20 @@ def seconds_of_delays(bench: Workbench) -> tuple[float, float]:
     return own_wait - sent[0], queues_wait - sent[1]
 
 
-def test_a_delayed_message_arrives_when_its_delay_is_over(corrected: Workbench) -> None:
-    for seconds in seconds_of_delays(corrected):
-        assert 1 <= seconds < 1.4
+def usual_seconds_of_delays(bench: Workbench) -> list[float]:
+    rounds = [seconds_of_delays(bench) for _ in range(3)]
+    return [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
 
 
-def test_control_a_delayed_message_waits_for_the_next_tick(left_out: WithoutCorrection) -> None:
-    for seconds in seconds_of_delays(left_out("queue_polling")):
-        assert seconds >= 1.4
+def test_a_delayed_message_arrives_when_its_delay_is_over_and_in_the_control_with_the_next_tick(
+    corrected: Workbench, left_out: WithoutCorrection
+) -> None:
+    """Half a second later; at the same time, so that a busy machine slows both down."""
+    with ThreadPoolExecutor(2) as pool:
+        benches = corrected, left_out("queue_polling")
+        prompt, control = pool.map(usual_seconds_of_delays, benches)
+    for seconds, seconds_of_the_control in zip(prompt, control, strict=True):
+        assert 1 <= seconds < seconds_of_the_control - 0.2
 
 
 def names(*failed: str) -> str:
