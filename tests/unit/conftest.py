@@ -18,6 +18,7 @@ from tests.support import TABLE, create_lock_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
 
 settings.register_profile("ci", deadline=None, database=None, derandomize=True)
 settings.load_profile("ci")
@@ -40,6 +41,19 @@ def dynamodb(moto_dynamodb: DynamoDBClient) -> Iterator[DynamoDBClient]:
     create_lock_table(moto_dynamodb)
     yield moto_dynamodb
     moto_dynamodb.delete_table(TableName=TABLE)
+
+
+@pytest.fixture(scope="module")
+def workflows() -> Iterator[SFNClient]:
+    """To be stubbed."""
+    client = boto3.client(
+        "stepfunctions",
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    yield client
+    client.close()
 
 
 class PresentStdout:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
@@ -59,18 +57,6 @@ def test_without_a_look_at_the_clock_it_would_outlast_its_function(
 ) -> None:
     monkeypatch.setattr(Patience, "is_over", lambda _self, *, since: False)  # noqa: ARG005 - as the real one
     assert seconds_to_refuse(bench) > 20
-
-
-@pytest.fixture
-def workflows() -> Iterator[SFNClient]:
-    client = boto3.client(
-        "stepfunctions",
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-    yield client
-    client.close()
 
 
 def push(workflows: SFNClient, clock: FakeClock) -> Pushed:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
-import boto3
 import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
@@ -31,18 +29,6 @@ GRANT = Grant(
     acquired_at_ms=START_MS,
     expires_at_ms=START_MS + 60_000,
 )
-
-
-@pytest.fixture(scope="module")
-def workflows() -> Iterator[SFNClient]:
-    client = boto3.client(
-        "stepfunctions",
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-    yield client
-    client.close()
 
 
 def test_the_waiting_task_gets_the_answer_that_acquire_would_have_given(
