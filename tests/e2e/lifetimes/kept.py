@@ -119,6 +119,6 @@ def lag_seconds(deployment: Deployment, machine: str) -> float:
     """From the end of the work until the end of the guard, and with it of the workflow."""
     scene = Scene(deployment)
     execution = scene.start(machine, seconds=1)
-    ended = scene.ended(execution)
+    ended = scene.ended(execution, pause_seconds=QUICK_SECONDS)
     assert ended.status == "SUCCEEDED", ended
     return deployment.stopped_at(execution) - float(ended.output["ended_ms"]) / 1000
