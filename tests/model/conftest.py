@@ -21,12 +21,13 @@ from tests.model.known_gaps import KNOWN_GAPS
 from tests.model.mutants import MUTANTS
 from tests.model.run import control_of, run_configuration, run_control, run_mutant
 from tests.model.scene_mutants import SCENE_MUTANTS, explore_control, explore_mutant
-from tests.model.scenes import SCENES
+from tests.model.scenes import REAPING, SCENES
 from tests.model.search import Report
 
 Reports = dict[str, "Future[Report]"]
 Explorations = dict[str, "Future[Explored]"]
 _LONGEST = "four share two permits"
+_LONGEST_SCENE = REAPING[0]
 _NICENESS = 2
 _PATIENCE_SECONDS = 1_200
 """Of one test: beside others who use all of the machine, a search gets a tenth of it."""
@@ -36,13 +37,16 @@ class Searches:
     """What the searches found; asking for a report waits for it."""
 
     def __init__(self, submit: Callable[..., Future[Any]]) -> None:
+        longest = submit(explore, _LONGEST_SCENE)
         names = [c.name for c in (*CONFIGURATIONS, *KNOWN_GAPS)]
         names.sort(key=lambda name: name != _LONGEST)
         self._searches: Reports = {name: submit(run_configuration, name) for name in names}
         self._mutants: Reports = {name: submit(run_mutant, name) for name in MUTANTS}
         alone = [name for name in MUTANTS if control_of(name) is None]
         self._controls: Reports = {name: submit(run_control, name) for name in alone}
-        self._scenes: Explorations = {scene.name: submit(explore, scene) for scene in SCENES}
+        self._scenes: Explorations = {_LONGEST_SCENE.name: longest} | {
+            scene.name: submit(explore, scene) for scene in SCENES if scene is not _LONGEST_SCENE
+        }
         self._scene_mutants: Explorations = {
             name: submit(explore_mutant, name) for name in SCENE_MUTANTS
         }
@@ -81,16 +85,10 @@ def make_way() -> None:
     gc.disable()  # The states are numbers in tuples, without cycles: it would find nothing.
 
 
-def our_share_of_the_machine() -> int:
-    """How many processes at a time: the other workers of `pytest -n` have tests to run, too."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return max(1, (os.cpu_count() or 1) // workers)
-
-
 @pytest.fixture(scope="session")
 def searches() -> Iterator[Searches]:
     # Spawned, not forked: a fork would inherit the tracing of coverage and be several times slower.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(our_share_of_the_machine(), context, initializer=make_way) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), context, initializer=make_way) as pool:
         yield Searches(pool.submit)
         pool.shutdown(cancel_futures=True)
