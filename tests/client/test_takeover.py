@@ -102,8 +102,9 @@ def test_a_dead_holder_that_had_renewed_is_replaced_within_its_lease_and_two_sec
     beat_every(clock, lock, 20, times=2)
     began = clock.now_ms
     make_client("ben").acquire("a", wait=3600).check()
-    # The heartbeat is seen at the next look, 5 s later at most.
-    assert 100_000 < clock.now_ms - began < 107_000
+    # The heartbeat is seen at the next look at the lock: 5 s later at most, or 10 s if the look in
+    # between is at the waiter's own place.
+    assert 100_000 < clock.now_ms - began < 112_000
 
 
 def test_a_waiter_that_judges_nobody_would_wait_for_ever(
