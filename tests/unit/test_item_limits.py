@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from leasehold.model import AcquireRequest, Grant, Holder
 from leasehold.parsing import parse_acquire
 from leasehold.protocol.requests import take_over
 from leasehold.protocol.schema import lock_key
+from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import START_MS, FakeClock, store_over
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ def full_item(dynamodb: DynamoDBClient, clock: FakeClock) -> dict[str, Any]:
     assert isinstance(store_over(dynamodb, clock).acquire(owner), Grant)
     item = dynamodb.get_item(TableName="locks", Key=lock_key(owner.lock_name))["Item"]
     full: dict[str, Any] = dict(item)
+    full["holder:" + owner.owner_id]["M"]["unheard"] = {"BOOL": True}
     for part in ("holder:", "token:"):
         value = full.pop(part + owner.owner_id)
         full |= {f"{part}{number:~>128}": value for number in range(HOLDERS)}
@@ -99,6 +102,29 @@ def test_a_hundred_of_the_fullest_holders_fit_into_one_item(
     assert sum(name.startswith("holder:") for name in item) == HOLDERS
     assert LARGEST_ITEM_BYTES * 0.9 < item_bytes(item) <= LARGEST_ITEM_BYTES
     dynamodb.put_item(TableName="locks", Item=item)
+
+
+def guards_item(clock: FakeClock, *, guards: int, label: str = "") -> int:
+    """Bytes of a lock that so many guards hold, whose owner_name is their ARN unless labelled."""
+    client = MemoryDynamoDB()
+    for number in range(guards):
+        arn = f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=number)}"
+        request = AcquireRequest(
+            lock_name="customer/1234",
+            owner_id=str(uuid.UUID(int=number)),
+            owner_name=label or arn,
+            execution_arn=arn,
+            limit=HOLDERS,
+        )
+        assert isinstance(store_over(client, clock).acquire(request), Grant)
+    return item_bytes(client.get_item(Key=lock_key("customer/1234"))["Item"])
+
+
+def test_a_mutex_stays_below_one_kib_and_a_hundred_guards_make_28(clock: FakeClock) -> None:
+    assert guards_item(clock, guards=1) < 1024
+    assert round(guards_item(clock, guards=HOLDERS) / 1024) == 28
+    as_long_as_an_arn = "n" * len(f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=0)}")
+    assert round(guards_item(clock, guards=HOLDERS, label=as_long_as_an_arn) / 1024) > 35
 
 
 def operators(expression: str) -> int:
