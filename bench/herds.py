@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from tests.integration.queue.herd import Herd, all_at_once
+from tests.behaviour.herd import Herd, all_at_once
 from tests.support import create_lock_table
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def _herd(client: DynamoDBClient, size: int) -> dict[str, float]:
     all_at_once(joins, threads=_THREADS)
     joining = sum(herd.requests.values())
     herd.requests.clear()
-    for leaver in ["first", *names[:-1]]:
-        herd.leave(leaver)
+    for departing in ["first", *names[:-1]]:
+        herd.leave(departing)
     return {
         "requests_to_join": round(joining / size, 2),
         "requests_per_hand_off": round(sum(herd.requests.values()) / size, 2),

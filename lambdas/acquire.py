@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas._runtime import count, fingerprint, lock_store, logger, metrics, push
+from lambdas.runtime import count, fingerprint, lock_store, logger, metrics, push
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
-from leasehold.model import AcquireRequest, Grant, Queued, Refusal, RefusalReason
-from leasehold.parsing import parse_acquire
-from leasehold.vicinity import require_near
-from leasehold.wire import acquire_answer
+from leasehold.protocol.model import AcquireRequest, Grant, Queued, Refusal, RefusalReason
+from leasehold.wire.answers import acquire_answer
+from leasehold.wire.requests import parse_acquire
+from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Grants, queues or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_acquire(event)
-    require_near(request.execution_arn, function_arn=context.invoked_function_arn)
+    require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
     answer = lock_store(context).acquire(request)
     _observe(answer)
     if request.task_token is not None:
@@ -33,9 +33,9 @@ def _answer_task(
     request: AcquireRequest, task_token: str, answer: Grant | Queued | Refusal
 ) -> None:
     """A workflow that waits for its task token hears of a grant, or fails, at once."""
-    from leasehold.push import Pushed  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
+    from leasehold.workflows.task_tokens import Delivery  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
 
-    if isinstance(answer, Grant) and push(task_token, answer) is Pushed.UNKNOWN:
+    if isinstance(answer, Grant) and push(task_token, answer) is Delivery.UNKNOWN:
         message = "granted, but Step Functions did not take the answer; repeat the call"
         raise LockStoreUnavailable(message)
     if isinstance(answer, Refusal):

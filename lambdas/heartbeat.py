@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas._runtime import count, fingerprint, lock_store, logger, metrics
+from lambdas.runtime import count, fingerprint, lock_store, logger, metrics
 from leasehold.metrics import MetricName
-from leasehold.model import KeepAliveRequest, NotHeld, Renewal
-from leasehold.parsing import parse_heartbeat
-from leasehold.vicinity import require_near
-from leasehold.wire import heartbeat_answer
+from leasehold.protocol.model import KeepAliveRequest, NotHeld, Renewal
+from leasehold.wire.answers import heartbeat_answer
+from leasehold.wire.requests import parse_heartbeat
+from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -24,9 +24,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """
     request = parse_heartbeat(event)
     if isinstance(request, KeepAliveRequest):
-        from lambdas._beats import beat  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
+        from lambdas.keep_alive import beat  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
 
-        require_near(request.execution_arn, function_arn=context.invoked_function_arn)
+        require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
         return beat(lock_store(context), request)
     answer = lock_store(context).heartbeat(request)
     _observe(answer)

@@ -14,8 +14,8 @@ from aws_lambda_powertools.utilities.batch import (
     process_partial_response,
 )
 
-from lambdas._looks import look_again, parse_look
-from lambdas._runtime import count, describe, lock_store, logger, metrics
+from lambdas.reap_messages import parse_reap_message, schedule_next_pass
+from lambdas.runtime import count, describe, lock_store, logger, metrics
 from leasehold.metrics import MetricName
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Tells which messages failed; the queue brings those again, and at last to its DLQ."""
 
     def look(record: SQSRecord) -> None:
-        ended = parse_look(record.body)
+        ended = parse_reap_message(record.body)
         reaped = lock_store(context).reap(ended, describe)
         count(MetricName.REAPED, reaped.holders)
         count(MetricName.REAPED_WAITERS, reaped.waiters)
         found = {"holders": reaped.holders, "waiters": reaped.waiters}
         logger.info("reaped", extra={"execution_arn": ended.execution_arn, **found})
-        look_again(ended, complete=reaped.complete)
+        schedule_next_pass(ended, complete=reaped.complete)
 
     return process_partial_response(event, look, _processor, context)  # type: ignore[return-value]  # a TypedDict

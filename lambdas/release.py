@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas._runtime import count, fingerprint, lock_store, logger, measure_ms, metrics
+from lambdas.runtime import count, fingerprint, lock_store, logger, measure_ms, metrics
 from leasehold.metrics import MetricName
-from leasehold.model import NotHeld, Released
-from leasehold.parsing import parse_release
-from leasehold.vicinity import require_near
-from leasehold.wire import release_answer
+from leasehold.protocol.model import NotHeld, Released
+from leasehold.wire.answers import release_answer
+from leasehold.wire.requests import parse_release
+from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_release(event)
-    require_near(request.execution_arn, function_arn=context.invoked_function_arn)
+    require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
     answer = lock_store(context).release(request)
     _observe(answer, may_have_waited=request.entered_at_ms is not None)
     return release_answer(answer)

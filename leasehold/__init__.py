@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     # Not in __all__: `from leasehold import *` must work without the extra `async`.
     from leasehold.aio import AsyncLock as AsyncLock
     from leasehold.aio import AsyncLockClient as AsyncLockClient
-    from leasehold.client import LockClient
-    from leasehold.decorator import locked
-    from leasehold.lock import Lock
-    from leasehold.tables import create_table
+    from leasehold.client.lock import Lock
+    from leasehold.client.lock_client import LockClient
+    from leasehold.decorator.locked import locked
+    from leasehold.dynamodb.create_table import create_table
 
 __all__ = [
     "CancellationReason",
@@ -45,10 +45,10 @@ __all__ = [
 _WITH_BOTO3 = {
     "AsyncLock": "leasehold.aio",
     "AsyncLockClient": "leasehold.aio",
-    "Lock": "leasehold.lock",
-    "LockClient": "leasehold.client",
-    "create_table": "leasehold.tables",
-    "locked": "leasehold.decorator",
+    "Lock": "leasehold.client.lock",
+    "LockClient": "leasehold.client.lock_client",
+    "create_table": "leasehold.dynamodb.create_table",
+    "locked": "leasehold.decorator.locked",
 }
 """Imported when first asked for: constructs and handlers import this package too, and need no
 boto3 for it."""

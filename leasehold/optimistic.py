@@ -22,10 +22,10 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.versioned_item import Item, VersionedItem
 from leasehold.errors import InvalidRequest, VersionConflict
-from leasehold.patience import Patience
 from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE
-from leasehold.versioned import Item, VersionedItem
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -45,7 +45,7 @@ def update(
     *,
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
     retries: int = DEFAULT_RETRIES,
-    patience: Patience | None = None,
+    retry_budget: RetryBudget | None = None,
 ) -> Item | None:
     """Changes one item as if nobody else were there. One read and one write if nobody is.
 
@@ -66,8 +66,8 @@ def update(
             and `_id`, it keeps the id of the write. Items that have none yet get version 1.
         retries: how many more times to try after a conflict, each after a pause with full jitter
             (up to 20 ms, doubling to 500 ms).
-        patience: clock and jitter of the pauses, how long to go on when DynamoDB does not answer,
-            and a deadline.
+        retry_budget: clock and jitter of the pauses, how long to go on when DynamoDB does not
+            answer, and a deadline.
 
     Returns:
         The item as it was written, or as it is if there was nothing to change, version included;
@@ -80,7 +80,7 @@ def update(
             been made; read the item before making it again.
         InvalidRequest: an argument, the stored version or the changed key breaks a rule.
     """
-    item = VersionedItem(table, key, version_attribute, patience or Patience())
+    item = VersionedItem(table, key, version_attribute, retry_budget or RetryBudget())
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         rule = "must be a whole number, 0 for a single try"
         raise InvalidRequest(field="retries", rule=rule, value=retries)
@@ -96,21 +96,25 @@ def update(
         written = item.replace(seen, new)
         if written is not None:
             return written.item
-        if attempt >= retries or item.patience.has_ended():
+        if attempt >= retries or item.retry_budget.has_ended():
             break
-        item.patience.pause(attempt)
+        item.retry_budget.pause(attempt)
     raise _conflict(item, f"{retries + 1} tries")
 
 
-def read(table: Table, key: Mapping[str, Any], *, patience: Patience | None = None) -> Item | None:
+def read(
+    table: Table, key: Mapping[str, Any], *, retry_budget: RetryBudget | None = None
+) -> Item | None:
     """The item, strongly consistent; None if there is none. What `put` and `delete` call `seen`.
 
     Args:
         table: a boto3 Table resource.
         key: the item's whole primary key.
-        patience: how long to go on when DynamoDB does not answer.
+        retry_budget: how long to go on when DynamoDB does not answer.
     """
-    return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, patience or Patience()).read()
+    return VersionedItem(
+        table, key, DEFAULT_VERSION_ATTRIBUTE, retry_budget or RetryBudget()
+    ).read()
 
 
 def put(
@@ -120,7 +124,7 @@ def put(
     *,
     seen: Mapping[str, Any] | None,
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
-    patience: Patience | None = None,
+    retry_budget: RetryBudget | None = None,
 ) -> Item:
     """Writes an item in the place of the one that was seen. One request.
 
@@ -130,7 +134,7 @@ def put(
         item: the whole new item, with or without key and version.
         seen: the item as it was read; None if there was none, for the first write.
         version_attribute: where the item keeps its version.
-        patience: how long to go on when DynamoDB does not answer.
+        retry_budget: how long to go on when DynamoDB does not answer.
 
     Returns:
         The item as it was written, which is what to call `seen` next time.
@@ -140,7 +144,7 @@ def put(
         OutcomeUnknown: see `update`.
         InvalidRequest: see `update`.
     """
-    place = VersionedItem(table, key, version_attribute, patience or Patience())
+    place = VersionedItem(table, key, version_attribute, retry_budget or RetryBudget())
     written = place.replace(seen, item)
     if written is None or written.item is None:
         raise _conflict(place, "the only try")
@@ -153,7 +157,7 @@ def delete(
     *,
     seen: Mapping[str, Any],
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
-    patience: Patience | None = None,
+    retry_budget: RetryBudget | None = None,
 ) -> None:
     """Deletes the item that was seen. One request.
 
@@ -162,7 +166,7 @@ def delete(
         key: the item's whole primary key.
         seen: the item as it was read.
         version_attribute: where the item keeps its version.
-        patience: how long to go on when DynamoDB does not answer.
+        retry_budget: how long to go on when DynamoDB does not answer.
 
     Raises:
         VersionConflict: somebody else wrote or deleted it since. Nothing was deleted by this.
@@ -170,7 +174,7 @@ def delete(
             doing, made anew, or others have written twice.
         InvalidRequest: see `update`.
     """
-    place = VersionedItem(table, key, version_attribute, patience or Patience())
+    place = VersionedItem(table, key, version_attribute, retry_budget or RetryBudget())
     if place.replace(seen, None) is None:
         raise _conflict(place, "the only try")
 

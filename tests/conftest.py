@@ -66,7 +66,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBClient]:
+def fresh_dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBClient]:
     """A DynamoDB of moto's, with a lock table. For the semantics of single clients only."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -77,3 +77,8 @@ def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBClient]:
         client = boto3.client("dynamodb")
         create_lock_table(client)
         yield client
+
+
+@pytest.fixture
+def dynamodb(fresh_dynamodb: DynamoDBClient) -> DynamoDBClient:
+    return fresh_dynamodb

@@ -14,7 +14,7 @@ class Handover:
     """One holder after another, and the time between them."""
 
     account_id: str
-    leaver: str
+    departing: str
     follower: str
     idle: Interval
 
@@ -32,20 +32,20 @@ def handovers(executions: Iterable[Execution]) -> list[Handover]:
     return [
         Handover(
             account_id=account_id,
-            leaver=leaver.name,
+            departing=departing.name,
             follower=follower.name,
             idle=Interval(start_ms=left.end_ms, end_ms=came.start_ms),
         )
         for account_id, of_account in holds.items()
-        for (left, leaver), (came, follower) in pairwise(sorted(of_account, key=lambda h: h[0]))
+        for (left, departing), (came, follower) in pairwise(sorted(of_account, key=lambda h: h[0]))
         if (waited := follower.waited) and waited.start_ms < left.end_ms <= came.start_ms
     ]
 
 
-def idle_between(leaver: Execution, follower: Execution) -> Interval | None:
+def idle_between(departing: Execution, follower: Execution) -> Interval | None:
     """The idle time if the lock passed from the one to the other, who waited; else None."""
-    found = handovers((leaver, follower))
-    return found[0].idle if found and found[0].leaver == leaver.name else None
+    found = handovers((departing, follower))
+    return found[0].idle if found and found[0].departing == departing.name else None
 
 
 def median_idle_ms(executions: Iterable[Execution]) -> float | None:

@@ -20,7 +20,7 @@ except ImportError as missing:
     )
     raise ImportError(message, name=missing.name) from missing
 
-from leasehold.aio.client import AsyncLockClient
 from leasehold.aio.lock import AsyncLock
+from leasehold.aio.lock_client import AsyncLockClient
 
 __all__ = ["AsyncLock", "AsyncLockClient"]

@@ -8,20 +8,20 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from leasehold.aio._bridge import run
-from leasehold.aio._crossings import CrossingLock
-from leasehold.aio._heartbeats import AsyncHeartbeats
-from leasehold.aio._lost_event import LostEvent
-from leasehold.aio._tasks import Tasks
-from leasehold.guarded_calls import Call
-from leasehold.locks.arguments import Timing
-from leasehold.locks.held import HeldLock
-from leasehold.locks.log import patient_logger
-from leasehold.locks.parting import part
-from leasehold.locks.stores import Stores
-from leasehold.locks.view import LockView
-from leasehold.locks.waiting import Granted
-from leasehold.model import AcquireRequest
+from leasehold.aio.bridge import run
+from leasehold.aio.crossings import CrossingLock
+from leasehold.aio.heartbeats import AsyncHeartbeats
+from leasehold.aio.lost_event import LostEvent
+from leasehold.aio.tasks import Tasks
+from leasehold.client.acquisition import Granted
+from leasehold.client.arguments import Timing
+from leasehold.client.base_lock import LockView
+from leasehold.client.lease_handle import HeldLock
+from leasehold.client.logging import patient_logger
+from leasehold.client.store_factory import Stores
+from leasehold.client.with_block import part
+from leasehold.guarded.pending_calls import Call
+from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef

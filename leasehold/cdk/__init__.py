@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from leasehold.cdk.guard import LockGuard
-from leasehold.cdk.optimistic_update import OptimisticUpdate
-from leasehold.cdk.reaper import ExecutionReaper
-from leasehold.cdk.service import ILockService, ImportedLockService, LockService
-from leasehold.cdk.waiting import Waiting
+from leasehold.cdk.guard.guard import LockGuard
+from leasehold.cdk.guard.waiting import Waiting
+from leasehold.cdk.optimistic.optimistic_update import OptimisticUpdate
+from leasehold.cdk.service.lock_service import ILockService, ImportedLockService, LockService
+from leasehold.cdk.service.reaper import ExecutionReaper
 
 __all__ = [
     "ExecutionReaper",

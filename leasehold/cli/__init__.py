@@ -15,9 +15,9 @@ import sys
 
 
 def main() -> None:
-    """The entry point. Ends with the exit status, see `leasehold.cli._exits`."""
+    """The entry point. Ends with the exit status, see `leasehold.cli.exit_codes`."""
     try:
-        from leasehold.cli._app import run_app  # noqa: PLC0415 - an optional part
+        from leasehold.cli.app import run_app  # noqa: PLC0415 - an optional part
     except ModuleNotFoundError as missing:
         if missing.name not in {"typer", "rich"}:
             raise

@@ -7,7 +7,7 @@
     reap        bar        an acquire that comes later may not record itself any more; the claim
                            stays, so that the second look finds what was under way
                 advance    what a look has done with it
-    keep_alive  note_beat  the task token of the state that beats
+    keep_alive  record_heartbeat  the task token of the state that beats
     release     end        before the lock of who beats is freed, and before the queue is left: so a
                            beat that finds the lock free knows that it is not lost, and a late
                            acquire that nobody wants it any more
@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from leasehold.model import AcquireRequest
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import all_of, number
-from leasehold.protocol.requests import take_again
-from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
+from leasehold.protocol.model import AcquireRequest
+from leasehold.protocol.permits import reacquire_permit
+from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -42,28 +42,28 @@ _NAMES: Final = {
     "#entered_at_ms": schema.ENTERED_AT_MS,
     "#task_token": schema.TASK_TOKEN,
     "#ended": schema.ENDED,
-    "#barred": schema.BARRED,
+    "#fenced": schema.FENCED,
     "#revision": schema.REVISION,
 }
 _ON_RECORD: Final = "attribute_exists(#pk)"
 _AS_SEEN: Final = "#revision = :seen"
 _NEXT_REVISION: Final = "ADD #revision :one"
 _NOT_ENDED: Final = "attribute_not_exists(#ended)"
-_BARRED: Final = "attribute_exists(#barred)"
-_NOT_BARRED: Final = "attribute_not_exists(#barred)"
+_FENCED: Final = "attribute_exists(#fenced)"
+_NOT_FENCED: Final = "attribute_not_exists(#fenced)"
 _PLACE_AS_BEFORE: Final = "if_not_exists(#entered_at_ms, :entered_at_ms)"
 _ONE: Final = number(1)
 _YES: Final[AttributeValueTypeDef] = {"BOOL": True}
 
 
 class Stage(IntEnum):
-    """How far the reaper is with a claim; from the first on it is barred."""
+    """How far the reaper is with a claim; from the first on it is fenced."""
 
     RECORDED = 0
-    WAITS_NO_MORE = 1
-    FREED = 2
-    WAITS_NO_MORE_AGAIN = 3
-    FREED_FOR_GOOD = 4
+    LEFT_QUEUE_FIRST = 1
+    FREED_FIRST = 2
+    LEFT_QUEUE_SECOND = 3
+    FREED_SECOND = 4
     """Nothing of this acquisition can be under way any more."""
 
 
@@ -112,7 +112,7 @@ def record(claim: Claim, *, now_ms: int) -> Update:
         claim,
         change="SET #lock_name = :lock_name, #owner_id = :owner_id, "
         f"#entered_at_ms = {place}, #expiry_time = :expiry_time {_NEXT_REVISION}",
-        condition=all_of(_NOT_ENDED, _NOT_BARRED),
+        condition=all_of(_NOT_ENDED, _NOT_FENCED),
         values={
             ":lock_name": {"S": claim.lock_name},
             ":owner_id": {"S": claim.owner_id},
@@ -126,9 +126,9 @@ def record(claim: Claim, *, now_ms: int) -> Update:
 def drop(claim: Claim) -> Delete:
     """Take the claim off the record, unless somebody may still have to learn from it.
 
-    From one whose work has ended a late beat learns that, from a barred one a late acquire.
+    From one whose work has ended a late beat learns that, from a fenced one a late acquire.
     """
-    condition = all_of(_NOT_ENDED, _NOT_BARRED)
+    condition = all_of(_NOT_ENDED, _NOT_FENCED)
     return Delete(key=claim_key(claim), condition=condition, names=_names(condition), values={})
 
 
@@ -139,15 +139,15 @@ def bar(claim: Claim, stage: Stage, *, now_ms: int) -> Update:
 
 def advance(claim: Claim, stage: Stage, *, now_ms: int) -> Update:
     """Note how far the reaper is. Refused if a beat has taken the lock again meanwhile."""
-    return _reach(claim, stage, condition=all_of(_BARRED, _AS_SEEN), now_ms=now_ms)
+    return _reach(claim, stage, condition=all_of(_FENCED, _AS_SEEN), now_ms=now_ms)
 
 
-def note_beat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
+def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
     """Keep the task token of the state that beats. Refused if there is nothing to keep alive."""
     return _update(
         claim,
         change=f"SET #task_token = :task_token, #expiry_time = :expiry_time {_NEXT_REVISION}",
-        condition=all_of(_ON_RECORD, _NOT_ENDED, _NOT_BARRED),
+        condition=all_of(_ON_RECORD, _NOT_ENDED, _NOT_FENCED),
         values={
             ":task_token": {"S": task_token},
             ":expiry_time": number(schema.workflow_ttl_seconds(now_ms)),
@@ -177,7 +177,7 @@ def end(claim: Claim, *, now_ms: int) -> Update:
     )
 
 
-def record_again(
+def register_claim_again(
     claim: Claim, request: AcquireRequest, task_token: str, *, now_ms: int
 ) -> Transaction:
     """Take a free permit again for an execution that was reaped and then redriven.
@@ -186,7 +186,7 @@ def record_again(
     condition that it was reaped, and that its work has not ended: a beat that comes late must not
     take a lock once more that was released in the usual way.
     """
-    condition = all_of(_BARRED, _NOT_ENDED)
+    condition = all_of(_FENCED, _NOT_ENDED)
     item: dict[str, AttributeValueTypeDef] = {
         **claim_key(claim),
         schema.LOCK_NAME: {"S": claim.lock_name},
@@ -198,7 +198,7 @@ def record_again(
     if claim.entered_at_ms is not None:
         item[schema.ENTERED_AT_MS] = number(claim.entered_at_ms)
     put = Put(item=item, condition=condition, names=_names(condition))
-    return Transaction(state=take_again(request, now_ms=now_ms), other=put)
+    return Transaction(state=reacquire_permit(request, now_ms=now_ms), other=put)
 
 
 def claims_of(execution_arn: str, *, before: Stage) -> Query:
@@ -206,7 +206,7 @@ def claims_of(execution_arn: str, *, before: Stage) -> Query:
 
     Also claims whose work has ended: that is said before the lock is freed.
     """
-    only = f"{_NOT_BARRED} OR #barred < :stage"
+    only = f"{_NOT_FENCED} OR #fenced < :stage"
     return Query(
         condition="#pk = :pk",
         names=_names(f"#pk {only}"),
@@ -226,7 +226,7 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
         lock_name=item[schema.LOCK_NAME]["S"],
         owner_id=item[schema.OWNER_ID]["S"],
         entered_at_ms=None if entered is None else int(entered["N"]),
-        stage=int(item[schema.BARRED]["N"]) if is_barred(item) else Stage.RECORDED,
+        stage=int(item[schema.FENCED]["N"]) if is_fenced(item) else Stage.RECORDED,
         revision=int(item[schema.REVISION]["N"]),
         ended=has_ended(item),
     )
@@ -237,9 +237,9 @@ def has_ended(item: Item) -> bool:
     return schema.ENDED in item
 
 
-def is_barred(item: Item) -> bool:
+def is_fenced(item: Item) -> bool:
     """Whether the claim is on record, but its execution was found to be over."""
-    return schema.BARRED in item
+    return schema.FENCED in item
 
 
 def task_token_in(item: Item) -> str | None:
@@ -267,7 +267,7 @@ def _update(
 def _reach(claim: Claim, stage: Stage, *, condition: str, now_ms: int) -> Update:
     return _update(
         claim,
-        change="SET #barred = :stage, #expiry_time = :expiry_time",
+        change="SET #fenced = :stage, #expiry_time = :expiry_time",
         condition=condition,
         values={
             ":stage": number(stage),

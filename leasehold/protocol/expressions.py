@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from leasehold.protocol import schema
-from leasehold.protocol.writes import Update
+from leasehold.protocol.requests import Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -34,11 +34,11 @@ _STATE_NAMES: Final = {
     "#wait_seq": schema.WAIT_SEQ,
     "#last_released": schema.LAST_RELEASED,
     "#expiry_time": schema.TTL_ATTRIBUTE,
-    "#kept_until": schema.KEPT_UNTIL,
+    "#retain_until": schema.RETAIN_UNTIL,
     "#expires_at_ms": schema.EXPIRES_AT_MS,
     "#lease_ms": schema.LEASE_MS,
     "#revision": schema.REVISION,
-    "#unheard": schema.UNHEARD,
+    "#undelivered": schema.UNDELIVERED,
     "#data": schema.DATA,
 }
 _CONSTANTS: Final[dict[str, AttributeValueTypeDef]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.model import AcquireRequest, Holder, LockState, Waiter
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import number
-from leasehold.protocol.writes import Item
+from leasehold.protocol.model import AcquireRequest, Holder, LockState, Waiter
+from leasehold.protocol.requests import Item
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -34,8 +34,8 @@ def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
     optional: dict[str, AttributeValueTypeDef] = {}
     if request.task_token is not None:
         optional[schema.TASK_TOKEN] = {"S": request.task_token}
-    if request.asks_every_ms is not None:
-        optional[schema.ASKS_EVERY_MS] = number(request.asks_every_ms)
+    if request.poll_interval_ms is not None:
+        optional[schema.POLL_INTERVAL_MS] = number(request.poll_interval_ms)
     return {
         **schema.waiter_key(
             request.lock_name, entered_at_ms=waiter.entered_at_ms, owner_id=request.owner_id
@@ -64,7 +64,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         entered_at_ms=entered_at_ms,
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
-        asks_every_ms=_number_or_none(item, schema.ASKS_EVERY_MS),
+        poll_interval_ms=_number_or_none(item, schema.POLL_INTERVAL_MS),
     )
     expires_at_ms = _number(item, schema.EXPIRES_AT_MS)
     return Waiter(request=request, entered_at_ms=entered_at_ms, expires_at_ms=expires_at_ms)
@@ -80,7 +80,7 @@ def read_state(item: Item) -> LockState:
         last_released=_text(item, schema.LAST_RELEASED),
         contended=schema.CONTENDED in item and item[schema.CONTENDED].get("BOOL", False),
         wait_seq=_number(item, schema.WAIT_SEQ),
-        kept_until_seconds=_number_or_none(item, schema.KEPT_UNTIL),
+        retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )
 
@@ -98,7 +98,7 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         fencing_token=_number(item, schema.TOKEN_PREFIX + owner_id),
         data=_text(attributes, schema.DATA),
         execution_arn=_text(attributes, schema.EXECUTION_ARN),
-        unheard=schema.UNHEARD in attributes,
+        undelivered=schema.UNDELIVERED in attributes,
     )
 
 

@@ -1,12 +1,12 @@
-"""The writes of the queue: who waits, and how a permit goes from a leaver to the oldest waiter.
+"""The writes of the queue: who waits, and how a permit goes from a departing to the oldest waiter.
 
     waiter                       lock item                      waiter item
       │ join_queue     ── one ──▶ contended, wait_seq + 1   ───▶ put
       │                           condition: permits are out
       ┊ (sleeps)
-    leaver
+    departing
       │ oldest_waiters ─────────────────────────────────────▶ query
-      │ hand_over      ── one ──▶ leaver out, waiter in     ───▶ delete
+      │ hand_over_permit      ── one ──▶ departing out, waiter in     ───▶ delete
       └ push: tell the waiter     condition: as it was seen      condition: it exists
 
 Joining and handing over are transactions, so that at any time: a waiter item exists only while the
@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from leasehold.model import Grant, HandOff, Holder, LockState, ReleaseRequest, Waiter
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
@@ -33,8 +32,9 @@ from leasehold.protocol.expressions import (
     update_of,
 )
 from leasehold.protocol.items import new_holder, new_waiter
-from leasehold.protocol.retention import KEEP_ITEM, keep, retention, runs_short
-from leasehold.protocol.writes import Delete, Put, Query, Transaction, Update
+from leasehold.protocol.model import Grant, HandOff, Holder, LockState, ReleaseRequest, Waiter
+from leasehold.protocol.requests import Delete, Put, Query, Transaction, Update
+from leasehold.protocol.retention import RETAIN_ITEM, keep, needs_longer_retention, retention
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -45,17 +45,17 @@ _NAMES: Final = {"#pk": schema.PARTITION_KEY, "#sk": schema.SORT_KEY}
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class DepartingHolder:
     """A holder on its way out.
 
     Attributes:
         holder: who leaves, as it was seen.
-        by_itself: whether it gives the permit back; else it is put out, on the condition that its
+        voluntary: whether it gives the permit back; else it is put out, on the condition that its
             revision is as seen, so that a heartbeat in between wins.
     """
 
     holder: Holder
-    by_itself: bool
+    voluntary: bool
 
 
 def join_queue(waiter: Waiter, *, behind_others: bool, now_ms: int) -> Transaction:
@@ -68,7 +68,7 @@ def join_queue(waiter: Waiter, *, behind_others: bool, now_ms: int) -> Transacti
     state = update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET #contended = :yes, {KEEP_ITEM} ADD #wait_seq :one",
+        change=f"SET #contended = :yes, {RETAIN_ITEM} ADD #wait_seq :one",
         condition=all_of(
             I_DO_NOT_HOLD,
             NOT_RELEASED_BY_ME,
@@ -124,10 +124,15 @@ def waiters_up_to(waiter: Waiter) -> Query:
     )
 
 
-def hand_over(
-    state: LockState, waiter: Waiter, leaver: Leaver | None, *, is_last: bool, now_ms: int
+def hand_over_permit(
+    state: LockState,
+    waiter: Waiter,
+    departing: DepartingHolder | None,
+    *,
+    is_last: bool,
+    now_ms: int,
 ) -> tuple[Transaction, HandOff]:
-    """Give the leaver's permit, or a free one if there is no leaver, to a waiter.
+    """Give the departing's permit, or a free one if there is no departing, to a waiter.
 
     If it is the last waiter that was seen, nobody may have joined since: who joined behind a waiter
     with a lower limit would be next, and nobody would look for him.
@@ -138,20 +143,20 @@ def hand_over(
     request = waiter.request
     token = state.fencing_token + 1
     expires_at_ms = waiter.lease_begins_ms(now_ms) + request.lease_ms
-    leaving = _leaving(leaver)
-    # What was seen stands: `kept_until` moves with a grant only, or when it is put off.
-    keep_long = request.execution_arn is not None or runs_short(state, now_ms=now_ms)
+    leaving = _leaving(departing)
+    # What was seen stands: `retain_until` moves with a grant only, or when it is put off.
+    retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
     update = update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
-        f"{keep(long=keep_long)}{leaving.also_set} {leaving.remove} "
-        + ("" if leaver else "ADD #held :one"),
-        # The waiter's own limit holds: others than the leaver may hold at most `limit - 1`.
+        f"{keep(long=retain_long)}{leaving.also_set} {leaving.remove} "
+        + ("" if departing else "ADD #held :one"),
+        # The waiter's own limit holds: others than the departing may hold at most `limit - 1`.
         condition=all_of(
             I_DO_NOT_HOLD,
             "#fencing_token = :seen_token",
-            "#held <= :limit" if leaver else "#held < :limit",
+            "#held <= :limit" if departing else "#held < :limit",
             *([_WAIT_SEQ_UNMOVED] if is_last else []),
             *leaving.conditions,
         ),
@@ -179,7 +184,7 @@ def hand_over(
     return transaction, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms)
 
 
-def note_unheard(grant: Grant) -> Update:
+def mark_undelivered(grant: Grant) -> Update:
     """Nobody was there to be told of a hand-off. Refused if the waiter has asked again since.
 
     Perhaps it asks again; or its branch of a workflow that goes on was stopped, and never will.
@@ -187,17 +192,17 @@ def note_unheard(grant: Grant) -> Update:
     return update_of(
         lock_name=grant.lock_name,
         owner_id=grant.owner_id,
-        change="SET #mine.#unheard = :yes",
+        change="SET #mine.#undelivered = :yes",
         condition="#mine.#revision = :one",
         values={},
     )
 
 
-def leave(lock_name: str, leaver: Leaver, *, waiters_limit: int, now_ms: int) -> Update:
+def leave(lock_name: str, departing: DepartingHolder, *, waiters_limit: int, now_ms: int) -> Update:
     """Leave without a successor: more permits are out than the oldest waiter's limit allows."""
     return _leave(
         lock_name,
-        leaver,
+        departing,
         also_set="",
         condition="#held > :limit",
         values={":limit": number(waiters_limit)},
@@ -205,11 +210,13 @@ def leave(lock_name: str, leaver: Leaver, *, waiters_limit: int, now_ms: int) ->
     )
 
 
-def leave_and_close(lock_name: str, leaver: Leaver, *, wait_seq: int, now_ms: int) -> Update:
+def leave_and_close(
+    lock_name: str, departing: DepartingHolder, *, wait_seq: int, now_ms: int
+) -> Update:
     """Leave a lock for which nobody waits any more, and let it be claimed again."""
     return _leave(
         lock_name,
-        leaver,
+        departing,
         also_set=", #contended = :no",
         condition=_WAIT_SEQ_UNMOVED,
         values={":wait_seq": number(wait_seq)},
@@ -270,7 +277,7 @@ def mark_released(request: ReleaseRequest, *, now_ms: int) -> Update:
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET #last_released = :me, {KEEP_ITEM}",
+        change=f"SET #last_released = :me, {RETAIN_ITEM}",
         condition=I_DO_NOT_HOLD,
         values={":expiry_time": number(schema.ttl_seconds(now_ms))},
     )
@@ -278,7 +285,7 @@ def mark_released(request: ReleaseRequest, *, now_ms: int) -> Update:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """The part of an update that takes a leaver out."""
+    """The part of an update that takes a departing out."""
 
     also_set: str
     remove: str
@@ -287,37 +294,37 @@ class _Leaving:
     values: dict[str, AttributeValueTypeDef]
 
 
-def _leaving(leaver: Leaver | None) -> _Leaving:
-    if leaver is None:
+def _leaving(departing: DepartingHolder | None) -> _Leaving:
+    if departing is None:
         return _Leaving("", "", (), {}, {})
-    owner_id = leaver.holder.owner_id
+    owner_id = departing.holder.owner_id
     names = {
-        "#leaver": schema.HOLDER_PREFIX + owner_id,
+        "#departing": schema.HOLDER_PREFIX + owner_id,
         "#leaver_token": schema.TOKEN_PREFIX + owner_id,
     }
-    remove = "REMOVE #leaver, #leaver_token"
-    if leaver.by_itself:
-        values: dict[str, AttributeValueTypeDef] = {":leaver": {"S": owner_id}}
-        also_set = ", #last_released = :leaver"
-        return _Leaving(also_set, remove, ("attribute_exists(#leaver)",), names, values)
-    values = {":revision": number(leaver.holder.revision)}
-    return _Leaving("", remove, ("#leaver.#revision = :revision",), names, values)
+    remove = "REMOVE #departing, #leaver_token"
+    if departing.voluntary:
+        values: dict[str, AttributeValueTypeDef] = {":departing": {"S": owner_id}}
+        also_set = ", #last_released = :departing"
+        return _Leaving(also_set, remove, ("attribute_exists(#departing)",), names, values)
+    values = {":revision": number(departing.holder.revision)}
+    return _Leaving("", remove, ("#departing.#revision = :revision",), names, values)
 
 
 def _leave(
     lock_name: str,
-    leaver: Leaver,
+    departing: DepartingHolder,
     *,
     also_set: str,
     condition: str,
     values: dict[str, AttributeValueTypeDef],
     now_ms: int,
 ) -> Update:
-    leaving = _leaving(leaver)
+    leaving = _leaving(departing)
     return update_of(
         lock_name=lock_name,
-        owner_id=leaver.holder.owner_id,
-        change=f"SET #held = #held - :one, {KEEP_ITEM}{leaving.also_set}{also_set} "
+        owner_id=departing.holder.owner_id,
+        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}{also_set} "
         f"{leaving.remove}",
         condition=all_of(*leaving.conditions, condition),
         names=leaving.names,

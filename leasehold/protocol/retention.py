@@ -13,37 +13,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from leasehold.model import LockState
 from leasehold.protocol import schema
+from leasehold.protocol.model import LockState
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-KEEP_ITEM: Final = "#expiry_time = if_not_exists(#kept_until, :expiry_time)"
-KEEP_ITEM_LONG: Final = "#expiry_time = :kept_until, #kept_until = :kept_until"
-KEPT_LONG_ENOUGH: Final = "(attribute_not_exists(#kept_until) OR #kept_until > :expiry_time)"
-"""For the writes that make or leave somebody a holder with `KEEP_ITEM`."""
+RETAIN_ITEM: Final = "#expiry_time = if_not_exists(#retain_until, :expiry_time)"
+RETAIN_ITEM_LONG: Final = "#expiry_time = :retain_until, #retain_until = :retain_until"
+RETAINED_LONG_ENOUGH: Final = (
+    "(attribute_not_exists(#retain_until) OR #retain_until > :expiry_time)"
+)
+"""For the writes that make or leave somebody a holder with `RETAIN_ITEM`."""
 
 
 def keep(*, long: bool) -> str:
     """The change that keeps the item."""
-    return KEEP_ITEM_LONG if long else KEEP_ITEM
+    return RETAIN_ITEM_LONG if long else RETAIN_ITEM
 
 
-def kept_enough(*, long: bool) -> tuple[str, ...]:
+def retained_long_enough(*, long: bool) -> tuple[str, ...]:
     """The condition under which this change is enough for a holder."""
-    return () if long else (KEPT_LONG_ENOUGH,)
+    return () if long else (RETAINED_LONG_ENOUGH,)
 
 
 def retention(now_ms: int) -> dict[str, AttributeValueTypeDef]:
     """The values of all of these."""
     return {
         ":expiry_time": {"N": str(schema.ttl_seconds(now_ms))},
-        ":kept_until": {"N": str(schema.workflow_ttl_seconds(now_ms))},
+        ":retain_until": {"N": str(schema.workflow_ttl_seconds(now_ms))},
     }
 
 
-def runs_short(state: LockState, *, now_ms: int) -> bool:
+def needs_longer_retention(state: LockState, *, now_ms: int) -> bool:
     """Whether a holder must have this item kept for longer."""
-    kept_until_seconds = state.kept_until_seconds
-    return kept_until_seconds is not None and kept_until_seconds <= schema.ttl_seconds(now_ms)
+    retain_until_seconds = state.retain_until_seconds
+    return retain_until_seconds is not None and retain_until_seconds <= schema.ttl_seconds(now_ms)

@@ -2,7 +2,7 @@
 
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
-                                      expiry_time, kept_until,
+                                      expiry_time, retain_until,
                                       holder:<owner_id>…, token:<owner_id>…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, and how to tell it
@@ -28,7 +28,7 @@ FENCING_TOKEN: Final = "fencing_token"
 HELD: Final = "held"
 CONTENDED: Final = "contended"
 WAIT_SEQ: Final = "wait_seq"
-KEPT_UNTIL: Final = "kept_until"
+RETAIN_UNTIL: Final = "retain_until"
 LAST_RELEASED: Final = "last_released"
 
 HOLDER_PREFIX: Final = "holder:"
@@ -39,7 +39,7 @@ ACQUIRED_AT_MS: Final = "acquired_at_ms"
 EXPIRES_AT_MS: Final = "expires_at_ms"
 LEASE_MS: Final = "lease_ms"
 REVISION: Final = "revision"
-UNHEARD: Final = "unheard"
+UNDELIVERED: Final = "undelivered"
 DATA: Final = "data"
 EXECUTION_ARN: Final = "execution_arn"
 
@@ -48,10 +48,10 @@ OWNER_ID: Final = "owner_id"
 LIMIT: Final = "limit"
 ENTERED_AT_MS: Final = "entered_at_ms"
 TASK_TOKEN: Final = "task_token"
-ASKS_EVERY_MS: Final = "asks_every_ms"
+POLL_INTERVAL_MS: Final = "poll_interval_ms"
 
 ENDED: Final = "ended"
-BARRED: Final = "barred"
+FENCED: Final = "fenced"
 
 RETENTION_MS: Final = 48 * 3_600_000
 """How long an item outlives its last write. Far longer than the longest lease (12 h) and than any

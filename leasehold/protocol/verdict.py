@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from leasehold.model import AcquireRequest, Holder, LockState
+from leasehold.protocol.model import AcquireRequest, Holder, LockState
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class LeasesOver:
     """Enough leases are over that the caller may take a place, if their workflows are over too.
 
     Attributes:
-        leavers: the candidates, the one whose lease ended first in front.
+        evictable: the candidates, the one whose lease ended first in front.
         needed: how many of them must leave before there is a permit.
     """
 
-    leavers: tuple[Holder, ...]
+    evictable: tuple[Holder, ...]
     needed: int
 
 

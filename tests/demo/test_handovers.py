@@ -14,7 +14,7 @@ def test_the_idle_time_is_from_the_question_for_release_to_the_arrival_of_the_ne
     assert handovers([second, first]) == [
         Handover(
             account_id="alice",
-            leaver="alice-1",
+            departing="alice-1",
             follower="alice-2",
             idle=Interval(start_ms=1_100, end_ms=1_140),
         )

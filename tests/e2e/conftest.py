@@ -13,10 +13,10 @@ from localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
+from tests.e2e.known_failures.stack import Rows
 from tests.e2e.lifetimes.mortals import Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.queue.stack import QueueForms
-from tests.e2e.rows.stack import Rows
 
 WORKFLOWS = {
     "GuardForms": GuardForms,

@@ -7,7 +7,7 @@ from collections import Counter
 
 from tests.e2e.deployment import Deployment, wait_until
 
-SECOND_LOOK_SECONDS = 35
+SECOND_PASS_SECONDS = 35
 
 
 def looks(deployment: Deployment) -> Counter[str]:
@@ -32,4 +32,4 @@ def wait_for_looks(deployment: Deployment, executions: list[str], *, least: int)
         counted = looks(deployment)
         return all(counted[execution] >= least for execution in executions)
 
-    wait_until(are_enough, seconds=SECOND_LOOK_SECONDS + 30, pause_seconds=1)
+    wait_until(are_enough, seconds=SECOND_PASS_SECONDS + 30, pause_seconds=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.dynamo import LockTable
+from leasehold.dynamodb.lock_table import LockTable
 from tests.model.cast import DOOMED, Member, Operation
 from tests.model.items import Items, Outcome
 from tests.model.naming import Names

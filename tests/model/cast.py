@@ -11,9 +11,14 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from leasehold.errors import LockLost
-from leasehold.keeping import Kept
-from leasehold.model import AcquireRequest, ExecutionEnded, KeepAliveRequest, ReleaseRequest
-from leasehold.store import LockStore
+from leasehold.protocol.model import (
+    AcquireRequest,
+    ExecutionEnded,
+    KeepAliveRequest,
+    ReleaseRequest,
+)
+from leasehold.store.keep_alive import KeepAliveOutcome
+from leasehold.store.lock_store import LockStore
 from tests.model.replay import START_MS, RecordedWorld
 
 LOCK: Final = "lock"
@@ -187,10 +192,10 @@ class Beats:
             task_token=self.task_token(call.number),
         )
         kept = store.keep_alive(request)
-        if kept is Kept.DONE:
-            world.end_beat(request.task_token, None)
-        if kept is Kept.LOST:
-            world.end_beat(request.task_token, LockLost("lost"))
+        if kept is KeepAliveOutcome.DONE:
+            world.end_heartbeat(request.task_token, None)
+        if kept is KeepAliveOutcome.LOST:
+            world.end_heartbeat(request.task_token, LockLost("lost"))
         return kept
 
 
@@ -213,7 +218,7 @@ class Look:
 
     def operate(self, _call: Operation, store: LockStore, world: RecordedWorld) -> object:
         ended = ExecutionEnded(
-            execution_arn=DOOMED, redrives=self.redrives, second_look=self.second
+            execution_arn=DOOMED, redrives=self.redrives, second_pass=self.second
         )
         return store.reap(ended, world.describe)
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.model import (
+from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
     HeartbeatRequest,
@@ -19,7 +19,7 @@ from leasehold.model import (
     ReleaseRequest,
     Renewal,
 )
-from leasehold.store import LockStore
+from leasehold.store.lock_store import LockStore
 from tests.model.replay import START_MS
 
 LOCK: Final = "lock"
@@ -76,7 +76,7 @@ class Status(Enum):
     DONE = "done"
     NOT_HELD = "told that it does not hold"
     REFUSED = "refused"
-    BARRED = "told that it released before"
+    FENCED = "told that it released before"
     DEAD = "dead"
     ENDLESS = "going round in circles"
 
@@ -86,7 +86,7 @@ OVER: Final = {
     Status.DONE,
     Status.NOT_HELD,
     Status.REFUSED,
-    Status.BARRED,
+    Status.FENCED,
     Status.DEAD,
     Status.ENDLESS,
 }
@@ -192,8 +192,8 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
         case Grant():
             return local.at(Status.WORKING, told=answer.fencing_token)
         case Refusal():
-            barred = answer.reason is RefusalReason.ALREADY_RELEASED
-            return local.at(Status.BARRED if barred else Status.REFUSED)
+            fenced = answer.reason is RefusalReason.ALREADY_RELEASED
+            return local.at(Status.FENCED if fenced else Status.REFUSED)
         case _:
             return local.at(_AFTER[type(answer)])
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from leasehold.protocol.writes import Delete, Put, Query, Update
+from leasehold.protocol.requests import Delete, Put, Query, Update
 
 Attributes = dict[str, Any]
 Request = Update | Put | Delete | Query

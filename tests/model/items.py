@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from leasehold.dynamo import Cancelled, ConditionFailed, Written
+from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, Written
 from leasehold.protocol import schema
-from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
+from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 from tests.model.expressions import Attributes, changed, holds
 from tests.model.table import Numbered
 

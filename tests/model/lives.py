@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.liveness import Execution
-from leasehold.model import Grant, Liveness, Queued, Reaped, Refusal
-from leasehold.push import Pushed
+from leasehold.protocol.model import Grant, Liveness, Queued, Reaped, Refusal
+from leasehold.workflows.executions import Execution
+from leasehold.workflows.task_tokens import Delivery
 from tests.model.calls import Calls
 from tests.model.cast import (
     ACQUIRE,
@@ -157,8 +157,8 @@ class Lives:
                 continue
             asks = local.current is not None and self.calls.operation(local.current).name == ACQUIRE
             if (asks or local.status is Status.ASLEEP) and self._is_alive(state, member):
-                return _with(state, who, _told(local.abandoned(), grant, state)), Pushed.DELIVERED
-        return state, Pushed.GONE
+                return _with(state, who, _told(local.abandoned(), grant, state)), Delivery.DELIVERED
+        return state, Delivery.GONE
 
     def _end_beat(self, state: State, task_token: str, is_lost: bool) -> tuple[State, object]:  # noqa: FBT001 - as recorded
         for who, member in enumerate(self.scene.cast):
@@ -172,8 +172,8 @@ class Lives:
                 at = self._at[member.workflow.name]
                 failed = state.locals[at].abandoned()._replace(status=Status.FAILED, lost=True)
                 state = _with(state, at, failed)
-            return state, Pushed.DELIVERED
-        return state, Pushed.GONE
+            return state, Delivery.DELIVERED
+        return state, Delivery.GONE
 
     # --- what members do by themselves
 

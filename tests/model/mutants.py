@@ -9,9 +9,13 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold import acquisition, joining, releasing, vacating
-from leasehold.protocol import queue, settling
+from leasehold.protocol import next_step as settling
+from leasehold.protocol import queue
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED, PERMIT_FREE
+from leasehold.store import acquire as acquisition
+from leasehold.store import hand_over as vacating
+from leasehold.store import join as joining
+from leasehold.store import release as releasing
 from tests.model import mutations
 from tests.model.clients import Client
 from tests.model.configurations import workflows
@@ -21,7 +25,7 @@ from tests.model.properties import Property
 
 _WAIT_SEQ: Final = "#wait_seq = :wait_seq"
 _PERMITS_OUT: Final = "#held >= :limit"
-_REVISION: Final = "#leaver.#revision = :revision"
+_REVISION: Final = "#departing.#revision = :revision"
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
 
@@ -60,8 +64,8 @@ def _wait_seq_ignored() -> tuple[Any, ...]:
 
 
 def _revision_ignored() -> tuple[Any, ...]:
-    names = ("hand_over", "leave", "leave_and_close")
-    exists = "attribute_exists(#leaver)"
+    names = ("hand_over_permit", "leave", "leave_and_close")
+    exists = "attribute_exists(#departing)"
     return tuple(_weak(settling, name, _REVISION, instead=exists) for name in names)
 
 
@@ -72,7 +76,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         breaks=Property.WAKE_UP, patches=_wait_seq_ignored()
     ),
     "a release does not look whether somebody waits": Mutant(
-        breaks=Property.WAKE_UP, patches=(_weak(releasing, "give_back", NOT_CONTENDED),)
+        breaks=Property.WAKE_UP, patches=(_weak(releasing, "release_permit", NOT_CONTENDED),)
     ),
     "joining does not ask whether permits are out": Mutant(
         breaks=Property.WAKE_UP, patches=(_weak(joining, "join_queue", _PERMITS_OUT),)
@@ -96,13 +100,15 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "the limit is compared with <>": Mutant(
         breaks=Property.LIMIT,
         patches=(
-            _weak(acquisition, "claim_permit", PERMIT_FREE, instead=PERMIT_FREE.replace("<", "<>")),
+            _weak(
+                acquisition, "acquire_permit", PERMIT_FREE, instead=PERMIT_FREE.replace("<", "<>")
+            ),
         ),
         clients=(Client(name="anna", limit=2), Client(name="ben", limit=2), _CARL),
     ),
     "a hand-off does not look at the last token": Mutant(
         breaks=Property.TOKENS,
-        patches=(_weak(settling, "hand_over", "#fencing_token = :seen_token"),),
+        patches=(_weak(settling, "hand_over_permit", "#fencing_token = :seen_token"),),
         clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
     ),
     "an eviction does not look at the revision": Mutant(
@@ -113,7 +119,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "an eviction does not ask whether the workflow runs": Mutant(
         breaks=Property.TOLD,
-        patches=((acquisition, "find_departures", mutations.find_departures_without_asking),),
+        patches=((acquisition, "check_expired_holders", mutations.find_departures_without_asking),),
         faults=Faults(epochs=1),
     ),
     "a cancel does not look for a grant in between": Mutant(
@@ -123,12 +129,18 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a claim ignores those who wait": Mutant(
         breaks=Property.ORDER,
-        patches=(_weak(acquisition, "claim_permit", NOT_CONTENDED),),
+        patches=(_weak(acquisition, "acquire_permit", NOT_CONTENDED),),
         clients=(_ANNA, _BEN, Client(name="carl", limit=2)),
     ),
     "a hand-off ignores that the waiter asked again": Mutant(
         breaks=Property.UNTOLD,
-        patches=((settling, "hand_over", mutations.without_sight_of_waiter(queue.hand_over)),),
+        patches=(
+            (
+                settling,
+                "hand_over_permit",
+                mutations.without_sight_of_waiter(queue.hand_over_permit),
+            ),
+        ),
         # Behind the last waiter that was seen wait_seq watches too; so somebody is behind ben.
         clients=(_ANNA, Client(name="ben", polls=1), _CARL),
     ),

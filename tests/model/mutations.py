@@ -7,21 +7,17 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold import joining, releasing, vacating
-from leasehold.context import LockContext
-from leasehold.dynamo import ConditionFailed, Written
-from leasehold.model import (
-    AcquireRequest,
-    Holder,
-    LockState,
-    Queued,
-    ReleaseRequest,
-)
-from leasehold.overdue import Departures
+from leasehold.dynamodb.lock_table import ConditionFailed, Written
 from leasehold.protocol import schema
 from leasehold.protocol.items import read_state
-from leasehold.protocol.settling import Step
-from leasehold.protocol.writes import Put, Transaction, Update
+from leasehold.protocol.model import AcquireRequest, Holder, LockState, Queued, ReleaseRequest
+from leasehold.protocol.next_step import Step
+from leasehold.protocol.requests import Put, Transaction, Update
+from leasehold.store import hand_over as vacating
+from leasehold.store import join as joining
+from leasehold.store import release as releasing
+from leasehold.store.context import LockContext
+from leasehold.store.takeover import ExpiredHolders
 
 _SEND: Final = vacating._send  # noqa: SLF001 - mutants differ in this step
 _JOIN: Final = joining.join
@@ -119,12 +115,12 @@ def stop_waiting_without_second_look(
     **more: Any,  # noqa: ANN401 - as the real one
 ) -> Any:  # noqa: ANN401 - what the real one answers
     """Gives up, and does not ask whether a waiter that is gone was granted the lock."""
-    with patch.object(releasing, "_give_back", lambda _context, _request: (None, LockState())):
+    with patch.object(releasing, "_release_permit", lambda _context, _request: (None, LockState())):
         return _STOP_WAITING(context, request, **more)
 
 
 def find_departures_without_asking(
     _context: LockContext, _lock_name: str, candidates: Sequence[Holder], *, needed: int
-) -> Departures:
+) -> ExpiredHolders:
     """Puts out whoever's lease is over, also a workflow that runs."""
-    return Departures(leavers=tuple(candidates[:needed]))
+    return ExpiredHolders(evictable=tuple(candidates[:needed]))

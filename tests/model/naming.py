@@ -10,19 +10,19 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold import (
-    acquisition,
-    claiming,
-    joining,
-    keeping,
-    overdue,
-    reaping,
-    releasing,
-    renewing,
-    vacating,
-)
-from leasehold.protocol import claims, queue, requests, settling
-from leasehold.protocol.writes import Transaction
+from leasehold.protocol import claims, queue
+from leasehold.protocol import next_step as settling
+from leasehold.protocol import permits as requests
+from leasehold.protocol.requests import Transaction
+from leasehold.store import acquire as acquisition
+from leasehold.store import claims as claiming
+from leasehold.store import hand_over as vacating
+from leasehold.store import join as joining
+from leasehold.store import keep_alive as keeping
+from leasehold.store import reap as reaping
+from leasehold.store import release as releasing
+from leasehold.store import renew as renewing
+from leasehold.store import takeover as overdue
 
 _MAKERS: Final = (requests, queue)
 _USERS: Final = (acquisition, joining, overdue, releasing, renewing, vacating, settling)
@@ -48,7 +48,7 @@ def makers_of_requests(
 PLACES: Final = makers_of_requests(_MAKERS, _USERS)
 STEP_NAMES: Final = frozenset(name for _, name in PLACES)
 _NO_REQUESTS: Final = frozenset(
-    {"claim_of", "claim_key", "read_claim", "task_token_in", "has_ended", "is_barred"}
+    {"claim_of", "claim_key", "read_claim", "task_token_in", "has_ended", "is_fenced"}
 )
 PLACES_OF_CLAIMS: Final = [
     (module, name)
@@ -61,7 +61,7 @@ NEVER_SEEN: Final = frozenset({"waiters_of"})
 PUSH: Final = "push"
 LIVENESS: Final = "liveness_of"
 DESCRIBE: Final = "describe"
-END_BEAT: Final = "end_beat"
+END_BEAT: Final = "end_heartbeat"
 READ: Final = "read"
 
 

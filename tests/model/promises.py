@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from leasehold.model import LockState
 from leasehold.protocol import schema
 from leasehold.protocol.items import read_state
+from leasehold.protocol.model import LockState
 from tests.model.cast import BEAT, Beats, Look, Status, Workflow
 from tests.model.lives import MOST_ACQUISITIONS, Lives, Move, State
 from tests.model.scene import Promise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from leasehold.model import DEFAULT_CLOCK_TOLERANCE_MS, LockState
+from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, LockState
 from tests.model.clients import Status
 from tests.model.faults import CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.healing import Healing
@@ -27,7 +27,7 @@ class Property(StrEnum):
     ENDED = "who released, gave up or was refused holds nothing"
     GONE = "who released, gave up or was refused waits for nothing"
     ANSWER = "who holds and releases is not told that it does not hold"
-    BARRED = "only who released before is told so"
+    FENCED = "only who released before is told so"
     ENDLESS = "every call comes to an end by itself"
     HEALS = "when the leases of the dead are over, one more call sets the lock going again"
 
@@ -76,8 +76,8 @@ class Checker:
                 self._judge_change(before[0], before[1], after[0], after[1]),
                 self._put_out(before[0], after[0], after[2]),
             )
-        found, put_out = self._changes[key]
-        robbed = put_out and any(self._runs(before, owner) for owner in put_out)
+        found, evict = self._changes[key]
+        robbed = evict and any(self._runs(before, owner) for owner in evict)
         return found or (self._pick((Property.ROBBED, False)) if robbed else None)
 
     def _put_out(self, state: int, state_after: int, epoch: int) -> list[str]:
@@ -144,7 +144,7 @@ class Checker:
         ended = status in (Status.DONE, Status.REFUSED, Status.NOT_HELD)
         return self._pick(
             (Property.TOLD, not working or (mine and mine.fencing_token) == local.told),
-            (Property.BARRED, status is not Status.BARRED),
+            (Property.FENCED, status is not Status.FENCED),
             (Property.ENDLESS, status is not Status.ENDLESS),
             (Property.ENDED, not ended or mine is None),
             (Property.GONE, not ended or not waits),

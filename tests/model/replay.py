@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
-from leasehold.context import LockContext
-from leasehold.dynamo import Cancelled, ConditionFailed, LockTable, Written
+from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.liveness import Execution
-from leasehold.model import Grant, Liveness
-from leasehold.patience import Patience
+from leasehold.protocol.model import Grant, Liveness
+from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 from leasehold.protocol.schema import PARTITION_KEY
-from leasehold.protocol.writes import Delete, Item, Put, Query, Transaction, Update
-from leasehold.push import Pushed
-from leasehold.store import LockStore
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.executions import Execution
+from leasehold.workflows.task_tokens import Delivery
 from tests.model.expressions import changed
 from tests.model.naming import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, Names
 
@@ -97,8 +97,8 @@ class RecordedWorld:
     def count(self, query: Query) -> int:
         return cast("int", self._ask("count", query))
 
-    def push(self, task_token: str, grant: Grant) -> Pushed:
-        return cast("Pushed", self._ask(PUSH, (task_token, grant)))
+    def push(self, task_token: str, grant: Grant) -> Delivery:
+        return cast("Delivery", self._ask(PUSH, (task_token, grant)))
 
     def liveness_of(self, execution_arn: str) -> Liveness:
         return cast("Liveness", self._ask(LIVENESS, execution_arn))
@@ -106,8 +106,8 @@ class RecordedWorld:
     def describe(self, execution_arn: str) -> Execution:
         return cast("Execution", self._ask(DESCRIBE, execution_arn))
 
-    def end_beat(self, task_token: str, lost: LockLost | None) -> Pushed:
-        return cast("Pushed", self._ask(END_BEAT, (task_token, lost is not None)))
+    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
+        return cast("Delivery", self._ask(END_BEAT, (task_token, lost is not None)))
 
     def wall_ms(self) -> int:
         return START_MS + self._epochs[self._asked] * EPOCH_MS + self._offset_ms
@@ -164,8 +164,8 @@ def run_to_next_call(
         clock=world,
         liveness_of=world.liveness_of,
         push=world.push,
-        end_beat=world.end_beat,
-        patience=Patience(clock=world, random=lambda: 0.5),
+        end_heartbeat=world.end_heartbeat,
+        retry_budget=RetryBudget(clock=world, random=lambda: 0.5),
         random=lambda: 0.5,
     )
     try:

@@ -9,13 +9,18 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold import acquisition, claiming, keeping, reaping, releasing, store
-from leasehold.context import LockContext
-from leasehold.model import NotHeld, Released, ReleaseRequest
 from leasehold.protocol import claims
-from leasehold.protocol.schema import BARRED
+from leasehold.protocol.model import NotHeld, Released, ReleaseRequest
+from leasehold.protocol.requests import Put
+from leasehold.protocol.schema import FENCED
 from leasehold.protocol.verdict import AlreadyHolder, judge
-from leasehold.protocol.writes import Put
+from leasehold.store import acquire as acquisition
+from leasehold.store import claims as claiming
+from leasehold.store import keep_alive as keeping
+from leasehold.store import lock_store as store
+from leasehold.store import reap as reaping
+from leasehold.store import release as releasing
+from leasehold.store.context import LockContext
 from tests.model.cast import Beats
 from tests.model.explore import Explored, explore
 from tests.model.mutations import without
@@ -30,7 +35,7 @@ from tests.model.scenes import (
     ZITA,
 )
 
-_NOT_BARRED: Final = "attribute_not_exists(#barred)"
+_NOT_FENCED: Final = "attribute_not_exists(#fenced)"
 _AS_SEEN: Final = "#revision = :seen"
 _ON_RECORD: Final = "attribute_exists(#revision)"
 _ALL_CLAIMS: Final = claims.claims_of
@@ -54,9 +59,9 @@ def _release_that_marks_after_freeing(
 ) -> Released | NotHeld:
     context: LockContext = self._context
     answer = releasing.release(context, request)
-    task_token = claiming.say_that_work_is_done(context, request, request.execution_arn or "")
+    task_token = claiming.end_claim(context, request, request.execution_arn or "")
     if task_token is not None:
-        context.end_beat(task_token, None)
+        context.end_heartbeat(task_token, None)
     return answer
 
 
@@ -67,7 +72,7 @@ def _claims_whose_work_goes_on(execution_arn: str, *, before: claims.Stage) -> A
 
 
 def _record_again_without_asking(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
-    transaction = claims.record_again(*args, **kwargs)
+    transaction = claims.register_claim_again(*args, **kwargs)
     assert isinstance(transaction.other, Put)
     return replace(transaction, other=Put(item=transaction.other.item))
 
@@ -78,7 +83,7 @@ def _judge_all_grants_fresh(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 -
 
 
 def _look_without_asking(ended: Any, _describe: Any) -> Any:  # noqa: ANN401 - as the real one
-    return reaping._SECOND if ended.second_look else reaping._FIRST  # noqa: SLF001 - same
+    return reaping._SECOND if ended.second_pass else reaping._FIRST  # noqa: SLF001 - same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,7 @@ SCENE_MUTANTS: Final[dict[str, SceneMutant]] = {
     "acquire makes no claim": SceneMutant(
         breaks=Promise.FREE,
         scene=_IN_FLIGHT,
-        patches=((store, "put_on_record", lambda _context, request: request),),
+        patches=((store, "register_claim", lambda _context, request: request),),
     ),
     "the waiters of the dead are not deleted first": SceneMutant(
         breaks=Promise.SKIPPED,
@@ -127,10 +132,10 @@ SCENE_MUTANTS: Final[dict[str, SceneMutant]] = {
         scene=_REDRIVEN,
         patches=(_weak(reaping, "bar", _AS_SEEN, instead=_ON_RECORD),),
     ),
-    "an acquire does not look whether its claim is barred": SceneMutant(
+    "an acquire does not look whether its claim is fenced": SceneMutant(
         breaks=Promise.SPARED,
         scene=_REDRIVEN,
-        patches=(_weak(claiming, "record", _NOT_BARRED),),
+        patches=(_weak(claiming, "record", _NOT_FENCED),),
     ),
     "a look does not ask whether the execution was redriven": SceneMutant(
         breaks=Promise.SPARED,
@@ -156,8 +161,8 @@ SCENE_MUTANTS: Final[dict[str, SceneMutant]] = {
         breaks=Promise.FREE,
         scene=_WORK_FAILS,
         patches=(
-            (keeping, "is_barred", lambda item: BARRED in item or not item),
-            (keeping, "record_again", _record_again_without_asking),
+            (keeping, "is_fenced", lambda item: FENCED in item or not item),
+            (keeping, "register_claim_again", _record_again_without_asking),
         ),
     ),
     "a beat does not look whether the work has ended": SceneMutant(

@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from leasehold.dynamo import Cancelled, ConditionFailed, Written
-from leasehold.model import LockState
+from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, Written
 from leasehold.protocol import schema
 from leasehold.protocol.items import read_state
-from leasehold.protocol.writes import Delete, Put, Query, Transaction, Update
+from leasehold.protocol.model import LockState
+from leasehold.protocol.requests import Delete, Put, Query, Transaction, Update
 from tests.model.expressions import Attributes, changed, holds
 
 Request = Update | Transaction | Put | Delete | Query | Mapping[str, Any]

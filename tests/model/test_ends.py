@@ -44,7 +44,7 @@ def test_every_request_about_claims_is_a_step(searches: Searches) -> None:
 def test_without_a_second_look_a_late_acquire_keeps_the_lock() -> None:
     found = explore(ONE_LOOK.looked_at)
     assert found.broken is ONE_LOOK.breaks
-    assert found.trace[-1] == "anna: claim_permit"
+    assert found.trace[-1] == "anna: acquire_permit"
 
 
 @pytest.mark.parametrize("name", SCENE_MUTANTS)

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from leasehold.dynamo import LockTable
+from leasehold.dynamodb.lock_table import LockTable
 from tests.model.lives import Lives
 from tests.model.naming import READ, STEP_NAMES_OF_CLAIMS, Names, naming
 from tests.model.replay import Call

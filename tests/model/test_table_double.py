@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from leasehold.dynamo import LockTable
+from leasehold.dynamodb.lock_table import LockTable
 from leasehold.protocol import schema
 from tests.model.clients import Client
 from tests.model.configurations import workflows

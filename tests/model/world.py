@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from leasehold.model import Grant, Liveness
-from leasehold.push import Pushed
+from leasehold.protocol.model import Grant, Liveness
+from leasehold.workflows.task_tokens import Delivery
 from tests.model.clients import OVER, Client, Status
 from tests.model.faults import (
     CRASH,
@@ -56,7 +56,7 @@ class World:
         self.progress = Progress(clients, self.table, names)
         self.start: State = (0, 0, 0, 0, *self.progress.first())
         self._outcomes: dict[tuple[int, int, int], Outcome] = {}
-        self._pushed = {outcome: self.table.answer_number(outcome) for outcome in Pushed}
+        self._pushed = {outcome: self.table.answer_number(outcome) for outcome in Delivery}
         self._liveness = {value: self.table.answer_number(value) for value in Liveness}
 
     def moves(self, state: State) -> list[Move]:
@@ -112,8 +112,8 @@ class World:
                 local = known[state[at]].local
                 told = local.at(Status.WORKING, told=grant.fencing_token)
                 after = _with(state, at, self.progress.number(told))
-                return after, self._pushed[Pushed.DELIVERED]
-        return state, self._pushed[Pushed.GONE]
+                return after, self._pushed[Delivery.DELIVERED]
+        return state, self._pushed[Delivery.GONE]
 
     def _liveness_of(self, state: State, execution_arn: str) -> Liveness:
         for at, client in enumerate(self.clients, start=FIRST_CLIENT):
@@ -134,10 +134,10 @@ class World:
             anew = progress.number(progress.known[number].local.again())
             found.append(Move(_with(_spent(after, lost), at, anew), at, asked, LOST_REPLY))
         method = progress.calls[asked].method
-        unheard = self.budget.spend(rest, LOST_PUSH)
-        if method == PUSH and unheard != NONE:
-            heard = progress.answered(number, self._pushed[Pushed.UNKNOWN], state[2])
-            found.append(Move(_with(_spent(state, unheard), at, heard), at, asked, LOST_PUSH))
+        undelivered = self.budget.spend(rest, LOST_PUSH)
+        if method == PUSH and undelivered != NONE:
+            heard = progress.answered(number, self._pushed[Delivery.UNKNOWN], state[2])
+            found.append(Move(_with(_spent(state, undelivered), at, heard), at, asked, LOST_PUSH))
         again = self.budget.spend(rest, REPEAT)
         if method in _REPEATABLE and again != NONE:
             first = self.apply(state[0], state[1], asked)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hatchling import build
 
-from leasehold.cdk._asset import assemble
+from leasehold.cdk.service.asset import assemble
 
 ROOT = Path(__file__).resolve().parents[2]
 

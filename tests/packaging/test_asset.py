@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from leasehold.cdk import _asset
-from leasehold.cdk._asset import AssetError, assemble
+from leasehold.cdk.service import asset as _asset
+from leasehold.cdk.service.asset import AssetError, assemble
 
 MOST_BYTES = 1_500_000
 MOST_ZIPPED_BYTES = 400_000
@@ -43,7 +43,7 @@ def test_only_modules_are_in_it_and_none_is_compiled(asset: Path) -> None:
 def test_the_constructs_stay_out(asset: Path) -> None:
     assert not (asset / "leasehold" / "cdk").exists()
     assert not (asset / "leasehold" / "_lambdas").exists()
-    assert (asset / "leasehold" / "store.py").is_file()
+    assert (asset / "leasehold" / "store" / "lock_store.py").is_file()
     assert (asset / "lambdas" / "acquire.py").is_file()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from leasehold.cdk._asset import OLDEST
+from leasehold.cdk.service.asset import OLDEST
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +19,7 @@ import importlib.util, pathlib, site, sys
 site.addsitedir(sys.argv[1])
 sys.path.append(sys.argv[3])
 package = pathlib.Path(importlib.util.find_spec("leasehold").origin).parent
-spec = importlib.util.spec_from_file_location("asset", package / "cdk" / "_asset.py")
+spec = importlib.util.spec_from_file_location("asset", package / "cdk" / "service" / "asset.py")
 asset = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(asset)
 print(package)

@@ -8,11 +8,11 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from leasehold.context import LockContext
-from leasehold.dynamo import LockTable
-from leasehold.patience import Patience
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.schema import lock_key
-from leasehold.store import LockStore
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
 from tests.support import TABLE, FakeClock
 
 Mutation = Callable[[dict[str, Any]], dict[str, Any]]
@@ -74,13 +74,13 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.client = UnreliableClient(self.dynamodb, self.mutate)
-        patience = Patience(clock=self.clock, random=lambda: 0.5)
+        retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
         table: Any = self.client
         context = LockContext(
-            table=LockTable(table, TABLE, patience=patience),
+            table=LockTable(table, TABLE, retry_budget=retry_budget),
             clock=self.clock,
             tolerance_ms=self.tolerance_ms,
-            patience=patience,
+            retry_budget=retry_budget,
             random=lambda: 0.5,
         )
         self.store = LockStore(context)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from leasehold.context import LockContext
-from leasehold.dynamo import LockTable
-from leasehold.patience import Patience
-from leasehold.push import Push
-from leasehold.store import LockStore
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.task_tokens import Push
 from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import TABLE, FakeClock
 
@@ -64,12 +64,12 @@ class CrashingClient:
 
 
 def queue_store(client: Any, clock: FakeClock, push: Push) -> LockStore:  # noqa: ANN401 - any client
-    patience = Patience(clock=clock, random=lambda: 0.5)
+    retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
     context = LockContext(
-        table=LockTable(client, TABLE, patience=patience),
+        table=LockTable(client, TABLE, retry_budget=retry_budget),
         clock=clock,
         push=push,
-        patience=patience,
+        retry_budget=retry_budget,
         random=lambda: 0.5,
     )
     return LockStore(context)

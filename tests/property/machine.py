@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
-from leasehold.wire import acquire_answer, heartbeat_answer, release_answer
+from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
+from leasehold.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.property.bench import Bench
 from tests.property.model import Model
 from tests.property.stored import Stored, read_stored

@@ -45,7 +45,7 @@ class Plan:
     """What a caller decided to write after its first look, if it decided to write once more."""
 
     renew: bool = False
-    leavers: tuple[tuple[str, Place], ...] = ()
+    evictable: tuple[tuple[str, Place], ...] = ()
 
 
 @dataclass
@@ -63,8 +63,10 @@ class Model:
             return None if state.places[owner].is_fresh(now_ms) else Plan(renew=True)
         if state.last_released == owner or len(state.places) < limit:
             return None
-        leavers = self._leavers(state, now_ms, limit)
-        return Plan(leavers=tuple((name, replace(state.places[name])) for name in leavers) or ())
+        evictable = self._leavers(state, now_ms, limit)
+        return Plan(
+            evictable=tuple((name, replace(state.places[name])) for name in evictable) or ()
+        )
 
     def acquire(
         self, now_ms: int, *, lock: str, owner: str, limit: int, lease_ms: int, plan: Plan | None
@@ -77,11 +79,11 @@ class Model:
             return {"acquired": True, **_held(lock, owner, place)}
         if state.last_released == owner:
             return self._refused(state, lock, owner, "ALREADY_RELEASED")
-        leavers = self._chosen(state, now_ms, limit, plan)
-        if leavers is None:
+        evictable = self._chosen(state, now_ms, limit, plan)
+        if evictable is None:
             return self._refused(state, lock, owner, "HELD")
-        for leaver in leavers:
-            del state.places[leaver]
+        for departing in evictable:
+            del state.places[departing]
         state.last_token += 1
         place = Place(state.last_token, now_ms, now_ms + lease_ms, lease_ms)
         state.places[owner] = place
@@ -111,10 +113,10 @@ class Model:
         self, state: Lock, now_ms: int, limit: int, plan: Plan | None
     ) -> tuple[str, ...] | None:
         """Who leaves for a new holder; None if there is no permit to be had."""
-        if plan is not None and plan.leavers:
-            unchanged = all(state.places.get(name) == seen for name, seen in plan.leavers)
-            if unchanged and len(state.places) - len(plan.leavers) < limit:
-                return tuple(name for name, _ in plan.leavers)
+        if plan is not None and plan.evictable:
+            unchanged = all(state.places.get(name) == seen for name, seen in plan.evictable)
+            if unchanged and len(state.places) - len(plan.evictable) < limit:
+                return tuple(name for name, _ in plan.evictable)
         if len(state.places) < limit:
             return ()
         return self._leavers(state, now_ms, limit) or None

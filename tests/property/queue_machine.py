@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.model import AcquireRequest, Grant, HeartbeatRequest, Queued, ReleaseRequest, Renewal
-from leasehold.push import Pushed
-from leasehold.store import LockStore
+from leasehold.protocol.model import (
+    AcquireRequest,
+    Grant,
+    HeartbeatRequest,
+    Queued,
+    ReleaseRequest,
+    Renewal,
+)
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.task_tokens import Delivery
 from tests.property.crashing import CrashingClient, Killed, queue_store
 from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.property.stored import read_stored
@@ -48,7 +55,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.dynamodb = MemoryDynamoDB()
         self.client = CrashingClient(self.dynamodb, type(self).mutate)
-        self.push_outcome = Pushed.DELIVERED
+        self.push_outcome = Delivery.DELIVERED
         self.store: LockStore = queue_store(self.client, self.clock, self.push)
         self.everyone: list[Acquisition] = []
         self.tokens: dict[str, int] = {}
@@ -58,7 +65,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.calm = True
         """Whether nothing was killed and no lease ran out so far."""
 
-    def push(self, _token: str, _grant: Grant) -> Pushed:
+    def push(self, _token: str, _grant: Grant) -> Delivery:
         return self.push_outcome
 
     @rule(
@@ -79,7 +86,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(acquisition=acquisitions)
     def release(self, acquisition: Acquisition) -> None:
-        self.give_back(acquisition)
+        self.release_permit(acquisition)
 
     @rule(acquisition=acquisitions)
     def heartbeat(self, acquisition: Acquisition) -> None:
@@ -98,7 +105,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.calm = False
         self.client.kill(request_number, done=done)
         try:
-            self.give_back(acquisition) if releases else self.ask(acquisition)
+            self.release_permit(acquisition) if releases else self.ask(acquisition)
         except (Killed, LockStoreUnavailable):
             acquisition.over = acquisition.over or releases
         self.client.calm_down()
@@ -133,7 +140,7 @@ class QueueMachine(RuleBasedStateMachine):
             elif others and does == "ask":
                 self.ask(others[other % len(others)], rival)
             elif others and does == "release":
-                self.give_back(others[other % len(others)], rival)
+                self.release_permit(others[other % len(others)], rival)
             elif others:
                 self.renew(others[other % len(others)])
 
@@ -143,11 +150,11 @@ class QueueMachine(RuleBasedStateMachine):
         elif begins == "ask" and not acquisition.over:
             self.ask(acquisition)
         else:
-            self.give_back(acquisition)
+            self.release_permit(acquisition)
         self.client.calm_down()
 
-    @rule(outcome=st.sampled_from(Pushed))
-    def step_functions_answers(self, outcome: Pushed) -> None:
+    @rule(outcome=st.sampled_from(Delivery))
+    def step_functions_answers(self, outcome: Delivery) -> None:
         self.push_outcome = outcome
 
     @rule(seconds=st.sampled_from((1, 4, 8, 30, 120)))
@@ -195,11 +202,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Everybody who wants the lock gets it, if those who have it give it back."""
-        self.push_outcome = Pushed.UNKNOWN
+        self.push_outcome = Delivery.UNKNOWN
         for _ in range(len(self.everyone) + 1):
             for acquisition in self.everyone:
                 if acquisition.granted or acquisition.over:
-                    self.give_back(acquisition)
+                    self.release_permit(acquisition)
                 else:
                     self.ask(acquisition)
         assert all(acquisition.over for acquisition in self.everyone)
@@ -245,7 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
             waiting = {owner for _, owner in self.waiters(request.lock_name)}
             assert request.owner_id in waiting | set(holders)
 
-    def give_back(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
+    def release_permit(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
         request = acquisition.request
         (store or self.store).release(
             ReleaseRequest(

@@ -44,7 +44,7 @@ def test_a_wrong_queue_is_found(name: str) -> None:
     class Wrong(QueueMachine):
         mutate = staticmethod(QUEUE_MUTANTS[name])
 
-    # Or the store goes round in circles until its patience ends.
+    # Or the store goes round in circles until its retry_budget ends.
     with pytest.raises((AssertionError, KeyError, LockStoreUnavailable)):
         run_state_machine_as_test(Wrong, settings=BUDGET)
 

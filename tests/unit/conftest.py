@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from moto import mock_aws
 
-from lambdas import _runtime as runtime
+from lambdas import runtime
 from tests.support import TABLE, create_lock_table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from leasehold.clock import SystemClock, iso_utc
 from leasehold.protocol.schema import ttl_seconds
-from leasehold.rules import LATEST_EPOCH_MS
+from leasehold.wire.rules import LATEST_EPOCH_MS
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.direct.functions import Functions
-from tests.unit.bad_inputs import ACQUIRES, HEARTBEATS, NAMED, NO_OBJECTS, RELEASES, BadInput
+from tests.support.bad_inputs import ACQUIRES, HEARTBEATS, NAMED, NO_OBJECTS, RELEASES, BadInput
 
 TABLES = {
     "acquire": [*ACQUIRES, *NO_OBJECTS],

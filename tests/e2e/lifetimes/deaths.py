@@ -66,7 +66,7 @@ def in_work(deployment: Deployment, machine: str, *, followed: bool, within: flo
         return _watch(scene, victim, scene.stop(victim), follower, within=within, leave=leave)
 
 
-def by_itself(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
+def voluntary(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
     """The machine's own timeout, or an error that nothing can catch."""
     scene = Scene(deployment)
     with at_work():

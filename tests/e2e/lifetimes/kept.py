@@ -13,10 +13,10 @@ from tests.e2e.lifetimes.scene import (
     Scene,
     at_work,
 )
-from tests.e2e.looks import SECOND_LOOK_SECONDS
+from tests.e2e.looks import SECOND_PASS_SECONDS
 
 LONG_SECONDS: Final = 30
-PAST_SECOND_LOOK_SECONDS: Final = SECOND_LOOK_SECONDS + 5
+PAST_SECOND_LOOK_SECONDS: Final = SECOND_PASS_SECONDS + 5
 UNGUARDED_SECONDS: Final = 6
 """The work of workflows that nobody stops: three intervals."""
 LOOKS_FOR_SECONDS: Final = 4

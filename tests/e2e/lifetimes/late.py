@@ -16,11 +16,11 @@ from tests.e2e.lifetimes.scene import (
     at_work,
     back_at_work,
 )
-from tests.e2e.looks import SECOND_LOOK_SECONDS
+from tests.e2e.looks import SECOND_PASS_SECONDS
 
 BEFORE_ITS_CLAIM: Final = 0
 BEFORE_THE_LOCK: Final = 1
-STILL_HELD_SECONDS: Final = SECOND_LOOK_SECONDS + 7
+STILL_HELD_SECONDS: Final = SECOND_PASS_SECONDS + 7
 
 
 @dataclass(frozen=True)

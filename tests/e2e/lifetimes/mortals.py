@@ -16,12 +16,12 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from leasehold.cdk import ILockService, LockGuard, LockService, Waiting
-from leasehold.cdk._functions import handler_code
+from leasehold.cdk.service.functions import handler_code
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, RESULT, Form, Forms
+from tests.e2e.known_failures.parts import Chain, Mistake
 from tests.e2e.lifetimes.parts import runtime_error, stay
 from tests.e2e.lifetimes.stack import Lifetime, Lifetimes, Plain, PlainRuntime
-from tests.e2e.rows.parts import Chain, Mistake
 
 HERE: Final = Path(__file__).parent
 LEASE_SECONDS: Final = 600
@@ -67,7 +67,7 @@ class Unreaped(Forms):
         service = LockService(self, "Locks")
         assert service.reaper is not None
         service.reaper.function.add_environment(
-            "LEASEHOLD_SECOND_LOOK_SECONDS", str(TOO_LATE_SECONDS)
+            "LEASEHOLD_SECOND_PASS_SECONDS", str(TOO_LATE_SECONDS)
         )
         self.locks = service
         self.gates = gates(self, service)

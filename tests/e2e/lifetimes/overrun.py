@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from leasehold.context import LockContext
-from leasehold.dynamo import LockTable
+from leasehold.dynamodb.lock_table import LockTable
 from leasehold.errors import LockStoreUnavailable
-from leasehold.events import Event, Extended
-from leasehold.liveness import LivenessOf, execution_liveness
-from leasehold.model import AcquireRequest, Grant, Liveness
-from leasehold.store import LockStore
+from leasehold.protocol.model import AcquireRequest, Grant, Liveness
+from leasehold.store.context import LockContext
+from leasehold.store.events import Event, Extended
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.executions import LivenessOf, execution_liveness
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.lifetimes.scene import Scene, at_work

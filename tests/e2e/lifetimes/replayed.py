@@ -11,9 +11,9 @@ from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.lifetimes.deaths import FOR_EVER_SECONDS
 from tests.e2e.lifetimes.scene import Scene, at_work
-from tests.e2e.looks import SECOND_LOOK_SECONDS
+from tests.e2e.looks import SECOND_PASS_SECONDS
 
-OUTLASTS_SECOND_LOOKS_SECONDS: Final = SECOND_LOOK_SECONDS + 10
+OUTLASTS_SECOND_LOOKS_SECONDS: Final = SECOND_PASS_SECONDS + 10
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def event(execution_arn: str) -> dict[str, Any]:
     return {"detail": {"executionArn": execution_arn, "redriveCount": "0"}}
 
 
-def second_look(execution_arn: str) -> dict[str, Any]:
+def second_pass(execution_arn: str) -> dict[str, Any]:
     """What the reaper sends to itself."""
-    return {"execution_arn": execution_arn, "redrives": 0, "second_look": True}
+    return {"execution_arn": execution_arn, "redrives": 0, "second_pass": True}
 
 
 def send(deployment: Deployment, *messages: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def twice_in_reverse_order(deployment: Deployment) -> Replayed:
         for dead, heir in ((first, second), (second, third)):
             scene.stop(dead)
             scene.await_holder(heir)
-        looks = (event, event, second_look)
+        looks = (event, event, second_pass)
         send(deployment, *(look(dead) for look in looks for dead in (second, first)))
     return Replayed((first, second), scene.ended(third), scene.ended(fourth))
 

@@ -21,12 +21,12 @@ REAPED: Final[dict[str, tuple[Callable[..., Any], tuple[str, ...], str]]] = {
     "in acquire": (deaths.in_acquire, ("DiesAtGate",), "UnreapedAtGate"),
     "in release": (deaths.in_release, ("DiesAtGate",), "UnreapedAtGate"),
     "by its timeout": (
-        deaths.by_itself,
+        deaths.voluntary,
         ("DiesByTimeout", "KeepAliveTimeout"),
         "UnreapedByTimeout",
     ),
     "by States.Runtime": (
-        deaths.by_itself,
+        deaths.voluntary,
         ("DiesByError", "KeepAliveRuntime"),
         "UnreapedByError",
     ),

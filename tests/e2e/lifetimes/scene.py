@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from leasehold.model import Holder
+from leasehold.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
 TIMES: Final = int(os.environ.get("LEASEHOLD_TIMES", "20"))

@@ -10,7 +10,7 @@ from tests.e2e.lifetimes.deaths import WITHIN_SECONDS, Death
 from tests.e2e.lifetimes.scenarios import FOLLOWED_EVERY, REAPED
 from tests.e2e.lifetimes.scene import TIMES
 from tests.e2e.lifetimes.underway import Underway
-from tests.e2e.looks import SECOND_LOOK_SECONDS
+from tests.e2e.looks import SECOND_PASS_SECONDS
 
 FOLLOWED = len(range(0, TIMES, FOLLOWED_EVERY))
 ENDS = {
@@ -45,7 +45,7 @@ def test_nothing_of_it_is_left(underway: Underway, how: str) -> None:
     deaths: list[Death] = underway[f"dies {how}"]
     assert [(death.holders, death.waiters) for death in deaths] == [([], [])] * TIMES
     for death in deaths:
-        wait_until(lambda death=death: death.claims == [], seconds=SECOND_LOOK_SECONDS + 25)  # type: ignore[misc]  # the default binds this one
+        wait_until(lambda death=death: death.claims == [], seconds=SECOND_PASS_SECONDS + 25)  # type: ignore[misc]  # the default binds this one
 
 
 @pytest.mark.parametrize("how", REAPED)

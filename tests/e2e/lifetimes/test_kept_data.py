@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.guard.test_data import VALUES
+from tests.e2e.known_failures.lock import most_inside
 from tests.e2e.lifetimes.scene import Scene
-from tests.e2e.rows.lock import most_inside
 
 AT_ONCE = 4
 """Each is an execution environment of three functions."""

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from leasehold.context import LockContext
-from leasehold.dynamo import LockTable
-from leasehold.keeping import Kept
-from leasehold.model import AcquireRequest, KeepAliveRequest
-from leasehold.store import LockStore
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.protocol.model import AcquireRequest, KeepAliveRequest
+from leasehold.store.context import LockContext
+from leasehold.store.keep_alive import KeepAliveOutcome
+from leasehold.store.lock_store import LockStore
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.kept import lag_seconds
@@ -88,6 +88,6 @@ def test_a_beat_is_two_requests(deployment: Deployment) -> None:
     beat = KeepAliveRequest(
         acquisition=acquisition, execution_arn=execution, task_token=f"{INTERVAL_SECONDS} s"
     )
-    assert store.keep_alive(beat) is Kept.RENEWED
+    assert store.keep_alive(beat) is KeepAliveOutcome.RENEWED
     assert client.calls == ["update_item", "update_item"]
     scene.stop(execution)

@@ -6,7 +6,7 @@ from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.late import STILL_HELD_SECONDS, Late, LateBehind, LateUnlooked
 from tests.e2e.lifetimes.scene import SLACK_SECONDS, TIMES
 from tests.e2e.lifetimes.underway import Underway
-from tests.e2e.looks import SECOND_LOOK_SECONDS
+from tests.e2e.looks import SECOND_PASS_SECONDS
 
 
 def test_what_it_takes_is_free_after_the_second_look(underway: Underway, tell: Tell) -> None:
@@ -15,8 +15,8 @@ def test_what_it_takes_is_free_after_the_second_look(underway: Underway, tell: T
     freed = [each.freed_seconds for each in late]
     tell("acquire lands after the first look: from that until the next one works", freed)
     assert len(freed) == TIMES
-    assert min(freed) > SECOND_LOOK_SECONDS - 1
-    assert max(freed) < SECOND_LOOK_SECONDS + SLACK_SECONDS
+    assert min(freed) > SECOND_PASS_SECONDS - 1
+    assert max(freed) < SECOND_PASS_SECONDS + SLACK_SECONDS
     assert {each.next_ended.status for each in late} == {"SUCCEEDED"}
     assert [(each.holders, each.waiters) for each in late] == [([], [])] * len(late)
 
@@ -39,6 +39,6 @@ def test_a_newer_holder_keeps_its_lock_and_the_dead_waiter_goes(underway: Underw
 def test_without_a_second_look_it_is_still_held_by_the_dead(underway: Underway) -> None:
     late: list[LateUnlooked] = underway["late, no second look"]
     for each in late:
-        assert each.held_seconds >= STILL_HELD_SECONDS > SECOND_LOOK_SECONDS
+        assert each.held_seconds >= STILL_HELD_SECONDS > SECOND_PASS_SECONDS
         assert (each.refusal["acquired"], each.refusal["reason"]) == (False, "HELD")
         assert [holder["owner_name"] for holder in each.refusal["holders"]] == [each.execution]

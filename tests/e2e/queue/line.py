@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from leasehold.context import LockContext
-from leasehold.dynamo import LockTable
-from leasehold.model import Grant, ReleaseRequest
-from leasehold.push import Push, Pushed, push_by_task_token
-from leasehold.store import LockStore
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.protocol.model import Grant, ReleaseRequest
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.task_tokens import Delivery, Push, push_by_task_token
 from tests.e2e.deployment import Deployment, wait_until
 
 HOLDER: Final = "a test"
@@ -56,9 +56,9 @@ class Mortal:
         return call
 
 
-def lost(_task_token: str, _grant: Grant) -> Pushed:
+def lost(_task_token: str, _grant: Grant) -> Delivery:
     """A push that did not arrive."""
-    return Pushed.UNKNOWN
+    return Delivery.UNKNOWN
 
 
 @dataclass(frozen=True)

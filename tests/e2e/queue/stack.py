@@ -9,7 +9,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk import Waiting
-from leasehold.cdk._periods import divide
+from leasehold.cdk.guard.fallback_periods import divide
 from tests.e2e.guard.stack import (
     INPUT,
     JSONATA,

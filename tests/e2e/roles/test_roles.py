@@ -77,7 +77,7 @@ def test_what_an_ended_workflow_left_may_be_reaped_and_taken_again(enforcing: De
     assert enforcing.invoke("Acquire", **waiting, wait=True, ticket=ticket)["acquired"] is True
     beat = {**kept, **of_workflow, "task_token": "of a state that is over"}
     kept_again = [enforcing.invoke("Heartbeat", **beat)["kept"] for _ in range(2)]
-    assert kept_again == ["TAKEN_AGAIN", "RENEWED"]
+    assert kept_again == ["REACQUIRED", "RENEWED"]
     assert enforcing.invoke("Release", **kept, **of_workflow, keep_alive=True)["released"] is True
 
 
@@ -88,7 +88,7 @@ def reap(enforcing: Deployment, execution_arn: str) -> Json:
         for function in functions.list_functions()["Functions"]
         if function["Handler"] == "lambdas.reap.handler"
     ]
-    message = {"execution_arn": execution_arn, "redrives": 0, "second_look": False}
+    message = {"execution_arn": execution_arn, "redrives": 0, "second_pass": False}
     record = {"messageId": "1", "body": json.dumps(message), "eventSource": "aws:sqs"}
     response = functions.invoke(FunctionName=name, Payload=json.dumps({"Records": [record]}))
     answer: Json = json.load(response["Payload"])

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lambdas import _runtime
+from lambdas import runtime as _runtime
 from lambdas.acquire import handler as _acquire
 from lambdas.release import handler as _release
 

@@ -1,0 +1,78 @@
+"""The aiobotocore clients of an `AsyncLockClient`: made when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import cache
+from typing import Any, Final
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession, get_session
+
+from leasehold.aio.bridge import wait_for
+from leasehold.aio.crossings import CrossingClient
+from leasehold.client.connection import Connection
+
+_DESCRIPTIONS: Final = "data_loader"
+
+
+class AsyncConnection(Connection):
+    """DynamoDB, and Step Functions if a workflow is met in a queue, for code on the bridge."""
+
+    def __init__(
+        self,
+        *,
+        session: AioSession | None,
+        dynamodb: Any,  # noqa: ANN401 - aiobotocore makes its classes at run time
+        stepfunctions: Any,  # noqa: ANN401 - same
+        most_at_once: int,
+    ) -> None:
+        super().__init__(
+            session=None,
+            dynamodb=_crossing(dynamodb),
+            stepfunctions=_crossing(stepfunctions),
+            most_at_once=most_at_once,
+        )
+        self._aio_session = session
+        self._making = asyncio.Lock()
+        self._open = AsyncExitStack()
+
+    async def aclose(self) -> None:
+        """Closes the clients made here."""
+        self._made.clear()
+        await self._open.aclose()
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+        client = self._given[service] or self._made.get(service)
+        return client or wait_for(self._make_once(service))
+
+    async def _make_once(self, service: str) -> Any:  # noqa: ANN401 - same
+        async with self._making:
+            if service not in self._made:
+                beside = self._given["dynamodb"]
+                region = {} if beside is None else {"region_name": beside.meta.region_name}
+                session = self._aio_session or _default_session()
+                config = AioConfig().merge(self._config)
+                context = session.create_client(service, config=config, **region)
+                self._made[service] = CrossingClient(await self._open.enter_async_context(context))
+            return self._made[service]
+
+
+def _default_session() -> AioSession:
+    """A new one, because credentials in it may be bound to an event loop.
+
+    What takes long is to read the descriptions of the services; those are kept.
+    """
+    session = get_session()
+    session.register_component(_DESCRIPTIONS, _descriptions())
+    return session
+
+
+@cache
+def _descriptions() -> Any:  # noqa: ANN401 - a loader of botocore's
+    return get_session().get_component(_DESCRIPTIONS)
+
+
+def _crossing(client: Any) -> Any:  # noqa: ANN401 - one client or the other
+    return None if client is None else CrossingClient(client)

@@ -1,0 +1,72 @@
+"""What the synchronous protocol meets when it runs on the bridge: a client, a clock, a lock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from leasehold.aio.bridge import wait_for
+from leasehold.client.boot_clock import BootClock
+
+_T = TypeVar("_T")
+_NO_OPERATIONS: Final = frozenset({"exceptions", "meta"})
+
+
+class CrossingClient:
+    """An aiobotocore client, to be called like one of boto3's.
+
+    A request that was sent is never abandoned. Were it, it might reach DynamoDB after whatever
+    cleans up behind a cancelled task, and take a lock that nobody knows of. So a cancellation waits
+    for the answer; timeouts bound that.
+    """
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - aiobotocore makes its classes at run time
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - same
+        """An operation, as a function that waits for the answer on the bridge."""
+        attribute = getattr(self._client, name)
+        if name in _NO_OPERATIONS:
+            return attribute
+        return lambda **arguments: wait_for(_to_its_end(attribute(**arguments)))
+
+
+class CrossingClock(BootClock):
+    """The clock of this machine; waiting leaves the event loop to others."""
+
+    def wait(self, seconds: float) -> None:
+        """Lets that much time pass for the code on the bridge."""
+        wait_for(asyncio.sleep(seconds))
+
+
+class CrossingLock:
+    """Mutual exclusion of pieces of code on the bridge that wait within."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    def __enter__(self) -> None:
+        """Waits for its turn."""
+        wait_for(self._lock.acquire())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Lets the next one go on."""
+        self._lock.release()
+
+
+async def _to_its_end(operation: Awaitable[_T]) -> _T:
+    request = asyncio.ensure_future(operation)
+    try:
+        return await asyncio.shield(request)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await request
+        raise

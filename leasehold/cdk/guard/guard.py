@@ -1,0 +1,201 @@
+"""`LockGuard`: runs a part of a workflow while it holds a lock."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import jsii
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct, IConstruct
+
+from leasehold.cdk.guard.arguments import (
+    checked_keep_alive_seconds,
+    checked_lease_seconds,
+    checked_limit,
+    checked_max_wait_seconds,
+)
+from leasehold.cdk.guard.guarded_work import guarded, kept_alive
+from leasehold.cdk.guard.lock_name import workflow_lock_name
+from leasehold.cdk.guard.service_calls import AcquireTerms
+from leasehold.cdk.guard.states import GuardStates
+from leasehold.cdk.guard.waiting import Waiting, checked_waiting
+from leasehold.cdk.service.lock_service import ILockService
+from leasehold.cdk.workflow_variable import GuardVariable
+
+_DEFAULT_LEASE: Final = Duration.minutes(1)
+_DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
+_DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
+
+
+class LockGuard(sfn.StateMachineFragment):
+    """Acquires a lock, runs a task or a chain of states, and releases the lock.
+
+    Guarantees:
+        * What enters the guard reaches the task unchanged, and what the task returns leaves it
+          (integers beyond 2^53 excepted, as in every JSONata state).
+        * An error of the task leaves the guard by its own name and cause, after the release. A
+          release that fails never replaces a result or an error; then the lock ends with the
+          execution.
+        * Every entrance is an acquisition of its own: each iteration of a Map takes its turn.
+
+    Not guaranteed:
+        * What cannot be caught inside a workflow (StopExecution, the machine's own timeout,
+          `States.Runtime`) leaves the lock to the service's reaper, and where no event arrives to
+          its lease. While the execution runs, its lease is extended; an Express workflow has its
+          lease only.
+        * If the guard stands in a branch of a Parallel or in a Map, and a sibling fails, Step
+          Functions stops the branch without running any Catch. If the execution goes on, so does
+          its lock, until it ends. Give each branch a Catch of its own there, or put the guard
+          around the whole.
+        * A Lambda function that is already running runs on when its workflow is stopped. Pass it
+          the fencing token, and let what it writes to refuse an older one.
+        * Redrive of an execution that was stopped inside the guard repeats the guarded state
+          without acquiring, unless `keep_alive` is given.
+
+    A single task state that has no transitions of its own costs 3 state transitions beside its own
+    (polling: 4; keep_alive: 2 more, and 1 a beat). Anything else runs as the branch of a Parallel
+    and costs one more: it can use Choice, Catch and Succeed without leaving the guard past the
+    release. Variables assigned in it stay in it. In a JSONata machine make those states by
+    `.jsonata(…)`: CDK forgets the machine's language within a branch.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        service: ILockService,
+        task: sfn.IChainable,
+        lock_name: str,
+        limit: int | str = 1,
+        lease: Duration | None = None,
+        max_wait: Duration | None = None,
+        waiting: Waiting | None = None,
+        keep_alive: Duration | None = None,
+        on_timeout: sfn.IChainable | None = None,
+        express: bool = False,
+    ) -> None:
+        """Declares the guard.
+
+        Args:
+            scope: the parent construct.
+            construct_id: prefixes the names of the guard's states.
+            service: the lock service, this stack's own or an imported one.
+            task: what to guard: a state, a chain, a fragment, another guard.
+            lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token.
+            limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
+            lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
+                Work may take longer: while the execution runs it is not robbed (Express: it is).
+            max_wait: the longest wait, default 30 minutes (Express: 1 minute). It is kept to two
+                seconds, as long as the service answers; a call in the queue that fails and is
+                repeated begins its fallback period anew. With `Waiting.poll()` zero tries once;
+                the queue needs 5 seconds at least.
+            waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
+            keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
+                the lease, so that two beats may be lost. Not in Express workflows. The work is
+                stopped with `LockLost` within one interval after the lock is lost, though not by an
+                outage of the service; after a redrive the lock is taken again, if it is free. Each
+                beat costs one state transition and six events of the history, which ends the
+                execution at 25,000: after about 4,100 beats (of 20 s: 22 hours).
+            on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
+                continue after the guard, unless it is itself connected there. Default: fail with
+                `LockWaitTimeout`.
+            express: whether the machine is an Express workflow, which nobody can ask about.
+
+        Raises:
+            InvalidRequest: an argument breaks its rule.
+        """
+        super().__init__(scope, construct_id)
+        self._variable = GuardVariable.of(scope, construct_id)
+        waiting = checked_waiting(
+            waiting or (Waiting.poll() if express else Waiting.queue()), express=express
+        )
+        max_wait = max_wait or (_DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT)
+        terms = AcquireTerms(
+            lease_seconds=checked_lease_seconds(lease or _DEFAULT_LEASE),
+            limit=checked_limit(limit),
+            max_wait_seconds=checked_max_wait_seconds(
+                max_wait,
+                shortest_seconds=waiting.shortest_seconds,
+                longest=waiting.longest,
+                express=express,
+            ),
+        )
+        interval_seconds = checked_keep_alive_seconds(
+            keep_alive, lease_seconds=terms.lease_seconds, express=express
+        )
+        states = GuardStates(scope=self, service=service, variable=self._variable, express=express)
+        failed = states.rethrow()
+        release_after_error = states.release("Release after error", then=failed, may_wait=True)
+        release_after_error.next(failed)
+        after_timeout = on_timeout or states.timed_out(terms)
+        give_up = states.release("Give up", then=after_timeout, may_wait=True)
+        give_up.next(after_timeout)
+
+        self._work = (
+            guarded(task, states, on_error=release_after_error)
+            if interval_seconds is None
+            else kept_alive(
+                task,
+                states,
+                terms,
+                interval_seconds=interval_seconds,
+                on_error=release_after_error,
+            )
+        )
+        self._enter = states.enter(workflow_lock_name(self, lock_name))
+        acquire = waiting.begin(
+            states,
+            terms,
+            again=self._enter,
+            granted=self._work.first,
+            gave_up=give_up,
+            failed=release_after_error,
+        )
+        self._enter.next(acquire)
+
+    @property
+    @jsii.member(jsii_name="startState")
+    def start_state(self) -> sfn.State:
+        """Where the guard begins."""
+        return self._enter
+
+    @property
+    @jsii.member(jsii_name="endStates")
+    def end_states(self) -> list[sfn.INextable]:
+        """Where the guard ends after its work was done."""
+        return list(self._work.ends)
+
+    @property
+    def fencing_token(self) -> str:
+        """The fencing token for a JSONata state inside the guard: `{% $lock_….fencing_token %}`."""
+        return self._variable.jsonata("fencing_token")
+
+    @property
+    def fencing_token_path(self) -> str:
+        """The fencing token for a JSONPath state inside the guard, for `JsonPath.number_at`."""
+        return self._variable.field("fencing_token")
+
+    @property
+    def owner_id(self) -> str:
+        """The owner_id for a JSONata state inside the guard, to make guarded writes with.
+
+        It is the proof of ownership: whoever has it can release the lock.
+        """
+        return self._variable.jsonata("owner_id")
+
+    @staticmethod
+    def owner_id_of(scope: IConstruct, construct_id: str) -> str:
+        """`owner_id` of the guard that will have this id, for a task made before its guard."""
+        return GuardVariable.of(scope, construct_id).jsonata("owner_id")
+
+    @staticmethod
+    def fencing_token_of(scope: IConstruct, construct_id: str) -> str:
+        """`fencing_token` of the guard that will have this id, for a task made before its guard."""
+        return GuardVariable.of(scope, construct_id).jsonata("fencing_token")
+
+    @staticmethod
+    def fencing_token_path_of(scope: IConstruct, construct_id: str) -> str:
+        """`fencing_token_path` of the guard that will have this id."""
+        return GuardVariable.of(scope, construct_id).field("fencing_token")

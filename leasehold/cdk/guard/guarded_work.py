@@ -1,0 +1,91 @@
+"""What stands between the grant and the end of a guard: the work, and the release after it.
+
+Without keep_alive:
+
+    Work ──▶ Release
+
+With it:
+
+    ┌ Work ──────────────────────────────────┐
+    │  the work ──▶ Release, ends Heartbeat  │
+    │  Heartbeat ──▶ Heartbeat ──▶ …         │
+    └────────────────────────────────────────┘
+
+In either form an error of the work leads to a release of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from aws_cdk import aws_stepfunctions as sfn
+
+from leasehold.cdk.guard.invocations import ANY_ERROR
+from leasehold.cdk.guard.service_calls import AcquireTerms
+from leasehold.cdk.guard.states import RESULT_IN_CAUSE, GuardStates
+
+_WORK: Final = "Work"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedWork:
+    """Where the work begins, and where the guard ends once it is done."""
+
+    first: sfn.TaskStateBase | sfn.Parallel
+    ends: Sequence[sfn.INextable]
+
+
+def guarded(task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable) -> GuardedWork:
+    """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
+    work = task if _is_bare_task(task) else states.branches(_WORK, task)
+    _catch_all(work, on_error)
+    not_released = states.not_released()
+    release = states.release("Release", then=not_released)
+    work.next(release)
+    return GuardedWork(first=work, ends=[release, not_released])
+
+
+def kept_alive(
+    task: sfn.IChainable,
+    states: GuardStates,
+    terms: AcquireTerms,
+    *,
+    interval_seconds: int,
+    on_error: sfn.IChainable,
+) -> GuardedWork:
+    """The same with a heartbeat beside it, which ends with the release, and ends the work on loss.
+
+    Whatever is more than a bare task gets a branch of its own: a Succeed in it would end the branch
+    before the release, and leave the heartbeat running.
+    """
+    release = states.release(
+        "Release", then=states.not_released_beside_a_heartbeat(), keep_alive=True
+    )
+    body = task if _is_bare_task(task) else states.branches("Body", task)
+    body.next(release)
+    heartbeat = states.heartbeat(
+        terms,
+        interval_seconds=interval_seconds,
+        on_end=states.heartbeat_ended(),
+        on_loss=states.rethrow("Not kept alive"),
+    )
+    work = states.branches(_WORK, body, heartbeat)
+    not_released = states.not_released()
+    work.add_catch(not_released, errors=[states.not_released_error], outputs=RESULT_IN_CAUSE)
+    _catch_all(work, on_error)
+    return GuardedWork(first=work, ends=[work, not_released])
+
+
+def _catch_all(work: sfn.TaskStateBase | sfn.Parallel, on_error: sfn.IChainable) -> None:
+    work.add_catch(on_error, errors=["States.DataLimitExceeded"])  # States.ALL does not match it
+    work.add_catch(on_error, errors=[ANY_ERROR])
+
+
+def _is_bare_task(task: sfn.IChainable) -> TypeGuard[sfn.TaskStateBase]:
+    """Whether a task state has no transitions yet, so that the guard may add its own."""
+    if not isinstance(task, sfn.TaskStateBase):
+        return False
+    rendered = task.to_state_json()
+    return "Next" not in rendered and "Catch" not in rendered

@@ -1,0 +1,192 @@
+"""The ways in which a guard waits for a lock that is taken."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+
+from leasehold.cdk.guard.arguments import checked_fallback_seconds
+from leasehold.cdk.guard.fallback_periods import divide
+from leasehold.cdk.guard.service_calls import AcquireTerms
+from leasehold.cdk.guard.states import GuardStates
+from leasehold.cdk.workflow_variable import jsonata
+from leasehold.errors import InvalidRequest
+from leasehold.protocol.model import RefusalReason
+
+_LONGEST_POLL_HOURS: Final = 24
+"""At one poll a minute (the longest advice) and 9 events a poll: half of an execution's history."""
+
+_DEFAULT_FALLBACK: Final = Duration.minutes(5)
+_MOST_PERIODS: Final = 2000
+"""At five events a period: less than half of an execution's history of 25,000 events."""
+_SHORTEST_QUEUE_SECONDS: Final = 5
+
+
+class Waiting(ABC):
+    """How a guard waits. Choose one of its static methods."""
+
+    @staticmethod
+    def poll() -> Waiting:
+        """Asks again until the lock is granted, after as many seconds as the service advises.
+
+        Works in Standard and Express workflows. Each further try costs three state transitions. The
+        advice has jitter, and grows with the wait to about a minute: a release is noticed late by
+        up to a fifth of the time waited. It is not fair: whoever asks first after a release wins.
+        """
+        return _Poll()
+
+    @staticmethod
+    def queue(*, fallback: Duration | None = None) -> Waiting:
+        """Sleeps on a task token in a fair queue; whoever leaves the lock hands it over.
+
+        Standard workflows only. One state transition whether it waits a second or an hour, and one
+        more for each fallback period, with a call of acquire; nothing else is paid for in between.
+
+        Args:
+            fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
+                bounds the wait if a push is lost or a holder dies without anybody noticing.
+
+        Raises:
+            InvalidRequest: the fallback period breaks its rule.
+        """
+        return _Queue(checked_fallback_seconds(fallback or _DEFAULT_FALLBACK))
+
+    @property
+    def express(self) -> bool:
+        """Whether it works in Express workflows."""
+        return True
+
+    @property
+    def shortest_seconds(self) -> int:
+        """The shortest `max_wait` that leaves the service time to answer."""
+        return 0
+
+    @property
+    @abstractmethod
+    def longest(self) -> Duration:
+        """The longest `max_wait` that this way to wait can promise."""
+
+    @abstractmethod
+    def begin(
+        self,
+        states: GuardStates,
+        terms: AcquireTerms,
+        *,
+        again: sfn.IChainable,
+        granted: sfn.IChainable,
+        gave_up: sfn.IChainable,
+        failed: sfn.IChainable,
+    ) -> sfn.TaskStateBase:
+        """The states from the first call of acquire to one of the four ways out; returns the first.
+
+        Args:
+            states: makes the guard's states.
+            terms: what to ask for, and how long.
+            again: begins a new acquisition, because this one was released meanwhile.
+            granted: the lock is held.
+            gave_up: `max_wait` is over.
+            failed: acquire failed for good, its outcome unknown; gets the error output.
+        """
+
+
+class _Poll(Waiting):
+    """acquire → acquired? → wait → acquire."""
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.hours(_LONGEST_POLL_HOURS)
+
+    def begin(
+        self,
+        states: GuardStates,
+        terms: AcquireTerms,
+        *,
+        again: sfn.IChainable,
+        granted: sfn.IChainable,
+        gave_up: sfn.IChainable,
+        failed: sfn.IChainable,
+    ) -> sfn.TaskStateBase:
+        lock = states.variable.field
+        deadline_ms = f"{lock('entered_at_ms')} + {terms.max_wait_seconds * 1000}"
+        acquire = states.acquire(terms, on_error=failed)
+        wait = self._wait(states, deadline_ms)
+        wait.next(acquire)
+        choice = sfn.Choice.jsonata(
+            states.scope, "Acquired", state_name=states.variable.state_name("Acquired?")
+        )
+        choice.when(_when(f"{lock('acquired')} = true"), granted)
+        choice.when(_when(f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"), again)
+        choice.when(_when(f"$millis() >= {deadline_ms}"), gave_up)
+        choice.otherwise(wait)
+        acquire.next(choice)
+        return acquire
+
+    def _wait(self, states: GuardStates, deadline_ms: str) -> sfn.Wait:
+        """Never past the deadline, so that the last try falls on it."""
+        advised = states.variable.field("retry_after_seconds")
+        left = f"$ceil(({deadline_ms} - $millis()) / 1000)"
+        return sfn.Wait.jsonata(
+            states.scope,
+            "Wait",
+            state_name=states.variable.state_name("Wait"),
+            time=sfn.WaitTime.seconds(jsonata(f"$max([1, $min([{advised}, {left}])])")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue(Waiting):
+    """acquire, which returns when the lock is granted."""
+
+    fallback_seconds: int
+
+    @property
+    def express(self) -> bool:
+        return False
+
+    @property
+    def shortest_seconds(self) -> int:
+        return _SHORTEST_QUEUE_SECONDS
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
+
+    def begin(
+        self,
+        states: GuardStates,
+        terms: AcquireTerms,
+        *,
+        again: sfn.IChainable,
+        granted: sfn.IChainable,
+        gave_up: sfn.IChainable,
+        failed: sfn.IChainable,
+    ) -> sfn.TaskStateBase:
+        periods = divide(terms.max_wait_seconds, fallback_seconds=self.fallback_seconds)
+        acquire = states.acquire_by_push(
+            terms, periods, again=again, on_timeout=gave_up, on_error=failed
+        )
+        acquire.next(granted)
+        return acquire
+
+
+def _when(expression: str) -> sfn.Condition:
+    return sfn.Condition.jsonata(jsonata(expression))
+
+
+def checked_waiting(waiting: Waiting, *, express: bool) -> Waiting:
+    """A way to wait that the kind of workflow can do.
+
+    Raises:
+        InvalidRequest: an Express workflow cannot wait in the queue.
+    """
+    if express and not waiting.express:
+        rule = (
+            "must be Waiting.poll() in an Express workflow: "
+            "Step Functions has no task tokens there, so nothing could wake it"
+        )
+        raise InvalidRequest(field="waiting", rule=rule, value="Waiting.queue()")
+    return waiting

@@ -1,0 +1,1 @@
+"""`OptimisticUpdate`: a fragment that changes an item unless somebody else did meanwhile."""

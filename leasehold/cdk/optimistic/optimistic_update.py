@@ -1,0 +1,135 @@
+"""`OptimisticUpdate`: read an item, let a task change it, write it if nobody did meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import jsii
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from leasehold.cdk.optimistic.expressions import VersionedExpressions
+from leasehold.cdk.optimistic.states import VersionedStates
+from leasehold.cdk.workflow_variable import GuardVariable
+from leasehold.errors import InvalidRequest
+from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE, write_id_attribute
+
+_ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,200}")
+_MOST_RETRIES: Final = 100
+_DEFAULT_RETRIES: Final = 10
+
+
+class OptimisticUpdate(sfn.StateMachineFragment):
+    """Changes one DynamoDB item by a task, as if no other execution were there.
+
+        OptimisticUpdate(self, "Debit", table=accounts,
+            key={"account": {"S": "{% $states.input.account %}"}},
+            task=tasks.LambdaInvoke.jsonata(self, "Compute", lambda_function=compute,
+                payload=sfn.TaskInput.from_object("{% $states.input %}"),
+                outputs="{% $states.result.Payload %}"))
+
+    Guaranteed: what is written was computed from what it replaces; of concurrent updates none is
+    lost, and none is written twice, also if the reply to a write gets lost.
+
+    Not guaranteed: that the task runs once. After a conflict all of it is done again, from reading
+    on, so it must do nothing but compute; where it must happen once, use a `LockGuard`. Writers
+    that do not go through here or `leasehold.optimistic` must raise the version as well.
+
+    What enters is any object. The task gets `{"input": what entered, "item": the item, or null}`
+    and returns the whole new item, or null to delete it. Items are in DynamoDB's own form
+    (`{"balance": {"N": "70"}}`), in both directions: any other would lose digits, sets or bytes.
+    What leaves is the item as it was written, with its version, or null. A task that ends in a
+    Succeed of its own ends the update without a write.
+
+    Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
+    their names; those of DynamoDB (`DynamoDb.…`), as for any task. What enters and the item, in
+    DynamoDB's form, are together at most 256 KiB, as all payloads of Step Functions. Items may be
+    nested as deeply as DynamoDB allows, 32 levels: the evaluation does not get deeper with them.
+    Standard and Express workflows, JSONPath and JSONata.
+
+    Uncontended it costs one read, one write (at the price of a transaction) and three state
+    transitions besides the task. The machine may get, put and delete items of this table; if it is
+    encrypted with a key of your own, grant that to the machine.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        table: dynamodb.ITable,
+        key: Mapping[str, Mapping[str, object]],
+        task: sfn.IChainable,
+        version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
+        retries: int = _DEFAULT_RETRIES,
+    ) -> None:
+        """An update.
+
+        Args:
+            scope: the scope.
+            construct_id: the id; it is also the prefix of the names of its states.
+            table: where the item is.
+            key: the item's whole primary key in DynamoDB's form; values may be JSONata over what
+                enters.
+            task: a state, chain or fragment that turns `{input, item}` into the new item.
+            version_attribute: where the item keeps its version, a number; beside it, under this
+                name and `_id`, it keeps the id of the write. Items that have none get version 1.
+            retries: how many more times to try after a conflict, at most 100; before each is a
+                pause with full jitter, of up to 1 s at first and 10 s in the end.
+
+        Raises:
+            InvalidRequest: an argument breaks its rule.
+        """
+        super().__init__(scope, construct_id)
+        _check(key, version_attribute, retries)
+        guard_variable = GuardVariable.of(scope, construct_id)
+        variable = replace(guard_variable, name=guard_variable.name.replace("lock_", "item_", 1))
+        states = VersionedStates(
+            scope=self,
+            table=table,
+            variable=variable,
+            expressions=VersionedExpressions(
+                variable=f"${variable.name}",
+                key_name=next(iter(key)),
+                version=version_attribute,
+            ),
+        )
+        body = sfn.Chain.start(states.read(key)).next(task).next(states.write())
+        self._tries = states.tries(body, retries=retries)
+
+    @property
+    @jsii.member(jsii_name="startState")
+    def start_state(self) -> sfn.State:
+        """Where the update begins."""
+        return self._tries
+
+    @property
+    @jsii.member(jsii_name="endStates")
+    def end_states(self) -> list[sfn.INextable]:
+        """Where the update ends after the item was written."""
+        return [self._tries]
+
+
+def _check(key: Mapping[str, Mapping[str, object]], version_attribute: str, retries: int) -> None:
+    for name, value in key.items() if isinstance(key, Mapping) else ():
+        if not isinstance(value, Mapping) or len(value) != 1 or set(value) - {"S", "N", "B"}:
+            rule = "must map each attribute to a value in DynamoDB's form, like {'S': 'text'}"
+            raise InvalidRequest(field="key", rule=rule, value={name: value})
+    if not isinstance(key, Mapping) or not key:
+        rule = "must be the item's whole primary key, like {'account': {'S': 'anna'}}"
+        raise InvalidRequest(field="key", rule=rule, value=key)
+    if not isinstance(version_attribute, str) or not _ATTRIBUTE.fullmatch(version_attribute):
+        rule = "must be a name of letters, digits and _.- that does not begin with a digit"
+        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
+    if {version_attribute, write_id_attribute(version_attribute)} & set(key):
+        rule = "must not be a part of the key"
+        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
+    if isinstance(retries, bool) or not isinstance(retries, int):
+        raise InvalidRequest(field="retries", rule="must be a whole number", value=retries)
+    if not 0 <= retries <= _MOST_RETRIES:
+        rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
+        raise InvalidRequest(field="retries", rule=rule, value=retries)

@@ -1,0 +1,1 @@
+"""`LockService`: the lock table, the functions over it, and the reaper."""

@@ -1,0 +1,162 @@
+"""Assembles the directory that becomes the Lambda asset: no Docker, no network, no compiler.
+
+    lambdas/                 the handlers
+    leasehold/               this package, without its constructs and clients
+    aws_lambda_powertools/…  what the handlers import, from the installed distributions
+
+The same sources and versions give the same bytes, so the same asset hash, in a checkout, an
+editable install and a wheel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+DISTRIBUTIONS: Final = (
+    "aws-lambda-powertools",
+    "jmespath",
+    "typing-extensions",
+    "voluptuous",
+)
+"""All pure Python. boto3 comes with the Lambda runtime."""
+
+OLDEST: Final = {"aws-lambda-powertools": (3, 30)}
+"""The reaper hands its logger to Powertools' `BatchProcessor`, which takes one from 3.30.0 on."""
+
+_UNUSED: Final = (
+    "aws_lambda_powertools/event_handler/",
+    *(
+        f"aws_lambda_powertools/utilities/{name}/"
+        for name in (
+            "auth_alpha",
+            "circuit_breaker",
+            "data_masking",
+            "feature_flags",
+            "idempotency",
+            "kafka",
+            "parameters",
+            "parser",
+            "streaming",
+            "validation",
+        )
+    ),
+)
+"""Large sub-packages that Powertools itself imports only when they are asked for."""
+
+_FOR_HANDLERS: Final = frozenset(
+    {"protocol", "store", "dynamodb", "workflows", "wire"}
+    | {"__init__.py", "errors.py", "clock.py", "backoff.py", "metrics.py"}
+)
+"""What the handlers import of this package."""
+
+_COMPILED: Final = frozenset({".so", ".pyd", ".dll", ".dylib"})
+_DIRECTORY: Final = "leasehold-handlers"
+
+Sources = Mapping[PurePosixPath, Path]
+"""Where each file of the asset comes from, by its path in the asset."""
+
+
+class AssetError(Exception):
+    """The asset cannot be assembled from what is installed."""
+
+
+def assemble(parent: Path) -> Path:
+    """Writes the asset below `parent`, once for its content, and removes its older versions.
+
+    Raises:
+        AssetError: a distribution is missing, or too old for the handlers, or has compiled code in
+            it, which would run on the machine that runs synth and not on Lambda.
+    """
+    sources = asset_sources()
+    root = parent / _DIRECTORY
+    target = root / _content_hash(sources)
+    if not target.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=root))
+        _copy(sources, unfinished)
+        unfinished.chmod(0o755)
+        unfinished.replace(target)
+    for other in root.iterdir():
+        if other != target:
+            shutil.rmtree(other, ignore_errors=True)
+    return target
+
+
+def asset_sources() -> Sources:
+    """Every file of the asset."""
+    found = dict(_own_sources())
+    for name in DISTRIBUTIONS:
+        found.update(_distribution_sources(name))
+    compiled = sorted(str(path) for path in found if path.suffix in _COMPILED)
+    if compiled:
+        message = f"compiled code cannot go into the asset: {', '.join(compiled)}"
+        raise AssetError(message)
+    return dict(sorted(found.items()))
+
+
+def _own_sources() -> Iterator[tuple[PurePosixPath, Path]]:
+    package = Path(__file__).resolve().parents[2]
+    installed = package / "_lambdas"
+    handlers = installed if installed.is_dir() else package.parent / "lambdas"
+    yield from _python_files(handlers, PurePosixPath("lambdas"))
+    for path, source in _python_files(package, PurePosixPath(package.name)):
+        if path.parts[1] in _FOR_HANDLERS:
+            yield path, source
+
+
+def _python_files(directory: Path, name: PurePosixPath) -> Iterator[tuple[PurePosixPath, Path]]:
+    for source in directory.rglob("*.py"):
+        yield name / source.relative_to(directory).as_posix(), source
+
+
+def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
+    """The modules of an installed distribution; scripts, metadata and bytecode stay out."""
+    try:
+        found = distribution(name)
+    except PackageNotFoundError as error:
+        message = f"{name} is not installed: pip install 'leasehold[cdk]'"
+        raise AssetError(message) from error
+    _check_age(name, found.version)
+    modules = 0
+    for file in found.files or []:
+        path = PurePosixPath(file.as_posix())
+        if path.suffix not in {".py", *_COMPILED} or ".." in path.parts:
+            continue
+        if str(path).startswith(_UNUSED):
+            continue
+        modules += 1
+        yield path, Path(str(file.locate()))
+    if not modules:
+        message = f"{name} is installed without its files (editable?): install it from a wheel"
+        raise AssetError(message)
+
+
+def _check_age(name: str, version: str) -> None:
+    oldest = OLDEST.get(name, ())
+    if tuple(int(number) for number in re.findall(r"\d+", version)[: len(oldest)]) < oldest:
+        needed = ".".join(map(str, oldest))
+        message = f"{name} {version} is too old, {needed} is needed: pip install 'leasehold[cdk]'"
+        raise AssetError(message)
+
+
+def _content_hash(sources: Sources) -> str:
+    digest = hashlib.sha256()
+    for path, source in sources.items():
+        content = hashlib.sha256(source.read_bytes()).hexdigest()
+        digest.update(f"{path}\0{content}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _copy(sources: Sources, target: Path) -> None:
+    for path, source in sources.items():
+        copy = target / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, copy)
+        copy.chmod(0o644)  # Lambda reads the files as another user, whatever the umask here

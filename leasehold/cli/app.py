@@ -1,0 +1,133 @@
+"""The options of the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import boto3
+import typer
+
+from leasehold.cli import exit_codes as _exits
+from leasehold.cli.exit_codes import Ended, end, statuses
+from leasehold.cli.run import Job, run
+from leasehold.cli.show import show
+from leasehold.client.lock_client import DEFAULT_LEASE_SECONDS
+from leasehold.dynamodb.create_table import create_table
+from leasehold.dynamodb.lock_table import CLIENT_CONFIG
+
+_WRONG_USAGE: Final = 2
+"""What the parser of options ends with."""
+
+app = typer.Typer(
+    name="leasehold",
+    help="Locks on a DynamoDB table.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+LockName = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.")]
+Table = Annotated[
+    str, typer.Option(envvar="LEASEHOLD_TABLE_NAME", help="Name or ARN of the lock table.")
+]
+
+
+def run_app() -> None:
+    """Runs the command line; tells wrong usage from a command that ends with the same status."""
+    try:
+        app()
+    except Ended:
+        raise
+    except SystemExit as ended:
+        raise SystemExit(_exits.USAGE if ended.code == _WRONG_USAGE else ended.code) from None
+
+
+@app.command("run")
+def run_command(
+    name: LockName,
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
+    ],
+    *,
+    table: Table,
+    lease: Annotated[
+        float, typer.Option(help="Seconds until a lock that is not renewed is free.")
+    ] = DEFAULT_LEASE_SECONDS,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="Longest seconds to wait for the lock; else twice the lease, at least 120. "
+            "0 does not wait."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
+    owner_name: Annotated[
+        str | None, typer.Option(help="Label that others see; else host, process, program.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="JSON object that others can read meanwhile.")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds from TERM to KILL if the lock is lost.")
+    ] = 10.0,
+    if_taken: Annotated[
+        int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
+    ] = _exits.TAKEN,
+) -> None:
+    """Holds a lock while a command runs, and passes on its exit status.
+
+    The command finds LEASEHOLD_LOCK_NAME and LEASEHOLD_FENCING_TOKEN in its environment. If the
+    lock is lost, all of its process group is sent TERM, and KILL after the grace.
+    """
+    with statuses():
+        job = Job(
+            table=table,
+            name=name,
+            command=command,
+            lease=lease,
+            wait=wait,
+            limit=limit,
+            owner_name=owner_name,
+            data=_object(data),
+            grace=grace,
+            if_taken=if_taken,
+        )
+        raise Ended(run(job))
+
+
+@app.command("show")
+def show_command(name: LockName, *, table: Table) -> None:
+    """Shows who holds a lock, and who waits for it."""
+    with statuses():
+        show(boto3.client("dynamodb", config=CLIENT_CONFIG), table, name)
+
+
+@app.command("create-table")
+def create_table_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The table's name.")],
+    *,
+    recovery: Annotated[bool, typer.Option(help="With point-in-time recovery.")] = False,
+    protection: Annotated[bool, typer.Option(help="With deletion protection.")] = False,
+) -> None:
+    """Makes a lock table, unless it is there."""
+    with statuses():
+        create_table(
+            boto3.client("dynamodb"),
+            name,
+            point_in_time_recovery=recovery,
+            deletion_protection=protection,
+        )
+
+
+def _object(text: str | None) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        end(_exits.USAGE, f"--data: must be a JSON object: {error}")
+    if not isinstance(value, dict):
+        end(_exits.USAGE, "--data: must be a JSON object")
+    return value

@@ -1,0 +1,114 @@
+"""The AWS clients of a `LockClient`: made when first needed, and anew in a forked child."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from leasehold.dynamodb.lock_table import CLIENT_CONFIG
+from leasehold.protocol.model import Grant, Liveness
+from leasehold.workflows.executions import execution_liveness
+from leasehold.workflows.task_tokens import Delivery, push_by_task_token
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+_SPARE_CONNECTIONS: Final = 8
+"""For acquires and releases beside the heartbeats."""
+
+_INHERITED: Final = (
+    "this LockClient was given an AWS client before the process was forked; make a LockClient in "
+    "the child, or give it a session instead"
+)
+
+_making: threading.Lock = threading.Lock()
+"""A session makes one client at a time, and sessions may be shared."""
+
+
+class InheritedClientError(RuntimeError):
+    """A client that was passed in is not to be had in a forked child.
+
+    Its sockets are the parent's too. It could not even be closed: a thread that the child does not
+    have may have held its locks at the fork.
+    """
+
+
+class Connection:
+    """DynamoDB, and Step Functions if a workflow is met in a queue.
+
+    Args:
+        session: to make clients from; None takes boto3's default session.
+        dynamodb: used as it is, if given.
+        stepfunctions: same.
+        most_at_once: how many heartbeats may be under way at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: boto3.Session | None,
+        dynamodb: DynamoDBClient | None,
+        stepfunctions: SFNClient | None,
+        most_at_once: int,
+    ) -> None:
+        self._session = session
+        self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
+        self._made: dict[str, Any] = {}
+        self._process = os.getpid()
+        connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
+        self._config = CLIENT_CONFIG.merge(connections)
+
+    def dynamodb(self) -> DynamoDBClient:
+        """The client for the lock table."""
+        client: DynamoDBClient = self._client("dynamodb")
+        return client
+
+    def push(self, task_token: str, grant: Grant) -> Delivery:
+        """Tells a waiting workflow; unknown if this process may not, or cannot."""
+        try:
+            return push_by_task_token(self._client("stepfunctions"))(task_token, grant)
+        except (
+            BotoCoreError,
+            InheritedClientError,
+        ):  # No client, for instance for want of a region.
+            return Delivery.UNKNOWN
+
+    def liveness_of(self, execution_arn: str) -> Liveness:
+        """Asks whether a workflow runs; unknown if this process may not, or cannot."""
+        try:
+            return execution_liveness(self._client("stepfunctions"))(execution_arn)
+        except (BotoCoreError, InheritedClientError):
+            return Liveness.UNKNOWN
+
+    def close(self) -> None:
+        """Closes the connections of the clients made here. They would be opened again on use."""
+        for client in self._made.values():
+            client.close()
+
+    def forget(self) -> None:
+        """In a forked child: the parent's sockets must not be used, nor closed."""
+        global _making  # noqa: PLW0603 - a thread of the parent may hold it at the fork
+        _making = threading.Lock()
+        self._made = {}
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+        client = self._given[service] or self._made.get(service)
+        if self._given[service] is not None and self._process != os.getpid():
+            raise InheritedClientError(_INHERITED)
+        if client is None:
+            with _making:
+                client = self._made.get(service) or self._make(service)
+                self._made[service] = client
+        return client
+
+    def _make(self, service: str) -> Any:  # noqa: ANN401 - same
+        maker: Any = self._session or boto3
+        beside = self._given["dynamodb"]
+        region = {} if beside is None else {"region_name": beside.meta.region_name}
+        return maker.client(service, config=self._config, **region)

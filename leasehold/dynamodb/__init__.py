@@ -1,0 +1,1 @@
+"""The edge to DynamoDB: requests are sent and repeated here, and failures get their meaning."""

@@ -1,0 +1,229 @@
+"""The edge to DynamoDB: sends requests of the protocol, and translates what can go wrong.
+
+Four outcomes are kept apart: the write happened; the condition failed, which is an answer and
+carries the item; DynamoDB was too busy and certainly did not write, so it is tried again; nobody
+knows, which is `LockStoreUnavailable`. Everything else (no such table, no permission, a request
+that DynamoDB finds invalid) is a defect of the set-up and is raised as boto3 raises it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from botocore.config import Config
+
+from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons
+from leasehold.dynamodb.retry import Sending
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import (
+        DeleteItemInputTypeDef,
+        PutTypeDef,
+        QueryInputTypeDef,
+        TransactWriteItemTypeDef,
+    )
+
+CLIENT_CONFIG: Final = Config(
+    connect_timeout=1,
+    read_timeout=1.5,
+    retries={"mode": "standard", "total_max_attempts": 3},
+)
+"""Three quick tries fit well into the handlers' time. DynamoDB answers in milliseconds; a longer
+read timeout would only turn a lost reply into a lost invocation."""
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The write happened. `item` is the item after or before it, as the request asked for."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFailed:
+    """The condition did not hold.
+
+    Attributes:
+        item: what the item was; empty if there is none.
+        repeated: whether the request was sent before. That may have done it already.
+    """
+
+    item: Item
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A transaction did not happen.
+
+    Attributes:
+        state: the lock's item, if it is its condition that failed.
+    """
+
+    state: Item | None
+
+
+class LockTable:
+    """One lock table.
+
+    Args:
+        client: a DynamoDB client; `CLIENT_CONFIG` suits it.
+        name: the table's name or ARN.
+        retry_budget: how long to go on with a request that DynamoDB is too busy for.
+
+    All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
+    retry_budget.
+    """
+
+    def __init__(
+        self, client: DynamoDBClient, name: str, *, retry_budget: RetryBudget | None = None
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._retry_budget = retry_budget or RetryBudget()
+
+    def update(self, update: Update) -> Written | ConditionFailed:
+        """Sends one conditional update."""
+        sending = Sending(self._retry_budget)
+        try:
+            response = sending.patiently(
+                lambda: self._client.update_item(
+                    TableName=self._name,
+                    Key=update.key,
+                    UpdateExpression=update.change,
+                    ConditionExpression=update.condition,
+                    ExpressionAttributeNames=update.names,
+                    ExpressionAttributeValues=update.values,
+                    ReturnValues=update.returns,
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+            )
+        except self._client.exceptions.ConditionalCheckFailedException as error:
+            # The stubs know one shape of errors; this one also carries the item.
+            item = cast("Item", error.response.get("Item", {}))
+            return ConditionFailed(item, repeated=sending.repeated)
+        return Written(response.get("Attributes", {}))
+
+    def transact(self, transaction: Transaction) -> Written | Cancelled:
+        """Sends two writes that happen together or not at all.
+
+        All sendings have one request token, so that a repeat after a lost reply is not a second
+        transaction, and is told that the first one happened.
+        """
+        writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
+        token = str(uuid.uuid4())
+        try:
+            self._patiently(
+                lambda: self._client.transact_write_items(
+                    TransactItems=writes, ClientRequestToken=token
+                )
+            )
+        except self._client.exceptions.TransactionCanceledException as error:
+            reasons = cancellation_reasons(error)
+            if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
+                raise
+            state_failed = reasons[0]["Code"] == CONDITION_FAILED
+            return Cancelled(reasons[0].get("Item", {}) if state_failed else None)
+        return Written({})
+
+    def delete(self, delete: Delete) -> bool:
+        """Deletes one item; tells whether it was there, as the condition wants it."""
+        request: DeleteItemInputTypeDef = {
+            "TableName": self._name,
+            "Key": delete.key,
+            "ConditionExpression": delete.condition,
+            "ExpressionAttributeNames": delete.names,
+        }
+        if delete.values:
+            request["ExpressionAttributeValues"] = delete.values
+        try:
+            self._patiently(lambda: self._client.delete_item(**request))
+        except self._client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    def read(self, key: Item) -> Item:
+        """One item, strongly consistent; empty if there is none."""
+        response = self._patiently(
+            lambda: self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True)
+        )
+        return response.get("Item", {})
+
+    def query(self, query: Query) -> list[Item]:
+        """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
+        request = self._range_of(query)
+        request["ConsistentRead"] = True
+        response = self._patiently(lambda: self._client.query(**request))
+        return list(response["Items"])
+
+    def query_all(self, query: Query) -> list[Item]:
+        """The items of a range, in order, strongly consistent; as many pages as it has."""
+        request = self._range_of(query)
+        request["ConsistentRead"] = True
+        items: list[Item] = []
+        while True:
+            response = self._patiently(lambda: self._client.query(**request))
+            items += response["Items"]
+            if "LastEvaluatedKey" not in response:
+                return items
+            request["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+
+    def count(self, query: Query) -> int:
+        """How many items the range has, as far as one page of 1 MB reaches."""
+        request = self._range_of(query)
+        request["Select"] = "COUNT"
+        return self._patiently(lambda: self._client.query(**request))["Count"]
+
+    def _range_of(self, query: Query) -> QueryInputTypeDef:
+        request: QueryInputTypeDef = {
+            "TableName": self._name,
+            "KeyConditionExpression": query.condition,
+            "ExpressionAttributeNames": query.names,
+            "ExpressionAttributeValues": query.values,
+        }
+        if query.most is not None:
+            request["Limit"] = query.most
+        if query.only is not None:
+            request["FilterExpression"] = query.only
+        return request
+
+    def _update_of(self, update: Update) -> TransactWriteItemTypeDef:
+        return {
+            "Update": {
+                "TableName": self._name,
+                "Key": update.key,
+                "UpdateExpression": update.change,
+                "ConditionExpression": update.condition,
+                "ExpressionAttributeNames": update.names,
+                "ExpressionAttributeValues": update.values,
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
+
+    def _write_of(self, write: Put | Delete) -> TransactWriteItemTypeDef:
+        if isinstance(write, Put):
+            put: PutTypeDef = {"TableName": self._name, "Item": write.item}
+            if write.condition is not None:
+                put["ConditionExpression"] = write.condition
+                put["ExpressionAttributeNames"] = write.names
+            return {"Put": put}
+        return {
+            "Delete": {
+                "TableName": self._name,
+                "Key": write.key,
+                "ConditionExpression": write.condition,
+                "ExpressionAttributeNames": write.names,
+                "ExpressionAttributeValues": write.values,
+            }
+        }
+
+    def _patiently(self, send: Callable[[], _Answer]) -> _Answer:
+        return Sending(self._retry_budget).patiently(send)

@@ -1,0 +1,254 @@
+"""Writes of an application that happen only while its lock is held, whoever stalls when.
+
+A lease cannot stop a process that sleeps through its end. A guarded write can: the lock's item is
+part of the application's own DynamoDB transaction, so that "I still hold this lock" and the writes
+are decided in one moment, by DynamoDB.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from leasehold.dynamodb.lock_table import LockTable, Written
+from leasehold.errors import InvalidRequest, LockStoreUnavailable
+from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition, fence_condition
+from leasehold.guarded.guarded_table import GuardedTable, Held, lock_lost
+from leasehold.guarded.pending_calls import Call, Calls, Request
+from leasehold.protocol.condition_check import MOST_ITEMS, condition_check
+from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.model import ReleaseRequest
+from leasehold.protocol.permits import release_permit
+from leasehold.protocol.queue import DepartingHolder
+from leasehold.protocol.schema import PARTITION_KEY, partition_of
+from leasehold.store.context import LockContext
+from leasehold.store.hand_over import hand_over
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+
+_OWN_WRITES: Final = 1
+_OWN_WRITES_OF_A_HAND_OFF: Final = 2
+_LISTS: Final = (list, tuple)
+_VERBS: Final = ("Put", "Update", "Delete", "ConditionCheck")
+_REPEATABLE_SECONDS: Final = 9 * 60
+"""DynamoDB knows a request token for ten minutes after the request; a minute is for its way."""
+_FORGOTTEN: Final = (
+    "the outcome of this transaction is unknown, and DynamoDB does not remember it any more; "
+    "read the items to find out"
+)
+
+
+class GuardedWrites:
+    """The guarded writes of one acquisition; keep one object for as long as the lock is held.
+
+    Guaranteed: a transaction sent from here happens only while this very grant holds the lock, and
+    entirely or not at all; with `release` the lock is free, or its oldest waiter has it, exactly if
+    the items are written. A holder whose lease ran out and whom nobody has replaced still holds.
+
+    Not guaranteed: anything about writes that are not in the transaction.
+
+    Args:
+        client: a boto3 DynamoDB client (not the one of a Table resource, which converts values);
+            `leasehold.dynamodb.lock_table.CLIENT_CONFIG` suits it.
+        table_name: the lock table's name or ARN.
+        lock_name: the lock.
+        owner_id: the acquisition that was granted.
+        fencing_token: the token of that grant.
+        context: how the lock is handed over on release (who is told), clock and retry_budget.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        *,
+        table_name: str,
+        lock_name: str,
+        owner_id: str,
+        fencing_token: int,
+        context: LockContext | None = None,
+    ) -> None:
+        self._client = client
+        self._table_name = table_name
+        self._held = Held(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
+        self._context = context or LockContext(table=LockTable(client, table_name))
+        self._calls = Calls()
+
+    def condition_check(self) -> TransactWriteItemTypeDef:
+        """An item for the caller's own transaction, see `leasehold.guarded.condition_check`."""
+        held = self._held
+        return condition_check(
+            table_name=self._table_name,
+            lock_name=held.lock_name,
+            owner_id=held.owner_id,
+            fencing_token=held.fencing_token,
+        )
+
+    def fence_condition(self, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
+        """A fence for single writes, see `leasehold.guarded.fencing.fence_condition`."""
+        return fence_condition(self._held.fencing_token, attribute=attribute)
+
+    def transact_write(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+    ) -> None:
+        """Commits the items if the lock is still held; with `release`, gives it back as well.
+
+        One request, also with `release`; if others wait, the release costs two more and a push, and
+        the oldest waiter becomes the holder in this very transaction.
+
+        Args:
+            items: as for boto3's `transact_write_items`, with low-level attribute values: at most
+                99, with `release` 98. They may write to any table, but not to items of this lock.
+            release: whether the lock is given back in the same transaction. Stop the heartbeat
+                first, or take its "not held" for what it is.
+
+        Raises:
+            LockLost: the lock is gone. Nothing was written.
+            TransactionRefused: DynamoDB refused items, for instance because a condition of theirs
+                failed. Nothing was written, and the lock is still held.
+            InvalidRequest: the items break a rule. Nothing was written.
+            LockStoreUnavailable: outcome unknown. Repeat the same call on this object: within nine
+                minutes it sends the same transaction again, and so gives the answer that got lost.
+                Later nobody can tell, and the call goes on raising this error. Repeat it also
+                after any other error that interrupted it, of a signal handler for instance.
+        """
+        call = self.begin(items, release=release, caller=threading.get_ident())
+        try:
+            self.send(call)
+        except BaseException:
+            self.abandon(call)
+            raise
+        self.forget(call)
+
+    def begin(
+        self,
+        items: Sequence[TransactWriteItemTypeDef],
+        *,
+        release: bool = False,
+        caller: Hashable,
+    ) -> Call:
+        """The first of the steps of `transact_write`, for who may be gone before the answer comes.
+
+        Whoever begins has to `send`, and then to `forget` or to `abandon`.
+
+        Args:
+            items: as of `transact_write`.
+            release: same.
+            caller: equal to no other that has a call under way.
+
+        Raises:
+            InvalidRequest: the items break a rule.
+        """
+        writes = self._checked(items, release=release)
+        return self._calls.begin(writes, release=release, caller=caller)
+
+    def send(self, call: Call) -> None:
+        """Commits the items of the call; errors as of `transact_write`."""
+        table = GuardedTable(
+            self._client,
+            self._table_name,
+            retry_budget=self._context.retry_budget,
+            clock=self._context.clock,
+            held=self._held,
+            call=call,
+        )
+        try:
+            if call.request is not None and self._has_happened(table, call.request):
+                return
+            if call.release:
+                self._write_and_leave(table)
+            else:
+                self._write(table)
+        except LockStoreUnavailable:
+            # Left: then it is the permits behind us that nobody could hand on. Those who wait for
+            # them ask again by themselves.
+            if not table.left:
+                raise
+
+    def forget(self, call: Call) -> None:
+        """The caller was told that its items are written; the same call again is a new one."""
+        self._calls.forget(call)
+
+    def abandon(self, call: Call, *, is_over: bool = True) -> None:
+        """The caller was told nothing, or of an error; the same call again asks for the answer.
+
+        Args:
+            call: of which `send` has come to its end.
+            is_over: False if it has not, and will.
+        """
+        self._calls.abandon(call, is_over=is_over)
+
+    def _write(self, table: GuardedTable) -> None:
+        if table.commit([self.condition_check()]) is not None:
+            raise lock_lost(self._held)
+
+    def _write_and_leave(self, table: GuardedTable) -> None:
+        """As `releasing.release`, with a table that takes the items along."""
+        request = ReleaseRequest(lock_name=self._held.lock_name, owner_id=self._held.owner_id)
+        outcome = table.update(release_permit(request, now_ms=self._context.clock.wall_ms()))
+        if isinstance(outcome, Written):
+            return
+        state = read_state(outcome.item)
+        departing = DepartingHolder(read_holder(outcome.item, request.owner_id), voluntary=True)
+        hand_over(
+            replace(self._context, table=table), request.lock_name, state, departing=departing
+        )
+
+    def _has_happened(self, table: GuardedTable, request: Request) -> bool:
+        """Whether this transaction, sent by an earlier call, has happened; or does so now.
+
+        If not, then it is certain now that it did not, and a new transaction may be sent.
+        """
+        if request.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
+            raise LockStoreUnavailable(_FORGOTTEN)
+        return table.send(request) is None
+
+    def _checked(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
+    ) -> list[TransactWriteItemTypeDef]:
+        """A copy of the items, if they keep the rules."""
+        most = MOST_ITEMS - (_OWN_WRITES_OF_A_HAND_OFF if release else _OWN_WRITES)
+        if not isinstance(items, _LISTS):
+            rule = "must be a list of writes, as for boto3's transact_write_items"
+            raise InvalidRequest(field="items", rule=rule, value=items)
+        if not 1 <= len(items) <= most:
+            rule = f"must be 1 to {most} writes{' when the lock is released with them' * release}"
+            raise InvalidRequest(field="items", rule=rule, value=f"{len(items)} items")
+        for index, item in enumerate(items):
+            self._check(index, item)
+        return copy.deepcopy(list(items))
+
+    def _check(self, index: int, item: TransactWriteItemTypeDef) -> None:
+        verbs = list(item) if isinstance(item, dict) else []
+        if len(verbs) != 1 or verbs[0] not in _VERBS:
+            rule = f"each must be a dict with one of {', '.join(_VERBS)}, but item {index} is not"
+            raise InvalidRequest(field="items", rule=rule, value=item)
+        write = cast("Mapping[str, Any]", item)[verbs[0]]
+        if not _is_write(write):
+            rule = f"each must have a TableName, and an Item or a Key; item {index} has not"
+            raise InvalidRequest(field="items", rule=rule, value=item)
+        key = write.get("Item", write.get("Key"))
+        partition = {"S": partition_of(self._held.lock_name)}
+        if (
+            _plain_name(write["TableName"]) == _plain_name(self._table_name)
+            and key.get(PARTITION_KEY) == partition
+        ):
+            rule = f"must not touch the lock's own items in the lock table, as item {index} does"
+            raise InvalidRequest(field="items", rule=rule, value=self._held.lock_name)
+
+
+def _is_write(write: object) -> bool:
+    """Whether it says where it goes; all else is DynamoDB's to judge."""
+    if not isinstance(write, dict) or not isinstance(write.get("TableName"), str):
+        return False
+    return isinstance(write.get("Item", write.get("Key")), dict)
+
+
+def _plain_name(table_name: str) -> str:
+    """A table's name, also if it is given as an ARN."""
+    return table_name.rpartition("table/")[2]

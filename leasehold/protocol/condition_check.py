@@ -1,0 +1,72 @@
+"""What makes a write of the application depend on a lock: the holder's own token.
+
+    application                       lock item               the application's items
+      │ condition_check    ── one ──▶ I hold, with this token
+      │                                                   ───▶ written
+      │
+      │ guarded(release_permit) ── one ──▶ I hold, with this token,
+      │                               and leave           ───▶ written
+
+The token counts and not only the owner: an acquisition that was put out and granted again under its
+old owner_id has a newer token, and what was decided under the older one is stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from leasehold.protocol import schema
+from leasehold.protocol.expressions import I_HOLD, all_of, number
+from leasehold.protocol.requests import Update
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+MOST_ITEMS: Final = 100
+"""DynamoDB's limit for one transaction."""
+
+_SAME_TOKEN: Final = "#guard_token = :guard_token"
+
+
+def condition_check(
+    *, table_name: str, lock_name: str, owner_id: str, fencing_token: int
+) -> TransactWriteItemTypeDef:
+    """An item for the caller's own `TransactWriteItems`: "I still hold this lock".
+
+    It holds from the grant until somebody else vacates the place. A lease that has run out, and
+    that nobody has taken over, still counts, as it does for heartbeat and release: nobody else has
+    been let in, so nothing can have been decided against this holder.
+
+    One of a transaction's 100 items. When it fails, its cancellation reason is
+    `ConditionalCheckFailed`, and nothing of the transaction was written.
+
+    Args:
+        table_name: the lock table's name or ARN.
+        lock_name: the lock.
+        owner_id: the acquisition that was granted.
+        fencing_token: the token of that grant.
+    """
+    return {
+        "ConditionCheck": {
+            "TableName": table_name,
+            "Key": schema.lock_key(lock_name),
+            "ConditionExpression": all_of(I_HOLD, _SAME_TOKEN),
+            "ExpressionAttributeNames": {
+                "#mine": schema.HOLDER_PREFIX + owner_id,
+                "#guard_token": schema.TOKEN_PREFIX + owner_id,
+            },
+            "ExpressionAttributeValues": {":guard_token": number(fencing_token)},
+        }
+    }
+
+
+def guarded(update: Update, *, owner_id: str, fencing_token: int) -> Update:
+    """The same write of the lock's item, on condition that the owner holds with this token."""
+    token_name = schema.TOKEN_PREFIX + owner_id
+    return replace(
+        update,
+        condition=all_of(update.condition, _SAME_TOKEN),
+        names={**update.names, "#guard_token": token_name},
+        values={**update.values, ":guard_token": number(fencing_token)},
+    )

@@ -1,0 +1,330 @@
+"""The nouns of the lock protocol: requests, the state of a lock, and answers.
+
+All times are epoch milliseconds and all spans milliseconds; the wire format (seconds, ISO 8601) is
+made at the edge, in `wire.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+DEFAULT_LEASE_MS: Final = 60_000
+DEFAULT_CLOCK_TOLERANCE_MS: Final = 2_000
+
+
+class RefusalReason(StrEnum):
+    """Why acquire was refused."""
+
+    HELD = "HELD"
+    """All permits are out."""
+    ALREADY_RELEASED = "ALREADY_RELEASED"
+    """This acquisition was released before: a delayed duplicate must not take the lock again."""
+
+
+class Liveness(StrEnum):
+    """What is known about the workflow execution that a holder belongs to."""
+
+    RUNNING = "RUNNING"
+    OVER = "OVER"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireRequest:
+    """One acquisition of one permit.
+
+    Attributes:
+        lock_name: what is locked.
+        owner_id: names this acquisition, and is the proof of ownership. Never shown to others.
+        owner_name: a label for people. It proves nothing.
+        lease_ms: how long the lock is held without a heartbeat.
+        limit: number of permits; 1 makes the lock a mutex.
+        data: a JSON object, as compact text, that is kept with the holder.
+        execution_arn: the workflow execution whose end ends this acquisition.
+        entered_at_ms: when this acquisition began to wait: its place in the queue.
+        waits: whether to join the queue if all permits are out.
+        task_token: completed with the grant when the lock is handed over; without one a waiter
+            polls.
+        poll_interval_ms: how often a waiter that polls looks; a lease handed to it begins that much
+            later. None: as often as it is advised.
+        waiter_timeout_ms: how long a waiter that polls keeps its place without asking again. None:
+            for two of the advised polls.
+    """
+
+    lock_name: str
+    owner_id: str
+    owner_name: str = ""
+    lease_ms: int = DEFAULT_LEASE_MS
+    limit: int = 1
+    data: str | None = None
+    execution_arn: str | None = None
+    entered_at_ms: int | None = None
+    waits: bool = False
+    task_token: str | None = field(default=None, repr=False)
+    poll_interval_ms: int | None = None
+    waiter_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiter:
+    """An acquisition in the queue.
+
+    Attributes:
+        request: what it asks for.
+        entered_at_ms: its place in the queue.
+        expires_at_ms: when it counts as gone unless it asks again.
+    """
+
+    request: AcquireRequest
+    entered_at_ms: int
+    expires_at_ms: int
+
+    def is_gone(self, *, now_ms: int, tolerance_ms: int) -> bool:
+        """Whether it stopped asking."""
+        return self.expires_at_ms + tolerance_ms < now_ms
+
+    def lease_begins_ms(self, now_ms: int) -> int:
+        """From when on a lease that is handed over now is counted.
+
+        A waiter that polls learns of it only when it asks again.
+        """
+        if self.request.task_token is not None:
+            return now_ms
+        if self.request.poll_interval_ms is not None:
+            return now_ms + self.request.poll_interval_ms
+        return max(now_ms, self.expires_at_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOff:
+    """A permit went from a departing, or from the pool of free ones, to the oldest waiter.
+
+    Attributes:
+        waited_ms: from the waiter's entry to the grant.
+        latency_ms: from the moment its predecessor's departure was found out to the push.
+    """
+
+    grant: Grant
+    waiter: Waiter
+    waited_ms: int
+    latency_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None."""
+
+    lock_name: str
+    owner_id: str
+    lease_ms: int | None = None
+    data: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepAliveRequest:
+    """A beat of a workflow that keeps its lock alive beside its work.
+
+    Attributes:
+        acquisition: what the workflow holds, or must take again after a redrive.
+        execution_arn: the workflow execution.
+        task_token: of the state that beats; completed when the work has ended, or the lock is lost.
+    """
+
+    acquisition: AcquireRequest
+    execution_arn: str
+    task_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequest:
+    """Give the permit back, or leave the queue (then `entered_at_ms` tells the place in it).
+
+    Attributes:
+        lock_name: what is locked.
+        owner_id: the acquisition.
+        entered_at_ms: its place in the queue, if it may still wait.
+        execution_arn: the workflow execution that it belongs to, so that its claim is found.
+        keep_alive: whether its workflow sends heartbeats, which end with this release.
+    """
+
+    lock_name: str
+    owner_id: str
+    entered_at_ms: int | None = None
+    execution_arn: str | None = None
+    keep_alive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An owner who has a permit, as the table tells it. `revision` grows with every heartbeat.
+
+    Attributes:
+        undelivered: whether nobody was there to be told when the lock was handed over.
+    """
+
+    owner_id: str
+    owner_name: str
+    acquired_at_ms: int
+    expires_at_ms: int
+    lease_ms: int
+    revision: int
+    fencing_token: int
+    data: str | None = None
+    execution_arn: str | None = None
+    undelivered: bool = False
+
+    @property
+    def is_undelivered(self) -> bool:
+        """Whether nobody knows of this grant: a workflow that asks again renews it first."""
+        return self.undelivered and self.revision == 1
+
+    def is_over(self, *, now_ms: int, tolerance_ms: int = 0) -> bool:
+        """Whether the stored lease has ended; judge others with the clock tolerance added."""
+        return self.expires_at_ms + tolerance_ms < now_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockState:
+    """One lock, as one item of the table tells it. A lock never seen before has no holders.
+
+    Attributes:
+        retain_until_seconds: until when a grant to a workflow keeps the item; None if none does.
+    """
+
+    fencing_token: int = 0
+    held: int = 0
+    last_released: str | None = None
+    contended: bool = False
+    wait_seq: int = 0
+    retain_until_seconds: int | None = None
+    holders: tuple[Holder, ...] = field(default=())
+
+    def holder(self, owner_id: str) -> Holder | None:
+        """The holder with this owner id, if it is one."""
+        return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Yes: the caller holds the lock until `expires_at_ms` at least.
+
+    Attributes:
+        repeated: the permit had been granted before, to a call whose reply may have been lost.
+        taken_over: how many holders lost their place for this grant, because their lease was over.
+    """
+
+    lock_name: str
+    owner_id: str
+    fencing_token: int
+    lease_ms: int
+    acquired_at_ms: int
+    expires_at_ms: int
+    repeated: bool = False
+    taken_over: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """No: the caller does not hold the lock, and nothing was written for it.
+
+    Attributes:
+        retry_after_seconds: when to ask again, in whole seconds, already jittered.
+        extended: how many leases were extended on behalf of workflows that still run.
+        liveness_unknown: how many holders count as alive only because nobody could say.
+    """
+
+    lock_name: str
+    owner_id: str
+    reason: RefusalReason
+    holders: tuple[Holder, ...]
+    retry_after_seconds: int
+    extended: int = 0
+    liveness_unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """Not yet: the caller is in the queue, and will be handed the lock when it is its turn.
+
+    Attributes:
+        entered_at_ms: the ticket; asking again with it keeps the place.
+        position: 1 is next. At the time of the answer; only waiters that entered before count.
+        retry_after_seconds: when a waiter without a task token must ask again to keep its place.
+    """
+
+    lock_name: str
+    owner_id: str
+    entered_at_ms: int
+    position: int
+    holders: tuple[Holder, ...]
+    retry_after_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """Yes: the lease now ends at `expires_at_ms`."""
+
+    lock_name: str
+    owner_id: str
+    fencing_token: int
+    lease_ms: int
+    acquired_at_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Yes: this acquisition is over.
+
+    Attributes:
+        held_ms: how long the permit was held; None if this answer repeats an earlier one, or if the
+            acquisition was still waiting.
+        left_queue: whether it was still waiting.
+        execution_arn: the workflow execution that the holder belonged to.
+    """
+
+    lock_name: str
+    owner_id: str
+    held_ms: int | None
+    left_queue: bool = False
+    execution_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotHeld:
+    """No: this owner does not hold the lock. No holder and no waiter was changed."""
+
+    lock_name: str
+    owner_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionEnded:
+    """A workflow execution was stopped, timed out, or failed.
+
+    Attributes:
+        execution_arn: the execution.
+        redrives: how often it had been redriven by then.
+        second_pass: whether no acquire of it can be under way any more.
+    """
+
+    execution_arn: str
+    redrives: int = 0
+    second_pass: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """What was freed.
+
+    Attributes:
+        holders: permits given back on behalf of the execution.
+        waiters: its places in queues that were given up.
+        complete: whether that was all; else there was not enough time, and more is left.
+    """
+
+    holders: int = 0
+    waiters: int = 0
+    complete: bool = True

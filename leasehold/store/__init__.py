@@ -1,0 +1,1 @@
+"""The operations of a lock over one table: `LockStore`, and one module for each operation."""

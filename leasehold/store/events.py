@@ -1,0 +1,54 @@
+"""What happens to locks besides the answer to a call; told to whoever measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from leasehold.protocol.model import HandOff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted:
+    """Holders whose lease and workflow were over lost their place, to a waiter or to nobody."""
+
+    lock_name: str
+    holders: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extended:
+    """A lease ran out, and was extended because its workflow still runs."""
+
+    lock_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivenessUnknown:
+    """Step Functions did not say whether a holder's workflow still runs: it counts as running."""
+
+    lock_name: str
+    execution_arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushUnknown:
+    """Nobody knows whether a waiter heard of its grant: it finds out by its fallback poll."""
+
+    lock_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimNotRemoved:
+    """A lock is free, but its workflow's claim could not be removed. TTL will; it does no harm."""
+
+    lock_name: str
+    execution_arn: str
+
+
+Event = HandOff | Evicted | Extended | LivenessUnknown | PushUnknown | ClaimNotRemoved
+Observe = Callable[[Event], None]
+
+
+def look_away(_event: Event) -> None:
+    """For a caller that measures nothing."""

@@ -1,0 +1,200 @@
+"""Vacate: a holder leaves, and the oldest waiter gets its permit.
+
+Release, eviction (the lease is over) and the grant of free permits all end here, so that a
+contended lock changes hands in one place.
+
+Killed between any two of its requests, the lock is whole: state and queue change together, and a
+waiter that holds the lock without having been told finds out by its fallback poll.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from leasehold.dynamodb.lock_table import Written
+from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol.items import read_state, read_waiter
+from leasehold.protocol.model import Liveness, LockState, Waiter
+from leasehold.protocol.next_step import Step, is_still_holder, next_step
+from leasehold.protocol.queue import (
+    MOST_WAITERS_SEEN,
+    DepartingHolder,
+    drop_waiter,
+    mark_undelivered,
+    oldest_waiters,
+)
+from leasehold.protocol.requests import Update
+from leasehold.store.context import LockContext
+from leasehold.store.events import Evicted, PushUnknown
+from leasehold.workflows.task_tokens import Delivery
+
+_TOO_MANY_GONE: Final = (
+    "there was not enough time to clear the queue of waiters that stopped asking; repeat the call"
+)
+REPLY_LOST: Final = (
+    "the reply to the release was lost, and others moved the lock since; the outcome is unknown, "
+    "repeat the call"
+)
+
+
+def hand_over(
+    context: LockContext,
+    lock_name: str,
+    state: LockState,
+    *,
+    departing: DepartingHolder | None = None,
+    asking: str | None = None,
+) -> bool:
+    """Takes a holder out of a contended lock, and hands permits over while there are any.
+
+    Costs a query and a transaction for a hand-off, however many wait, and a push to tell the
+    waiter.
+
+    Args:
+        context: the table and the world around it.
+        lock_name: the lock.
+        state: the lock as it was seen, with the departing in it.
+        departing: who leaves; None if there are only free permits to grant.
+        asking: owner_id of a waiter that is asking at this moment, so that it need not be told.
+
+    Returns:
+        Whether the departing was taken out: not if it had left, or renewed its lease, before.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown, or others moved the lock all the time. What was
+            written is whole, and the next caller goes on from there.
+    """
+    began = context.retry_budget.clock.monotonic()
+    has_left = False
+    queue: list[Waiter] = []
+    more_wait = False
+    attempt = 0
+    while departing is None or is_still_holder(departing, state):
+        if not queue:
+            queue, more_wait = _live_queue(context, lock_name, state, asking=asking)
+        step = next_step(lock_name, state, queue, departing, now_ms=context.clock.wall_ms())
+        if step is None:
+            return has_left
+        moved = _send(context, step, state)
+        if moved is not None:
+            _keep_patience(context, began, attempt)
+            _require_known(departing, moved)
+            state, queue, attempt = moved.state, [], attempt + 1
+            continue
+        has_left = has_left or departing is not None
+        if departing is not None and not departing.voluntary:
+            context.observe(Evicted(lock_name=lock_name))
+        if step.hand_off is None:
+            return has_left
+        departing = _tell(context, step, began=began, asking=asking)
+        state, queue = step.after, queue[1:]
+        if departing is None and not queue and not more_wait:
+            return has_left
+    return has_left or _left_before(departing, state)
+
+
+def _left_before(departing: DepartingHolder, state: LockState) -> bool:
+    """Whether this very departure was written before: its reply got lost, and boto3 repeated it."""
+    return departing.voluntary and state.last_released == departing.holder.owner_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A write did not happen, because others moved the lock.
+
+    Attributes:
+        state: the lock as it is now.
+        repeated: whether the write was sent before, and may have happened then.
+    """
+
+    state: LockState
+    repeated: bool = False
+
+
+def _send(context: LockContext, step: Step, state: LockState) -> _Moved | None:
+    """Sends the step's write; None if it happened."""
+    if isinstance(step.write, Update):
+        outcome = context.table.update(step.write)
+        if isinstance(outcome, Written):
+            return None
+        return _Moved(read_state(outcome.item), repeated=outcome.repeated)
+    result = context.table.transact(step.write)
+    if isinstance(result, Written):
+        return None
+    # If only the waiter has moved, the state still stands: its conditions guard the next write.
+    return _Moved(state if result.state is None else read_state(result.state))
+
+
+def _require_known(departing: DepartingHolder | None, moved: _Moved) -> None:
+    """Raises `LockStoreUnavailable` if a departing is gone, and nobody can tell who took it out."""
+    if departing is None or not departing.voluntary or not moved.repeated:
+        return
+    if not is_still_holder(departing, moved.state) and not _left_before(departing, moved.state):
+        raise LockStoreUnavailable(REPLY_LOST)
+
+
+def _live_queue(
+    context: LockContext, lock_name: str, state: LockState, *, asking: str | None
+) -> tuple[list[Waiter], bool]:
+    """The oldest waiters that still ask, and whether there may be more behind them.
+
+    Removes waiters that stopped asking, and those that were served.
+    A waiter whose owner holds or has released has entered twice, for instance because the reply
+    that told its place was lost.
+    """
+    served = {holder.owner_id for holder in state.holders} | {state.last_released}
+    while True:
+        items = context.table.query(oldest_waiters(lock_name))
+        waiters = [read_waiter(lock_name, item) for item in items]
+        now_ms = context.clock.wall_ms()
+        gone = [
+            waiter
+            for waiter in waiters
+            if waiter.request.owner_id in served
+            or (
+                waiter.request.owner_id != asking
+                and waiter.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)
+            )
+        ]
+        dropped = [context.table.delete(drop_waiter(waiter)) for waiter in gone]
+        live = [waiter for waiter in waiters if waiter not in gone]
+        # Else one of them asked in this moment, and keeps its place; or there are more behind them.
+        if all(dropped) and (live or not gone):
+            return live, len(items) == MOST_WAITERS_SEEN
+        if context.retry_budget.has_ended():
+            raise LockStoreUnavailable(_TOO_MANY_GONE)
+
+
+def _tell(
+    context: LockContext, step: Step, *, began: float, asking: str | None
+) -> DepartingHolder | None:
+    """Pushes a grant to its waiter. Returns it as the next departing if its workflow is over."""
+    hand_off = step.hand_off
+    if hand_off is None:
+        return None
+    request = hand_off.waiter.request
+    pushed = Delivery.UNKNOWN
+    if request.task_token is not None and request.owner_id != asking:
+        pushed = context.push(request.task_token, hand_off.grant)
+        if pushed is Delivery.UNKNOWN:
+            context.observe(PushUnknown(lock_name=request.lock_name))
+    latency_seconds = context.retry_budget.clock.monotonic() - began
+    context.observe(replace(hand_off, latency_ms=round(latency_seconds * 1000)))
+    if pushed is not Delivery.GONE or request.execution_arn is None:
+        return None
+    if context.liveness_of(request.execution_arn) is not Liveness.OVER:
+        with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
+            context.table.update(mark_undelivered(hand_off.grant))
+        return None
+    holder = step.after.holder(request.owner_id)
+    return None if holder is None else DepartingHolder(holder, voluntary=False)
+
+
+def _keep_patience(context: LockContext, began: float, attempt: int) -> None:
+    if context.retry_budget.is_over(since=began):
+        message = "others moved the lock all the time; the outcome is unknown, repeat the call"
+        raise LockStoreUnavailable(message)
+    if attempt:
+        context.retry_budget.pause(attempt)

@@ -1,0 +1,115 @@
+"""The operations of a lock, over one table."""
+
+from __future__ import annotations
+
+from leasehold.dynamodb.lock_table import Written
+from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.model import (
+    AcquireRequest,
+    ExecutionEnded,
+    Grant,
+    HeartbeatRequest,
+    KeepAliveRequest,
+    LockState,
+    NotHeld,
+    Queued,
+    Reaped,
+    Refusal,
+    Released,
+    ReleaseRequest,
+    Renewal,
+)
+from leasehold.protocol.schema import lock_key
+from leasehold.store import acquire as acquisition
+from leasehold.store import keep_alive as keeping
+from leasehold.store import reap as reaping
+from leasehold.store import release as releasing
+from leasehold.store.claims import end_claim, register_claim, remove_claim
+from leasehold.store.context import LockContext
+from leasehold.store.keep_alive import KeepAliveOutcome
+from leasehold.store.renew import renew_lease
+from leasehold.workflows.executions import Describe
+
+
+class LockStore:
+    """The lock protocol over one table. Uncontended, each operation is one request.
+
+    Guaranteed: no more than `limit` owners hold a lock name at any time; an owner loses its place
+    only after its stored lease plus the clock tolerance, by the clock of the contender, and never
+    while the workflow it belongs to runs; the fencing tokens of a lock name grow for ever.
+
+    Not guaranteed: that a stalled holder notices the end of its lease. Pass the fencing token on to
+    whatever the lock protects, and refuse older tokens there.
+
+    All operations raise `LockStoreUnavailable` when the outcome is unknown; each may be repeated
+    with the same owner_id, and then gives the answer that got lost.
+    """
+
+    def __init__(self, context: LockContext) -> None:
+        self._context = context
+
+    def acquire(self, request: AcquireRequest) -> Grant | Queued | Refusal:
+        """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
+
+        One request if a permit is free or all are out; two to take over an expired holder, and one
+        DescribeExecution before if that holder is a workflow; three to join the queue. One more,
+        before, if the request names a workflow execution: its claim.
+        """
+        on_record = register_claim(self._context, request)
+        if on_record is None:
+            return acquisition.already_released(request)
+        return acquisition.acquire(self._context, on_record)
+
+    def read_state(self, lock_name: str) -> LockState:
+        """The lock as it is at this moment; one strongly consistent read."""
+        return read_state(self._context.table.read(lock_key(lock_name)))
+
+    def heartbeat(self, request: HeartbeatRequest) -> Renewal | NotHeld:
+        """Lets the lease end one lease from now, also one that ran out, if nobody took it over."""
+        outcome = renew_lease(self._context, request)
+        if not isinstance(outcome, Written):
+            return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+        holder = read_holder(outcome.item, request.owner_id)
+        return Renewal(
+            lock_name=request.lock_name,
+            owner_id=request.owner_id,
+            fencing_token=holder.fencing_token,
+            lease_ms=holder.lease_ms,
+            acquired_at_ms=holder.acquired_at_ms,
+            expires_at_ms=holder.expires_at_ms,
+        )
+
+    def release(self, request: ReleaseRequest) -> Released | NotHeld:
+        """Gives the permit back if the caller has it, to the oldest waiter if there is one.
+
+        One request if nobody waits; three and a push if somebody does, however many. A repeated
+        release is answered "released" again as long as nobody else released in between. One more,
+        after, if it belonged to a workflow execution: its claim.
+        """
+        if request.keep_alive and request.execution_arn is not None:
+            task_token = end_claim(self._context, request, request.execution_arn)
+            answer = releasing.release(self._context, request)
+            if task_token is not None:
+                self._context.end_heartbeat(task_token, None)
+            return answer
+        answer = releasing.release(self._context, request)
+        remove_claim(self._context, request, answer)
+        return answer
+
+    def keep_alive(self, request: KeepAliveRequest) -> KeepAliveOutcome:
+        """A beat of a workflow beside its work: two requests.
+
+        Tells a lock that was lost from one that was released because the work has ended, and takes
+        the lock again for an execution that had ended and was redriven, if it is free. The fencing
+        token is then a new one, which the workflow does not know: its old one is still refused
+        where a newer was seen.
+        """
+        return keeping.keep_alive(self._context, request)
+
+    def reap(self, ended: ExecutionEnded, describe: Describe) -> Reaped:
+        """Frees the locks of a workflow execution that is over, and gives up its places in queues.
+
+        If the execution was redriven since, frees only what an earlier look has seen. May be
+        repeated, come late, and be taken up where it ran out of time.
+        """
+        return reaping.reap(self._context, ended, describe)

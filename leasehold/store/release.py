@@ -1,0 +1,118 @@
+"""Release: give the permit back, or leave the queue.
+
+give back ──▶ written ───────────────────────────────────▶ released
+     └──▶ condition failed, with the item as it was
+            ├─ I hold, and others wait ─▶ hand_over ────────▶ released
+            ├─ I released last ──────────────────────────▶ released (again)
+            ├─ I may be waiting ─▶ leave the queue, for good
+            │      ├─ my waiter was there ───────────────▶ released (left the queue)
+            │      └─ it was gone: perhaps granted ─▶ give back once more
+            └─ none of it ───────────────────────────────▶ not held
+"""
+
+from __future__ import annotations
+
+from leasehold.dynamodb.lock_table import Written
+from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.model import Holder, LockState, NotHeld, Released, ReleaseRequest
+from leasehold.protocol.permits import release_permit
+from leasehold.protocol.queue import DepartingHolder, give_up, leave_queue, mark_released
+from leasehold.protocol.schema import lock_key
+from leasehold.store.claims import end_claim
+from leasehold.store.context import LockContext
+from leasehold.store.hand_over import REPLY_LOST, hand_over
+
+
+def release(
+    context: LockContext, request: ReleaseRequest, *, is_queued: bool = True
+) -> Released | NotHeld:
+    """See `LockStore.release`. Unless `is_queued`, a waiter of the caller has been removed."""
+    answer, state = _release_permit(context, request)
+    if answer is None and request.entered_at_ms is not None:
+        answer = _stop_waiting(
+            context, request, entered_at_ms=request.entered_at_ms, is_queued=is_queued
+        )
+    if answer is None and state.last_released == request.owner_id:
+        answer = _released(request)
+    return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+
+
+def _release_permit(
+    context: LockContext, request: ReleaseRequest
+) -> tuple[Released | None, LockState]:
+    """Takes the caller out of the lock; if it is no holder, tells the state that says so."""
+    outcome = context.table.update(release_permit(request, now_ms=context.clock.wall_ms()))
+    if isinstance(outcome, Written):
+        holder = read_holder(outcome.item, request.owner_id)
+        return _given_back(context, request, holder), LockState()
+    state = read_state(outcome.item)
+    me = state.holder(request.owner_id)
+    if me is None:
+        may_have_left = outcome.repeated and request.entered_at_ms is None
+        if may_have_left and state.last_released != request.owner_id:
+            # It was given back by the first sending, or taken by others before: nobody can tell.
+            raise LockStoreUnavailable(REPLY_LOST)
+        return None, state
+    departing = DepartingHolder(me, voluntary=True)
+    if hand_over(context, request.lock_name, state, departing=departing):
+        return _given_back(context, request, me), state
+    return None, state
+
+
+def _stop_waiting(
+    context: LockContext, request: ReleaseRequest, *, entered_at_ms: int, is_queued: bool
+) -> Released | None:
+    """Leaves the queue. Who finds its waiter gone was perhaps granted the lock in this moment.
+
+    "Released" is the answer also if there was neither: whatever this acquisition had, it has no
+    more, and a repeated call is told the same.
+    """
+    # First of all: an acquire of ours that is still under way must not record itself any more.
+    if request.execution_arn is not None:
+        end_claim(context, request, request.execution_arn)
+    if is_queued:
+        now_ms = context.clock.wall_ms()
+        leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=now_ms)
+        outcome = context.table.transact(leaving)
+        if isinstance(outcome, Written):
+            state = read_state(context.table.read(lock_key(request.lock_name)))
+            return _left_queue(context, request, state, was_waiting=True)
+        if outcome.state is not None:
+            return _release_permit(context, request)[0]
+    # No waiter of ours was there. It may join in this moment, and be granted in the next.
+    marked = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
+    if not isinstance(marked, Written):
+        return _release_permit(context, request)[0]
+    was_waiting = context.table.delete(leave_queue(request, entered_at_ms=entered_at_ms))
+    if not was_waiting:
+        answer, _ = _release_permit(context, request)
+        if answer is not None:
+            return answer
+    return _left_queue(context, request, read_state(marked.item), was_waiting=was_waiting)
+
+
+def _left_queue(
+    context: LockContext, request: ReleaseRequest, state: LockState, *, was_waiting: bool
+) -> Released:
+    # Those behind us may have waited for our lower limit only.
+    hand_over(context, request.lock_name, state)
+    return _released(request, left_queue=was_waiting)
+
+
+def _given_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
+    return Released(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        held_ms=max(0, context.clock.wall_ms() - holder.acquired_at_ms),
+        execution_arn=holder.execution_arn,
+    )
+
+
+def _released(request: ReleaseRequest, *, left_queue: bool = False) -> Released:
+    return Released(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        held_ms=None,
+        left_queue=left_queue,
+    )

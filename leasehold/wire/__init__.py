@@ -1,0 +1,1 @@
+"""The JSON of the functions: the rules of each field, requests, and answers."""

@@ -1,0 +1,81 @@
+"""Answers as JSON, as a direct invocation returns them. Times are ISO 8601, UTC, milliseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leasehold.clock import iso_utc
+from leasehold.protocol.model import Grant, Holder, NotHeld, Queued, Refusal, Released, Renewal
+
+Json = dict[str, Any]
+
+
+def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
+    """`acquired` is true or false; both are answers. A competitor never sees an owner_id."""
+    if isinstance(answer, Grant):
+        return {"acquired": True, **_held(answer)}
+    details: Json = {}
+    if isinstance(answer, Queued):
+        reason = "QUEUED"
+        details = {"ticket": answer.entered_at_ms, "position": answer.position}
+    else:
+        reason = answer.reason.value
+        if answer.liveness_unknown:
+            details = {"detail": _LIVENESS_UNKNOWN}
+    return {
+        "acquired": False,
+        "lock_name": answer.lock_name,
+        "owner_id": answer.owner_id,
+        "reason": reason,
+        **details,
+        "holders": [_shown(holder) for holder in answer.holders],
+        "retry_after_seconds": answer.retry_after_seconds,
+    }
+
+
+def heartbeat_answer(answer: Renewal | NotHeld) -> Json:
+    """`renewed` is true or false."""
+    if isinstance(answer, Renewal):
+        return {"renewed": True, **_held(answer)}
+    return {"renewed": False, **_not_held(answer)}
+
+
+def release_answer(answer: Released | NotHeld) -> Json:
+    """`released` is true or false."""
+    if isinstance(answer, Released):
+        return {"released": True, "lock_name": answer.lock_name, "owner_id": answer.owner_id}
+    return {"released": False, **_not_held(answer)}
+
+
+_LIVENESS_UNKNOWN = (
+    "a lease is over, but Step Functions did not say whether its workflow still runs: still held"
+)
+
+
+def _held(answer: Grant | Renewal) -> Json:
+    return {
+        "lock_name": answer.lock_name,
+        "owner_id": answer.owner_id,
+        "fencing_token": answer.fencing_token,
+        "lease_seconds": _seconds(answer.lease_ms),
+        "acquired_at": iso_utc(answer.acquired_at_ms),
+        "expires_at": iso_utc(answer.expires_at_ms),
+    }
+
+
+def _not_held(answer: NotHeld) -> Json:
+    return {"lock_name": answer.lock_name, "owner_id": answer.owner_id, "reason": "NOT_HELD"}
+
+
+def _shown(holder: Holder) -> Json:
+    return {
+        "owner_name": holder.owner_name,
+        "acquired_at": iso_utc(holder.acquired_at_ms),
+        "expires_at": iso_utc(holder.expires_at_ms),
+    }
+
+
+def _seconds(milliseconds: int) -> float:
+    """Whole seconds as an integer, so that 60 does not become 60.0 on the wire."""
+    whole, rest = divmod(milliseconds, 1000)
+    return milliseconds / 1000 if rest else whole

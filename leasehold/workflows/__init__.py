@@ -1,0 +1,1 @@
+"""Workflow engines: wake an execution that waits, and ask whether an execution still runs."""

@@ -1,0 +1,93 @@
+"""Many waiters on one lock, on a DynamoDB that serves them at the same time."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.protocol.model import Grant, Queued
+from tests.behaviour.herd import Herd, all_at_once
+from tests.support import TABLE
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+@pytest.mark.parametrize("size", [10, 50, 200])
+def test_a_herd_is_granted_in_the_order_of_queueing_at_a_constant_price(
+    dynamodb: DynamoDBClient, size: int
+) -> None:
+    herd = Herd(dynamodb, f"herd-{size}")
+    assert isinstance(herd.enter("first"), Grant)
+    names = [f"waiter-{i:03d}" for i in range(size)]
+    entries = {name: 1_900_000_100_000 + i for i, name in enumerate(names)}
+    joins = [functools.partial(herd.enter_at, name, entries[name]) for name in names]
+    answers = all_at_once(joins, threads=10)
+    assert all(isinstance(answer, Queued) for answer in answers)
+    herd.requests.clear()
+    for departing in ["first", *names]:
+        herd.leave(departing)
+    assert herd.granted == names
+    assert herd.tokens == sorted(set(herd.tokens))
+    hand_off = {"update_item": 1, "query": 1, "transact_write_items": 1}
+    last = {"update_item": 2, "query": 1}  # nobody waits: leave_and_close
+    expected = {name: count * size + last.get(name, 0) for name, count in hand_off.items()}
+    assert herd.requests == expected
+
+
+def test_entering_and_leaving_at_the_same_time_loses_nobody(dynamodb: DynamoDBClient) -> None:
+    herd = Herd(dynamodb, "turmoil", limit=3)
+    inside = _Inside(herd, limit=3)
+    visits = [functools.partial(inside.visit, f"visitor-{i:03d}") for i in range(60)]
+    all_at_once(visits, threads=12)
+    inside.drain()
+    assert inside.visited == {f"visitor-{i:03d}" for i in range(60)}
+    assert 1 < inside.most <= 3
+    assert len(herd.tokens) == len(set(herd.tokens))
+    state = dynamodb.get_item(
+        TableName=TABLE, Key={"pk": {"S": "LOCK#turmoil"}, "sk": {"S": "STATE"}}
+    )["Item"]
+    assert (state["held"], state.get("contended")) == ({"N": "0"}, {"BOOL": False})
+
+
+class _Inside:
+    """Who is inside, by the grants that were given and pushed."""
+
+    def __init__(self, herd: Herd, *, limit: int) -> None:
+        self.herd = herd
+        self.limit = limit
+        self.visited: set[str] = set()
+        self.most = 0
+
+    def visit(self, name: str) -> None:
+        """Enters; leaves for somebody who was told meanwhile, so that entries and exits mix."""
+        answer = self.herd.enter(name)
+        if isinstance(answer, Grant):
+            self._go_in_and_out(name)
+        self._serve_one()
+
+    def drain(self) -> None:
+        """Lets those go in and out who were handed the lock."""
+        while self._serve_one():
+            pass
+
+    def _serve_one(self) -> bool:
+        with self.herd.mutex:
+            told = [name for name in self.herd.granted if name not in self.visited]
+            if not told:
+                return False
+            self.visited.add(told[0])
+        self._go_in_and_out(told[0])
+        return True
+
+    def _go_in_and_out(self, name: str) -> None:
+        self.visited.add(name)
+        self.most = max(self.most, self._held())
+        self.herd.leave(name)
+
+    def _held(self) -> int:
+        key = {"pk": {"S": f"LOCK#{self.herd.lock_name}"}, "sk": {"S": "STATE"}}
+        item = self.herd.client.get_item(TableName=TABLE, Key=key, ConsistentRead=True)["Item"]
+        return int(item["held"]["N"])

@@ -1,0 +1,186 @@
+"""What takes long, begun at the same time: each scenario looks, and the tests judge."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from leasehold.protocol.model import Holder
+from tests.e2e.deployment import Deployment, Ended, Json, wait_until
+from tests.e2e.known_failures.lock import PAUSE_SECONDS, Knocks, Lock
+from tests.e2e.known_failures.parts import LEASE_SECONDS
+from tests.e2e.looks import wait_for_looks
+
+OVERRUN_SECONDS: Final = 12
+"""Longer than lease and clock tolerance, by several knocks also on a busy machine."""
+FOR_EVER_SECONDS: Final = 600
+
+
+@dataclass(frozen=True)
+class Overrun:
+    """Work that takes longer than its lease, with contenders knocking from its first moment on."""
+
+    ended: Ended
+    knocks: Knocks
+
+
+@dataclass(frozen=True)
+class Freed:
+    """A lock whose workflow was stopped, and one whose workflow runs on.
+
+    Attributes:
+        status: of the workflow that was stopped.
+        lease_ends_at_ms: of the lock that it left behind.
+        knocks: on that lock.
+        meanwhile: what was told, when it was free, to who asked for the other one.
+        other_execution: whose that is.
+    """
+
+    status: str
+    lease_ends_at_ms: int
+    knocks: Knocks
+    meanwhile: Json
+    other_execution: str
+
+
+@dataclass(frozen=True)
+class WaitsForItself:
+    """A workflow that asks for a lock, and the holders of that lock a lease later."""
+
+    execution: str
+    is_running: bool
+    was_inside: bool
+    holders: list[str]
+
+
+@dataclass(frozen=True)
+class GaveUp:
+    """How one workflow ended that waited in vain, and whether another one still waits."""
+
+    ended: Ended
+    other_is_running: bool
+    other_tries: int
+
+
+Spans = list[Json]
+
+
+def overrun(deployment: Deployment, machine: str, **inputs: object) -> Overrun:
+    lock = Lock(deployment)
+    execution = lock.start(machine, seconds=OVERRUN_SECONDS, **inputs)
+    wait_until(lambda: lock.state().held == 1, pause_seconds=PAUSE_SECONDS)
+    knocks = lock.knock()
+    return Overrun(ended=lock.ended(execution), knocks=knocks)
+
+
+def stopped(deployment: Deployment) -> Freed:
+    """StopExecution in the middle of the work."""
+    left, other = Lock(deployment), Lock(deployment)
+    running = other.start_inside("Lasting", seconds=FOR_EVER_SECONDS)
+    execution = left.start_inside("Lasting", seconds=FOR_EVER_SECONDS)
+    [holder] = left.state().holders
+    deployment.stop(execution)
+    return _freed(left, other, holder, dead=execution, running=running)
+
+
+def acquired_late(deployment: Deployment) -> Freed:
+    """An acquire that was under way lands when its workflow has been stopped."""
+    left, other = Lock(deployment), Lock(deployment)
+    dead, running = (left.start_inside("Unguarded", seconds=FOR_EVER_SECONDS) for _ in range(2))
+    deployment.stop(dead)
+    wait_for_looks(deployment, [dead], least=1)
+    for lock, execution in ((other, running), (left, dead)):
+        lock.take(lease_seconds=LEASE_SECONDS, execution_arn=execution, owner_name=execution)
+    [holder] = left.state().holders
+    return _freed(left, other, holder, dead=dead, running=running)
+
+
+def _freed(left: Lock, other: Lock, holder: Holder, *, dead: str, running: str) -> Freed:
+    knocks = left.knock()
+    # The lease on the other lock began earlier; to be over it only lacks the end of its workflow.
+    meanwhile = other.ask()
+    left.deployment.stop(running)
+    return Freed(
+        status=left.ended(dead).status,
+        lease_ends_at_ms=holder.expires_at_ms,
+        knocks=knocks,
+        meanwhile=meanwhile,
+        other_execution=running,
+    )
+
+
+def waits_for_itself(deployment: Deployment) -> WaitsForItself:
+    """The reply is lost, and the repeated call is another owner's."""
+    lock = Lock(deployment)
+    execution = lock.start("LostReplyNewOwner", seconds=0)
+    wait_until(
+        lambda: any(holder.revision > 1 for holder in lock.state().holders),
+        pause_seconds=PAUSE_SECONDS,
+    )
+    seen = WaitsForItself(
+        execution=execution,
+        is_running=deployment.is_running(execution),
+        was_inside="Stay" in deployment.states_entered(execution),
+        holders=[holder.owner_name for holder in lock.state().holders],
+    )
+    deployment.stop(execution)
+    return seen
+
+
+def gave_up(deployment: Deployment) -> GaveUp:
+    """A guard and a chain without an end, on a lock that stays taken."""
+    lock = Lock(deployment)
+    lock.take(lease_seconds=FOR_EVER_SECONDS)
+    endless = lock.start("Chain", seconds=0)
+    ended = lock.run("GivesUp", seconds=0)
+    seen = GaveUp(
+        ended=ended,
+        other_is_running=deployment.is_running(endless),
+        other_tries=deployment.calls(endless),
+    )
+    deployment.stop(endless)
+    return seen
+
+
+def two_machines(deployment: Deployment, *, locks: int, seconds: int) -> Spans:
+    """The work of two machines with two guards each, on one lock or on a lock each."""
+    names = [Lock(deployment) for _ in range(locks)]
+    machines = ("TwoGuards", "TwoGuardsToo")
+    executions = [names[i % locks].start(name, seconds=seconds) for i, name in enumerate(machines)]
+    return [span for execution in executions for span in names[0].ended(execution).output]
+
+
+@dataclass(frozen=True)
+class Scenarios:
+    """All of them, under way."""
+
+    overrun: Future[Overrun]
+    failing_overrun: Future[Overrun]
+    robbed: Future[Overrun]
+    stopped: Future[Freed]
+    acquired_late: Future[Freed]
+    waits_for_itself: Future[WaitsForItself]
+    gave_up: Future[GaveUp]
+    one_lock: Future[Spans]
+    two_locks: Future[Spans]
+
+
+def begin(deployment: Deployment, pool: ThreadPoolExecutor) -> Scenarios:
+    def of(scenario: Any, *arguments: object, **options: object) -> Future[Any]:  # noqa: ANN401 - any of the above
+        return pool.submit(scenario, deployment, *arguments, **options)
+
+    return Scenarios(
+        overrun=of(overrun, "Guarded"),
+        failing_overrun=of(overrun, "Guarded", **{"raise": "CardDeclined"}),
+        robbed=of(overrun, "Anonymous"),
+        stopped=of(stopped),
+        acquired_late=of(acquired_late),
+        waits_for_itself=of(waits_for_itself),
+        gave_up=of(gave_up),
+        one_lock=of(two_machines, locks=1, seconds=1),
+        two_locks=of(two_machines, locks=2, seconds=5),
+    )
+
+
+MOST_AT_ONCE: Final = len(fields(Scenarios))

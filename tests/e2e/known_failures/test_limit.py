@@ -1,0 +1,66 @@
+"""A limit that is lowered while more permits are out."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.protocol import permits as requests
+from leasehold.protocol.expressions import PERMIT_FREE
+from leasehold.protocol.model import AcquireRequest, Grant
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from tests.e2e.deployment import wait_until
+from tests.e2e.known_failures.lock import Lock
+from tests.e2e.known_failures.scenarios import FOR_EVER_SECONDS
+
+BEFORE, AFTER = 5, 3
+
+
+def test_nothing_is_granted_until_fewer_are_held_than_the_lowered_limit(lock: Lock) -> None:
+    owners = [lock.take(limit=BEFORE) for _ in range(BEFORE)]
+    told = []
+    for owner in owners[: BEFORE - AFTER + 1]:
+        told.append((lock.state().held, lock.ask(limit=AFTER)["acquired"]))
+        lock.release(owner)
+    told.append((lock.state().held, lock.ask(limit=AFTER)["acquired"]))
+    told.append((lock.state().held, lock.ask(limit=AFTER)["acquired"]))
+    assert told == [(5, False), (4, False), (3, False), (2, True), (3, False)]
+
+
+def test_a_waiting_workflow_is_handed_nothing_before_either(lock: Lock) -> None:
+    first, second, third, *_ = (lock.take(limit=BEFORE) for _ in range(BEFORE))
+    execution = lock.start("Guarded", limit=AFTER, seconds=FOR_EVER_SECONDS)
+    wait_until(lambda: lock.deployment.waiters(lock.name) == [execution])
+    for owner, held in ((first, 4), (second, 3)):
+        lock.release(owner)
+        assert lock.state().held == held
+        assert lock.deployment.waiters(lock.name) == [execution]
+    lock.release(third)
+    assert lock.deployment.waiters(lock.name) == []
+    assert lock.state().held == AFTER
+    assert execution in lock.deployment.holders(lock.name)
+    lock.deployment.stop(execution)
+
+
+def test_with_another_comparison_a_lowered_limit_grants_without_bound(
+    lock: Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    different = PERMIT_FREE.replace("#held < :limit", "#held <> :limit")
+    monkeypatch.setattr(requests, "PERMIT_FREE", different)
+    assert different != PERMIT_FREE
+    table = LockTable(lock.dynamodb, lock.table_name)
+    store = LockStore(LockContext(table=table))
+
+    def is_granted(limit: int) -> bool:
+        owner_id = str(uuid.uuid4())
+        request = AcquireRequest(
+            lock_name=lock.name, owner_id=owner_id, owner_name="", lease_ms=60_000, limit=limit
+        )
+        return isinstance(store.acquire(request), Grant)
+
+    assert [is_granted(BEFORE) for _ in range(BEFORE + 1)] == [*[True] * BEFORE, False]
+    assert [is_granted(AFTER) for _ in range(6)] == [True] * 6
+    assert lock.state().held == 11

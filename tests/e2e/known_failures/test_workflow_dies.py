@@ -1,0 +1,47 @@
+"""Workflows that die where nothing inside them can release.
+
+What becomes of their locks if no event tells the reaper is in `e2e/lifetimes/test_unnoticed.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS
+from tests.e2e.known_failures.scenarios import Freed, Scenarios
+
+SLACK_MS = 25_000
+"""For a busy machine; less than until the second look."""
+
+
+@pytest.fixture(params=["stopped", "acquired_late"])
+def freed(scenarios: Scenarios, request: pytest.FixtureRequest) -> Freed:
+    """After a stop in the middle of the work, and after an acquire that landed after the stop."""
+    either = {"stopped": scenarios.stopped, "acquired_late": scenarios.acquired_late}
+    return either[request.param].result()
+
+
+def test_the_lock_of_a_stopped_workflow_is_free_before_its_lease_is_over(
+    scenarios: Scenarios,
+) -> None:
+    freed = scenarios.stopped.result()
+    assert freed.status == "ABORTED"
+    assert freed.knocks.granted_at_ms < freed.lease_ends_at_ms
+
+
+def test_a_lock_acquired_late_for_a_dead_workflow_is_free_when_its_lease_is_over(
+    scenarios: Scenarios,
+) -> None:
+    """Between the reaper's two looks, when somebody asks."""
+    freed = scenarios.acquired_late.result()
+    assert freed.status == "ABORTED"
+    over_at_ms = freed.lease_ends_at_ms + DEFAULT_CLOCK_TOLERANCE_MS
+    assert over_at_ms < freed.knocks.granted_at_ms < over_at_ms + SLACK_MS
+    assert len(freed.knocks.leases_seen) == 1
+
+
+def test_while_the_workflow_runs_its_lock_is_not_free(freed: Freed) -> None:
+    assert (freed.meanwhile["acquired"], freed.meanwhile["reason"]) == (False, "HELD")
+    assert [holder["owner_name"] for holder in freed.meanwhile["holders"]] == [
+        freed.other_execution
+    ]

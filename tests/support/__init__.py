@@ -1,0 +1,114 @@
+"""What tests of several suites share: a clock that is moved by hand, a table, short requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
+from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.executions import LivenessOf, nobody_knows
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LOCK = "nightly-report"
+TABLE = "locks"
+START_MS = 1_900_000_000_000
+
+
+@dataclass
+class FakeClock:
+    """Time that passes only when a test says so. `skew_ms` shifts the wall clock alone."""
+
+    now_ms: int = START_MS
+    skew_ms: int = 0
+    waits: list[float] = field(default_factory=list)
+
+    def wall_ms(self) -> int:
+        return self.now_ms + self.skew_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        self.now_ms += round(seconds * 1000)
+
+
+@dataclass
+class CountingClient:
+    """Passes calls on to a DynamoDB client and remembers their names: the user's bill."""
+
+    inner: Any
+    calls: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        attribute = getattr(self.inner, name)
+        if not callable(attribute) or name == "exceptions":
+            return attribute
+
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
+            self.calls.append(name)
+            return attribute(**arguments)
+
+        return call
+
+
+def create_lock_table(client: DynamoDBClient, name: str = TABLE) -> None:
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[
+            {"AttributeName": PARTITION_KEY, "KeyType": "HASH"},
+            {"AttributeName": SORT_KEY, "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": PARTITION_KEY, "AttributeType": "S"},
+            {"AttributeName": SORT_KEY, "AttributeType": "S"},
+        ],
+    )
+
+
+def store_over(
+    client: Any,  # noqa: ANN401 - a DynamoDB client or something that wraps one
+    clock: FakeClock,
+    *,
+    liveness_of: LivenessOf = nobody_knows,
+    table: str = TABLE,
+) -> LockStore:
+    retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
+    context = LockContext(
+        table=LockTable(client, table, retry_budget=retry_budget),
+        clock=clock,
+        liveness_of=liveness_of,
+        retry_budget=retry_budget,
+        random=lambda: 0.5,
+    )
+    return LockStore(context)
+
+
+def owner(name: str) -> str:
+    """An owner id that keeps the rules: `owner("anna")` is anna and twelve dashes or more."""
+    return f"{name:->16}"
+
+
+def acquire(name: str, **fields: Any) -> AcquireRequest:  # noqa: ANN401 - fields of the request
+    return AcquireRequest(
+        **{"lock_name": LOCK, "owner_id": owner(name), "owner_name": name, **fields}
+    )
+
+
+def heartbeat(name: str, **fields: Any) -> HeartbeatRequest:  # noqa: ANN401 - same
+    return HeartbeatRequest(**{"lock_name": LOCK, "owner_id": owner(name), **fields})
+
+
+def release(name: str, **fields: Any) -> ReleaseRequest:  # noqa: ANN401 - same
+    return ReleaseRequest(**{"lock_name": LOCK, "owner_id": owner(name), **fields})

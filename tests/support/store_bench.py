@@ -1,0 +1,148 @@
+"""A bench for claims: a table, a clock, what was pushed and observed, how far executions are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.errors import LockLost
+from leasehold.protocol.model import (
+    ExecutionEnded,
+    Grant,
+    KeepAliveRequest,
+    Liveness,
+    Queued,
+    Reaped,
+    Refusal,
+)
+from leasehold.store.context import LockContext
+from leasehold.store.events import Event
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.executions import Execution
+from leasehold.workflows.task_tokens import Delivery
+from tests.support import LOCK, TABLE, CountingClient, FakeClock, acquire, owner, release
+
+RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
+OTHER_RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:other"
+
+
+@dataclass
+class Between:
+    """Passes requests on, counts them, and calls `before[n]` before the nth, counted from 0."""
+
+    inner: Any
+    before: dict[int, Callable[[], object]] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        attribute = getattr(self.inner, name)
+        if name == "exceptions":
+            return attribute
+
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
+            number = len(self.calls)
+            self.calls.append(name)
+            self.before.pop(number, lambda: None)()
+            return attribute(**arguments)
+
+        return call
+
+
+@dataclass
+class Bench:
+    """Stores over one table; `executions` tells what Step Functions says."""
+
+    client: Any
+    clock: FakeClock
+    executions: dict[str, Execution] = field(default_factory=dict)
+    described: list[str] = field(default_factory=list)
+    pushed: list[str] = field(default_factory=list)
+    ended_beats: list[tuple[str, str | None]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def store(self, client: Any = None, **seams: Any) -> LockStore:  # noqa: ANN401 - a client, and a context's fields
+        retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
+        context = LockContext(
+            table=LockTable(client or self.client, TABLE, retry_budget=retry_budget),
+            clock=self.clock,
+            liveness_of=lambda arn: self.describe(arn).liveness,
+            push=self._push,
+            end_heartbeat=self._end_beat,
+            observe=self.events.append,
+            retry_budget=retry_budget,
+            random=lambda: 0.5,
+        )
+        return LockStore(replace(context, **seams))
+
+    def counting(self) -> tuple[CountingClient, LockStore]:
+        client = CountingClient(self.client)
+        return client, self.store(client)
+
+    def describe(self, execution_arn: str) -> Execution:
+        self.described.append(execution_arn)
+        return self.executions.get(execution_arn, Execution(Liveness.RUNNING))
+
+    def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
+        """An acquire of a workflow, as the guard sends it, a second after the last one."""
+        self.clock.advance(1)
+        place = {"entered_at_ms": self.clock.now_ms, "task_token": name, "execution_arn": RUN}
+        return self.store().acquire(acquire(name, waits=True, **{**place, **fields}))
+
+    def pass_through(self) -> None:
+        """Somebody acquires and releases: the lock forgets who released before."""
+        self.store().acquire(acquire("passing"))
+        self.store().release(release("passing"))
+
+    def end(self, execution_arn: str = RUN, *, redrives: int = 0) -> None:
+        self.executions[execution_arn] = Execution(Liveness.OVER, redrives)
+
+    def redrive(self, execution_arn: str = RUN, *, redrives: int = 1) -> None:
+        self.executions[execution_arn] = Execution(Liveness.RUNNING, redrives)
+
+    def reap(
+        self,
+        execution_arn: str = RUN,
+        *,
+        second: bool = False,
+        redrives: int = 0,
+        client: Any = None,  # noqa: ANN401 - as for `store`
+        **seams: Any,  # noqa: ANN401 - a context's fields
+    ) -> Reaped:
+        ended = ExecutionEnded(execution_arn=execution_arn, redrives=redrives, second_pass=second)
+        return self.store(client, **seams).reap(ended, self.describe)
+
+    def holders(self, lock_name: str = LOCK) -> list[str]:
+        return [holder.owner_name for holder in self.store().read_state(lock_name).holders]
+
+    def items(self, prefix: str) -> list[Any]:
+        items: list[Any] = self.client.scan(TableName=TABLE)["Items"]
+        return [item for item in items if item["pk"]["S"].startswith(prefix)]
+
+    def claims(self) -> list[Any]:
+        return self.items("EXECUTION#")
+
+    def waiters(self) -> list[str]:
+        items = self.items("LOCK#")
+        names = [item["owner_name"]["S"] for item in items if item["sk"]["S"] != "STATE"]
+        return sorted(names)
+
+    def _push(self, task_token: str, _grant: Grant) -> Delivery:
+        self.pushed.append(task_token)
+        return Delivery.DELIVERED
+
+    def _end_beat(self, task_token: str, lost: LockLost | None) -> Delivery:
+        self.ended_beats.append((task_token, None if lost is None else str(lost)))
+        return Delivery.DELIVERED
+
+
+def beat(name: str, task_token: str = "beat", **fields: Any) -> KeepAliveRequest:  # noqa: ANN401 - fields of the acquisition
+    acquisition = acquire(name, execution_arn=RUN, **fields)
+    return KeepAliveRequest(acquisition=acquisition, execution_arn=RUN, task_token=task_token)
+
+
+def claim_key(name: str, execution_arn: str = RUN, lock_name: str = LOCK) -> dict[str, Any]:
+    sort_key = f"LOCK#{lock_name}#{owner(name)}"
+    return {"pk": {"S": f"EXECUTION#{execution_arn}"}, "sk": {"S": sort_key}}

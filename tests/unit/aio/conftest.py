@@ -1,0 +1,35 @@
+"""Fixtures: a table, and clients over it in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leasehold import AsyncLockClient
+from tests.unit.aio.doubles import AsyncTable
+from tests.unit.aio.virtual_time import VirtualClock
+
+MakeClient = Callable[..., AsyncLockClient]
+
+
+@pytest.fixture
+def table() -> AsyncTable:
+    return AsyncTable()
+
+
+@pytest.fixture
+def make_client(table: AsyncTable) -> MakeClient:
+    """Clients with a lease of 30 s, renewed every 10 s, in danger 10 s before its end."""
+
+    def make(name: str = "anna", **settings: Any) -> AsyncLockClient:  # noqa: ANN401 - as of the client
+        defaults: dict[str, Any] = {
+            "client": table,
+            "clock": VirtualClock(),
+            "owner_name": name,
+            "lease": 30,
+        }
+        return AsyncLockClient("locks", **{**defaults, **settings})
+
+    return make

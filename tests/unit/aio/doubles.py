@@ -1,0 +1,108 @@
+"""A DynamoDB in memory, far away: a request that was sent arrives, whoever waits for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ReadTimeoutError
+
+from leasehold.protocol.items import read_state
+from leasehold.protocol.model import LockState
+from tests.property.memory_dynamodb import MemoryDynamoDB
+
+READS = ("get_item", "query")
+WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
+LATENCY_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Request:
+    """One that was done: when it was sent, when it arrived."""
+
+    name: str
+    sent: float
+    arrived: float
+
+
+@dataclass
+class AsyncTable:
+    """Stands in for an aiobotocore client.
+
+    Attributes:
+        ways: seconds that the next requests take to arrive, one each; then half the latency.
+        outage: what requests raise while it is set, without being done.
+        loses_replies: whether requests are done, and then raise.
+        log: what was done, in order.
+        on_answer: called whenever an answer arrives.
+    """
+
+    memory: MemoryDynamoDB = field(default_factory=MemoryDynamoDB)
+    latency_seconds: float = LATENCY_SECONDS
+    ways: list[float] = field(default_factory=list)
+    outage: Exception | None = None
+    loses_replies: bool = False
+    log: list[Request] = field(default_factory=list)
+    on_answer: Callable[[], object] = lambda: None
+
+    @property
+    def exceptions(self) -> Any:  # noqa: ANN401 - as boto3 has it
+        return self.memory.exceptions
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        if name not in READS + WRITES:
+            raise AttributeError(name)
+        return lambda **arguments: self._send(name, arguments)
+
+    async def _send(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        way = self.ways.pop(0) if self.ways else self.latency_seconds / 2
+        loop.call_later(way, self._arrive, name, arguments, loop.time(), answer)
+        return await answer
+
+    def _arrive(
+        self, name: str, arguments: dict[str, Any], sent: float, answer: asyncio.Future[Any]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        error, result = self.outage, None
+        if error is None:
+            self.log.append(Request(name, sent, loop.time()))
+            try:
+                result = getattr(self.memory, name)(**arguments)
+            except Exception as refused:  # noqa: BLE001 - it is the answer
+                error = refused
+            if self.loses_replies:
+                error = lost_reply()
+        loop.call_later(self.latency_seconds / 2, self._return, answer, result, error)
+
+    def _return(self, answer: asyncio.Future[Any], result: object, error: Exception | None) -> None:
+        self.on_answer()
+        if answer.cancelled():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
+
+    def state(self, lock_name: str) -> LockState:
+        """The lock as it is, without a request."""
+        return read_state(self.memory.items.get((f"LOCK#{lock_name}", "STATE"), {}))
+
+    def traces(self, lock_name: str) -> list[str]:
+        """Owner names of all who hold it, or wait for it."""
+        holders = [holder.owner_name for holder in self.state(lock_name).holders]
+        return holders + [
+            item["owner_name"]["S"]
+            for (pk, sk), item in sorted(self.memory.items.items())
+            if pk == f"LOCK#{lock_name}" and sk.startswith("WAITER#")
+        ]
+
+    def names(self) -> list[str]:
+        return [request.name for request in self.log]
+
+
+def lost_reply() -> ReadTimeoutError:
+    return ReadTimeoutError(endpoint_url="https://dynamodb.us-east-1.amazonaws.com")

@@ -1,0 +1,83 @@
+"""A log whose handlers raise, and other defects: heartbeats go on, in the event loop too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold.client import heartbeat_schedule as rota
+from leasehold.client.logging import PatientLogger
+from tests.unit.aio.conftest import MakeClient
+from tests.unit.aio.doubles import AsyncTable, lost_reply
+from tests.unit.aio.virtual_time import in_virtual_time
+
+
+class Broken(logging.Handler):
+    """Its daemon is gone."""
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        raise BrokenPipeError
+
+
+@pytest.fixture(autouse=True)
+def _broken_log() -> Iterator[None]:
+    logger, handler = logging.getLogger("leasehold"), Broken()
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+
+
+async def held_after_an_outage(make_client: MakeClient, table: AsyncTable) -> list[bool]:
+    """Two locks come into danger together; returns of each whether it is held an hour later."""
+    locks = make_client()
+    held = [await locks.acquire(name) for name in ("a", "b")]
+    table.outage = lost_reply()
+    await asyncio.sleep(22)
+    table.outage = None
+    await asyncio.sleep(3600)
+    still = [lock.remaining > 0 for lock in held]
+    await locks.close()
+    return still
+
+
+@in_virtual_time
+async def test_heartbeats_go_on(make_client: MakeClient, table: AsyncTable) -> None:
+    assert await held_after_an_outage(make_client, table) == [True, True]
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    due = rota.Rota.due
+    defects = [ZeroDivisionError()]
+
+    def fail(self: rota.Rota, now: float) -> list[rota.Turn]:
+        if defects:
+            raise defects.pop()
+        return due(self, now)
+
+    monkeypatch.setattr(rota.Rota, "due", fail)
+
+
+@in_virtual_time
+async def test_a_defect_in_the_planning_itself_is_survived(
+    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_once(monkeypatch)
+    assert await held_after_an_outage(make_client, table) == [True, True]
+
+
+@in_virtual_time
+async def test_with_an_ordinary_logger_that_would_end_the_planning(
+    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PatientLogger, "log", logging.LoggerAdapter.log)
+    fail_once(monkeypatch)
+    locks = make_client()
+    await locks.acquire("a")
+    planner = locks._heartbeats._planner  # noqa: SLF001 - nothing outside tells that
+    assert planner is not None
+    await asyncio.sleep(300)
+    assert isinstance(planner.exception(), BrokenPipeError)
+    assert table.names() == ["update_item"]

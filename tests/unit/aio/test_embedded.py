@@ -1,0 +1,204 @@
+"""Against a DynamoDB of the embedded AWS, with aiobotocore as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+from aiobotocore.session import get_session
+from botocore.exceptions import ClientError
+
+from leasehold import AsyncLockClient, LockClient, LockStoreUnavailable, create_table
+from leasehold.protocol.model import HandOff, Queued
+from leasehold.store.events import Event, PushUnknown
+from localaws import LocalAws
+from tests.support import FakeClock, acquire, owner, store_over
+
+TABLE = "locks"
+INCREMENTS = 5
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[LocalAws]:
+    with LocalAws() as running:
+        create_table(running.client("dynamodb"), TABLE)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in aws.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+class Counter:
+    """Counts in two steps: right only if one does it at a time."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    async def increment(self, guard: AbstractAsyncContextManager[object]) -> None:
+        async with guard:
+            value = self.value
+            await asyncio.sleep(0.02)
+            self.value = value + 1
+
+
+async def count_with_threads_beside(aws: LocalAws, *, is_locked: bool) -> int:
+    """Tasks of two clients, and a thread with a client of its own, on one counter."""
+    counter = Counter()
+
+    def in_a_thread() -> None:
+        with LockClient(TABLE, client=aws.client("dynamodb"), longest_poll=0.2) as locks:
+            for _ in range(INCREMENTS):
+                with locks.hold("counter") if is_locked else nullcontext():
+                    value = counter.value
+                    time.sleep(0.02)
+                    counter.value = value + 1
+
+    async with AsyncLockClient(TABLE) as one, AsyncLockClient(TABLE, longest_poll=0.2) as other:
+        await asyncio.gather(
+            asyncio.to_thread(in_a_thread),
+            *(
+                counter.increment(locks.hold("counter") if is_locked else nullcontext())
+                for locks in (one, other)
+                for _ in range(INCREMENTS)
+            ),
+        )
+    return counter.value
+
+
+def test_increments_in_two_steps_survive_exactly_if_each_is_locked(aws: LocalAws) -> None:
+    assert asyncio.run(count_with_threads_beside(aws, is_locked=True)) == 3 * INCREMENTS
+    assert asyncio.run(count_with_threads_beside(aws, is_locked=False)) < 3 * INCREMENTS
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_clients_that_are_closed_leave_nothing_open() -> None:
+    async def work() -> None:
+        async with AsyncLockClient(TABLE) as locks, locks.hold("a") as lock:
+            await lock.heartbeat()
+
+    async def leave_open() -> AsyncLockClient:
+        locks = AsyncLockClient(TABLE)
+        await locks.acquire("a", lease=1)
+        left_open.append(open_files())
+        await locks.close()
+        return locks
+
+    left_open: list[int] = []
+    asyncio.run(work())
+    files, threads = open_files(), threading.active_count()
+    for _ in range(5):
+        asyncio.run(work())
+    assert (open_files(), threading.active_count()) == (files, threads)
+    asyncio.run(leave_open())
+    assert left_open[0] > files
+
+
+def test_a_client_that_is_given_is_used_and_stays_open() -> None:
+    async def work() -> None:
+        async with get_session().create_client("dynamodb") as dynamodb:
+            async with AsyncLockClient(TABLE, client=dynamodb) as locks, locks.hold("b"):
+                pass
+            assert (await dynamodb.describe_table(TableName=TABLE))["Table"]["TableName"] == TABLE
+
+    asyncio.run(work())
+
+
+def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def acquire(table: str) -> None:
+        async with AsyncLockClient(table) as locks:
+            await locks.acquire("a", wait=0)
+
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        asyncio.run(acquire("nosuch"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(LockStoreUnavailable):
+        asyncio.run(acquire(TABLE))
+
+
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:machine:gone"
+
+
+@pytest.mark.parametrize(("endpoint", "is_told"), [(None, True), ("http://127.0.0.1:9", False)])
+def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
+    endpoint: str | None,
+    is_told: bool,  # noqa: FBT001 - a parameter of the test
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its token is none, which is an answer; without a connection nobody knows."""
+    if endpoint is not None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
+    events: list[Event] = []
+    name = f"pushed-{is_told}"
+
+    async def release_to_a_workflow() -> None:
+        async with AsyncLockClient(TABLE, observe=events.append) as locks, locks.hold(name):
+            queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
+                acquire("workflow", lock_name=name, waits=True, task_token="no such token")
+            )
+            assert isinstance(queued, Queued)
+
+    asyncio.run(release_to_a_workflow())
+    assert [PushUnknown(lock_name=name)] * (not is_told) == [
+        event for event in events if isinstance(event, PushUnknown)
+    ]
+    assert [event.grant.owner_id for event in events if isinstance(event, HandOff)] == [
+        owner("workflow")
+    ]
+
+
+@pytest.mark.parametrize(("endpoint", "is_free"), [(None, True), ("http://127.0.0.1:9", False)])
+def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_is_over(
+    endpoint: str | None,
+    is_free: bool,  # noqa: FBT001 - a parameter of the test
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if endpoint is not None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
+    name = f"over-{is_free}"
+    long_ago = FakeClock(now().now_ms - 3_600_000)
+    store_over(aws.client("dynamodb"), long_ago, table=TABLE).acquire(
+        acquire("workflow", lock_name=name, execution_arn=EXECUTION)
+    )
+
+    async def try_it() -> bool:
+        async with AsyncLockClient(TABLE, takeover="stored_expiry") as locks:
+            return await locks.try_acquire(name) is not None
+
+    assert asyncio.run(try_it()) is is_free
+
+
+def now() -> FakeClock:
+    return FakeClock(time.time_ns() // 1_000_000)
+
+
+def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
+    async def hold_and_wait() -> None:
+        async with AsyncLockClient(TABLE) as locks, locks.hold("c"):
+            waiter = asyncio.ensure_future(locks.acquire("c", wait=600))
+            await asyncio.sleep(0.5)
+            os.kill(os.getpid(), 2)
+            await waiter
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(hold_and_wait())
+    with LockClient(TABLE, client=aws.client("dynamodb")) as locks:
+        lock = locks.try_acquire("c")
+        assert lock is not None

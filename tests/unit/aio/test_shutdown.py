@@ -1,0 +1,96 @@
+"""The end of a program: tasks are cancelled and the client is closed, all at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from leasehold import AsyncLockClient
+from leasehold.aio import AsyncLock
+from tests.unit.aio.conftest import MakeClient
+from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
+from tests.unit.aio.virtual_time import in_virtual_time
+
+MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(20)]
+
+
+async def cancel(waiter: asyncio.Task[AsyncLock], _locks: AsyncLockClient) -> None:
+    waiter.cancel()
+
+
+async def close(_waiter: asyncio.Task[AsyncLock], locks: AsyncLockClient) -> None:
+    await locks.close()
+
+
+Stop = Callable[[asyncio.Task[AsyncLock], AsyncLockClient], Coroutine[Any, Any, None]]
+PAIRS: list[tuple[Stop, Stop]] = [(cancel, close), (close, cancel)]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize("apart", MOMENTS)
+@in_virtual_time
+async def test_a_waiter_that_is_stopped_in_two_ways_leaves_the_queue(
+    one: Stop, other: Stop, apart: float, make_client: MakeClient, table: AsyncTable
+) -> None:
+    first = make_client("first")
+    await first.acquire("a")
+    locks = make_client("second")
+    waiter = asyncio.create_task(locks.acquire("a", wait=600))
+    await asyncio.sleep(1)
+    stopping = asyncio.create_task(one(waiter, locks))
+    await asyncio.sleep(apart)
+    await other(waiter, locks)
+    await asyncio.gather(stopping, waiter, return_exceptions=True)
+    await asyncio.sleep(1)
+    assert table.traces("a") == ["first"]
+    await first.close()
+    await locks.close()
+
+
+@in_virtual_time
+async def test_the_callbacks_of_two_locks_may_both_close_the_client(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    locks = make_client()
+    closed: list[str] = []
+
+    async def close(lock: AsyncLock) -> None:
+        await asyncio.sleep(20)  # Until both locks are lost.
+        await locks.close()
+        closed.append(lock.name)
+
+    for name in ("a", "b"):
+        await locks.acquire(name, on_lost=close)
+    table.memory.items.clear()
+    await asyncio.sleep(60)
+    assert sorted(closed) == ["a", "b"]
+
+
+@in_virtual_time
+async def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed(
+    make_client: MakeClient,
+) -> None:
+    locks = make_client()
+    lock = await locks.acquire("a")
+    waiter = asyncio.create_task(lock.lost.wait())
+    await locks.close()
+    async with asyncio.timeout(31):
+        assert await waiter
+
+
+@pytest.mark.parametrize("late", MOMENTS)
+@in_virtual_time
+async def test_a_waiter_that_is_cancelled_while_it_gives_up_leaves_the_queue(
+    late: float, make_client: MakeClient, table: AsyncTable
+) -> None:
+    """As by a timeout around `acquire` that is as long as its wait."""
+    async with make_client("first") as first, make_client("second") as locks, first.hold("a"):
+        waiter = asyncio.create_task(locks.acquire("a", wait=5))
+        await asyncio.sleep(5 + late)
+        waiter.cancel()
+        await asyncio.gather(waiter, return_exceptions=True)
+        await asyncio.sleep(1)
+        assert table.traces("a") == ["first"]

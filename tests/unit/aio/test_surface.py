@@ -1,0 +1,208 @@
+"""The surface of `AsyncLockClient` is that of `LockClient`, to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from leasehold import (
+    AsyncLock,
+    AsyncLockClient,
+    InvalidRequest,
+    Lock,
+    LockClient,
+    LockLost,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+)
+from tests.unit.aio.conftest import MakeClient
+from tests.unit.aio.doubles import AsyncTable, lost_reply
+from tests.unit.aio.virtual_time import START_MS, in_virtual_time, virtual_loop
+
+WITHOUT_EXTRA = """
+import sys
+sys.modules["aiobotocore"] = None
+from leasehold import *
+from leasehold import LockClient
+try:
+    from leasehold import AsyncLockClient
+except ImportError as error:
+    print(error)
+"""
+
+
+def parameters_of(function: Any) -> list[tuple[str, Any, Any]]:  # noqa: ANN401 - any function
+    signature = inspect.signature(function)
+    return [(p.name, p.kind, p.default) for p in signature.parameters.values()]
+
+
+@pytest.mark.parametrize(
+    "name", ["__init__", "acquire", "try_acquire", "hold", "close", "__module__"]
+)
+def test_a_method_of_the_client_takes_what_its_namesake_takes(name: str) -> None:
+    if name == "__module__":
+        public = {one for one in dir(LockClient) if not one.startswith("_")} - {"begin_anew"}
+        assert {one for one in dir(AsyncLockClient) if not one.startswith("_")} == public
+        return
+    assert parameters_of(getattr(AsyncLockClient, name)) == parameters_of(getattr(LockClient, name))
+
+
+def test_a_lock_has_the_methods_of_its_namesake() -> None:
+    assert {one for one in dir(AsyncLock) if not one.startswith("_")} == {
+        one for one in dir(Lock) if not one.startswith("_")
+    }
+    for name in ("heartbeat", "release", "transact_write"):
+        assert parameters_of(getattr(AsyncLock, name)) == parameters_of(getattr(Lock, name))
+
+
+@in_virtual_time
+async def test_acquire_heartbeat_and_release_are_one_request_each(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client() as locks:
+        lock = await locks.acquire("a")
+        await lock.heartbeat()
+        await lock.release()
+    assert table.names() == ["update_item"] * 3
+
+
+@in_virtual_time
+async def test_a_lock_tells_what_was_granted(make_client: MakeClient) -> None:
+    async with make_client() as locks, locks.hold("a", lease=20, data={"job": 7}) as lock:
+        assert lock.fencing_token == START_MS * 1000 + 1
+        assert (lock.name, lock.owner_name, lock.data) == ("a", "anna", {"job": 7})
+        assert lock.remaining == pytest.approx(20 - 0.01)
+        assert not lock.lost.is_set()
+        lock.check()
+        await lock.heartbeat(lease=40, data={"job": 8})
+        assert (lock.lease, lock.data) == (40, {"job": 8})
+    with pytest.raises(LockLost, match="released"):
+        lock.check()
+
+
+@in_virtual_time
+async def test_a_lock_that_others_hold_is_refused_or_waited_for_exactly_as_long(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client() as locks, locks.hold("a"):
+        assert await locks.try_acquire("a") is None
+        began = virtual_loop().time()
+        with pytest.raises(LockWaitTimeout, match="not handed over within 7 s; last held by anna"):
+            await locks.acquire("a", wait=7)
+        assert virtual_loop().time() - began == pytest.approx(7, abs=0.1)
+        assert table.traces("a") == ["anna"]
+
+
+@in_virtual_time
+async def test_a_waiter_joins_and_then_only_reads(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client() as locks, make_client("berta", heartbeat_every=math.inf) as others:
+        first = await others.acquire("a", lease=3600, wait=0)
+        waiter = asyncio.create_task(locks.acquire("a", wait=600))
+        await asyncio.sleep(10)
+        joined = len(table.log)
+        await asyncio.sleep(200)
+        assert set(table.names()[joined:]) == {"get_item"}
+        await first.release()
+        lock = await waiter
+        assert lock.fencing_token == first.fencing_token + 1
+
+
+@in_virtual_time
+async def test_waiters_of_one_client_are_served_in_the_order_in_which_they_came(
+    make_client: MakeClient,
+) -> None:
+    served: list[int] = []
+
+    async def work(number: int) -> None:
+        await asyncio.sleep(number)
+        async with locks.hold("a", wait=600):
+            served.append(number)
+            await asyncio.sleep(30)
+
+    async with make_client() as locks:
+        await asyncio.gather(*(work(n) for n in range(10)))
+    assert served == list(range(10))
+
+
+@in_virtual_time
+async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    table.outage = lost_reply()
+    async with make_client() as locks:
+        with pytest.raises(LockStoreUnavailable):
+            await locks.try_acquire("a")
+        with pytest.raises(LockStoreUnavailable):
+            await locks.acquire("a", wait=30)
+    table.outage = None
+    assert table.traces("a") == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"lease": 0}, "lease"),
+        ({"limit": 0}, "limit"),
+        ({"wait": -1}, "wait"),
+        ({"data": [1]}, "data"),
+    ],
+)
+@in_virtual_time
+async def test_bad_input_is_refused_by_name_and_nothing_is_written(
+    wrong: dict[str, Any], field: str, make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client() as locks:
+        with pytest.raises(InvalidRequest) as refused:
+            await locks.acquire("a", **wrong)
+    assert (refused.value.field, table.log) == (field, [])
+
+
+@in_virtual_time
+async def test_what_the_body_raises_leaves_it_with_a_note_if_the_release_failed(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client() as locks:
+
+        async def work() -> None:
+            async with locks.hold("a"):
+                table.outage = lost_reply()
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError) as raised:
+            await work()
+        table.outage = None
+    assert raised.value.__notes__[0].startswith("At the end of the lock: the lock table did not")
+
+
+@in_virtual_time
+async def test_guarded_writes_are_committed_with_the_release_or_refused_without_the_lock(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    item = {"Put": {"TableName": "other", "Item": {"pk": {"S": "x"}, "sk": {"S": "y"}}}}
+    async with make_client() as locks:
+        lock = await locks.acquire("a")
+        await lock.transact_write([item], release=True)  # type: ignore[list-item]  # a plain dict
+        assert (table.state("a").held, ("x", "y") in table.memory.items) == (0, True)
+        assert await lock.release() is True
+        del table.memory.items["x", "y"]
+        with pytest.raises(LockLost):
+            await lock.transact_write([item])  # type: ignore[list-item]  # same
+        assert ("x", "y") not in table.memory.items
+
+
+def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == (
+        "AsyncLockClient needs aiobotocore and greenlet, an optional part of Leasehold: "
+        "pip install 'leasehold[async]'\n"
+    )

@@ -1,0 +1,68 @@
+"""Synthesized once per run: a synth costs seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk.assertions import Template
+
+from app import build
+from tests.unit.cdk.forms import build_forms
+from tests.unit.cdk.scratch import Scratch
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def lock_app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    """The app of this repository, with no context given."""
+    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    build(app)
+    return app
+
+
+@pytest.fixture(scope="session")
+def demo_app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    """The app of this repository with `-c demo=true`."""
+    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context={"demo": "true"})
+    build(app)
+    app.synth()
+    return app
+
+
+@pytest.fixture(scope="session")
+def lock_stack(lock_app: App) -> Stack:
+    stack = lock_app.node.find_child("Leasehold")
+    assert isinstance(stack, Stack)
+    return stack
+
+
+@pytest.fixture(scope="session")
+def lock_template(lock_stack: Stack) -> Json:
+    return dict(Template.from_stack(lock_stack).to_json())
+
+
+@pytest.fixture(scope="session")
+def forms_stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Forms")
+    build_forms(stack)
+    return stack
+
+
+@pytest.fixture(scope="session")
+def forms(forms_stack: Stack) -> Json:
+    """The template with a state machine for each form of the guard."""
+    return dict(Template.from_stack(forms_stack).to_json())
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """A stack for constructs that are looked at one by one."""
+    return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Scratch")
+
+
+@pytest.fixture(scope="module")
+def scratch(stack: Stack) -> Scratch:
+    return Scratch(stack)

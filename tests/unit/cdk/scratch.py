@@ -1,0 +1,39 @@
+"""Guards that are looked at one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import Stack
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from leasehold.cdk import ImportedLockService, LockGuard, Waiting
+from tests.unit.cdk.forms import FUNCTION
+
+
+class Scratch:
+    """Makes guards in scopes of their own, as many as a test likes."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._made = 0
+        self._locks = ImportedLockService(
+            stack,
+            "Locks",
+            acquire_function_arn=f"{FUNCTION}:acquire",
+            heartbeat_function_arn=f"{FUNCTION}:heartbeat",
+            release_function_arn=f"{FUNCTION}:release",
+        )
+
+    def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        self._made += 1
+        scope = Construct(self._stack, f"Scratch{self._made}")
+        task = sfn.Pass(scope, "Work")
+        arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
+        return LockGuard(scope, name, service=self._locks, task=task, **arguments)
+
+    def lock_name(self, lock_name: str) -> str:
+        """What the guard's first state makes of a lock name."""
+        [lock] = self.guard(lock_name=lock_name).start_state.to_state_json()["Assign"].values()
+        return str(Stack.of(self._stack).resolve(lock["lock_name"]))

@@ -1,0 +1,184 @@
+"""Mistakes in a guard's arguments are told at synth, by field and rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import Aws, Duration, Stack
+from aws_cdk import aws_stepfunctions as sfn
+
+from leasehold.cdk import LockGuard, Waiting
+from leasehold.errors import InvalidRequest
+from tests.unit.cdk.asl import evaluate
+from tests.unit.cdk.scratch import Scratch
+
+Json = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        ({"lock_name": ""}, r"^lock_name: must be a string of 1 to 512 bytes"),
+        ({"lock_name": "a\nb"}, r"^lock_name: .* without control characters"),
+        ({"lock_name": "ä" * 257}, r"^lock_name: must be a string of 1 to 512 bytes"),
+        ({"lock_name": "$.customer"}, r"^lock_name: must not start with \$: write JsonPath"),
+        ({"limit": 0}, r"^limit: must be a whole number from 1 to 100 \(got 0\)"),
+        ({"limit": 101}, r"^limit: must be a whole number from 1 to 100"),
+        ({"limit": "3"}, r"^limit: must be a whole number from 1 to 100"),
+        ({"lease": Duration.millis(1500)}, r"^lease: must be a whole number of seconds"),
+        ({"lease": Duration.seconds(0)}, r"^lease: must be a number of seconds from 1 to 43200"),
+        ({"lease": Duration.hours(13)}, r"^lease: must be a number of seconds from 1 to 43200"),
+        ({"max_wait": Duration.hours(25)}, r"^max_wait: must be at most 1 day: .* 25,000 events"),
+        ({"max_wait": Duration.millis(1)}, r"^max_wait: must be a whole number of seconds"),
+        (
+            {"max_wait": Duration.minutes(5), "express": True},
+            r"^max_wait: must be under 5 minutes, .* Express workflow \(got '300 s'\)",
+        ),
+        (
+            {"waiting": Waiting.queue(), "express": True},
+            r"^waiting: must be Waiting.poll\(\) in an Express workflow: .* task tokens",
+        ),
+        (
+            {"waiting": Waiting.queue(), "max_wait": Duration.seconds(4)},
+            r"^max_wait: must be at least 5 s, .* Waiting.poll\(\) also takes less \(got '4 s'\)",
+        ),
+        (
+            {
+                "waiting": Waiting.queue(fallback=Duration.seconds(10)),
+                "max_wait": Duration.seconds(20_001),
+            },
+            r"^max_wait: must be at most 5 hours .* 25,000 events",
+        ),
+        ({"keep_alive": Duration.millis(1500)}, r"^keep_alive: must be a whole number of seconds"),
+        (
+            {"keep_alive": Duration.seconds(0)},
+            r"^keep_alive: must be from 1 s to a third of the lease of 60 s, .* \(got '0 s'\)",
+        ),
+        (
+            {"keep_alive": Duration.seconds(21)},
+            r"^keep_alive: .* a third of the lease of 60 s, so that two beats may be lost",
+        ),
+        (
+            {"keep_alive": Duration.seconds(1), "lease": Duration.seconds(2)},
+            r"^keep_alive: must be from 1 s to a third of the lease of 2 s",
+        ),
+        (
+            {"keep_alive": Duration.seconds(20), "express": True},
+            r"^keep_alive: must be left out in an Express workflow: .* no task tokens there",
+        ),
+    ],
+)
+def test_a_broken_rule_is_named_with_its_field(scratch: Scratch, props: Json, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        scratch.guard(**props)
+
+
+@pytest.mark.parametrize(
+    "fallback",
+    [Duration.seconds(0), Duration.seconds(9), Duration.seconds(43_201), Duration.millis(10_500)],
+)
+def test_a_fallback_period_out_of_its_bounds_is_refused(fallback: Duration) -> None:
+    with pytest.raises(InvalidRequest, match=r"^fallback: must be (from 10 s to 43200 s|a whole)"):
+        Waiting.queue(fallback=fallback)
+
+
+@pytest.mark.parametrize(
+    "props",
+    [
+        {"lock_name": "ä" * 256},
+        {"limit": 100},
+        {"limit": "{% $states.input.permits %}"},
+        {"lease": Duration.hours(12), "max_wait": Duration.hours(24)},
+        {"max_wait": Duration.seconds(0)},
+        {"max_wait": Duration.seconds(299), "express": True},
+        {"express": True},
+        {"keep_alive": Duration.seconds(20)},
+        {"keep_alive": Duration.seconds(1), "lease": Duration.seconds(3)},
+        {"keep_alive": Duration.hours(4), "lease": Duration.hours(12)},
+        {"keep_alive": Duration.seconds(20), "waiting": Waiting.queue()},
+        {"waiting": Waiting.queue()},
+        {"waiting": Waiting.queue(), "max_wait": Duration.seconds(5)},
+        {"waiting": Waiting.queue(fallback=Duration.seconds(10)), "max_wait": Duration.hours(5)},
+        {"waiting": Waiting.queue(fallback=Duration.hours(12)), "max_wait": Duration.days(7)},
+    ],
+)
+def test_what_keeps_the_rules_is_taken(scratch: Scratch, props: Json) -> None:
+    scratch.guard(**props)
+
+
+@pytest.mark.parametrize(
+    ("path", "expression"),
+    [
+        ("$", "$states.input"),
+        ("$.customer", "$states.input.customer"),
+        ("$.a[0].b", "$states.input.a[0].b"),
+        ("$['first name'].x", "$states.input.`first name`.x"),
+        ("$.and", "$states.input.`and`"),
+        ("$$.Execution.Name", "$states.context.Execution.Name"),
+        ("$order.id", "$order.id"),
+    ],
+)
+def test_a_json_path_becomes_jsonata(scratch: Scratch, path: str, expression: str) -> None:
+    assert scratch.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
+
+
+@pytest.mark.parametrize("path", ["$..customer", "$.a[*]", "$.a[?(@.b==1)]", "$.a[0:2]"])
+def test_a_json_path_without_counterpart_is_refused(scratch: Scratch, path: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^lock_name: uses a JSONPath that has no simple"):
+        scratch.guard(lock_name=sfn.JsonPath.string_at(path))
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        sfn.JsonPath.uuid(),
+        sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$..customer")),
+        sfn.JsonPath.format("{}", sfn.JsonPath.uuid()),
+        sfn.JsonPath.format(sfn.JsonPath.string_at("$.template"), "x"),
+    ],
+    # The text of a token has a number that differs from process to process.
+    ids=["uuid", "deep scan", "format of uuid", "template at a path"],
+)
+def test_an_intrinsic_function_without_counterpart_is_refused(scratch: Scratch, token: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^lock_name: uses a JSONPath that has no simple"):
+        scratch.guard(lock_name=token)
+
+
+def test_a_formatted_path_becomes_a_concatenation(scratch: Scratch) -> None:
+    token = sfn.JsonPath.format(
+        "o'clock/{}/{}!", sfn.JsonPath.string_at("$.a"), sfn.JsonPath.string_at("$$.Execution.Name")
+    )
+    states = {"input": {"a": 7}, "context": {"Execution": {"Name": "run"}}}
+    assert evaluate(scratch.lock_name(token), states=states) == "o'clock/7/run!"
+
+
+def test_a_formatted_path_with_a_missing_part_gives_no_lock_name_at_all(scratch: Scratch) -> None:
+    token = sfn.JsonPath.format("customer/{}", sfn.JsonPath.string_at("$.customer"))
+    assert evaluate(scratch.lock_name(token), states={"input": {}}) is None
+
+
+def test_a_part_of_a_string_cannot_be_a_path(scratch: Scratch) -> None:
+    with pytest.raises(InvalidRequest, match=r"^lock_name: must be a JsonPath token as a whole"):
+        scratch.guard(lock_name=f"customer/{sfn.JsonPath.string_at('$.customer')}")
+
+
+def test_a_name_known_at_deployment_is_a_literal(scratch: Scratch) -> None:
+    assert scratch.lock_name(f"report-{Aws.REGION}").startswith("{'Fn::Join'")
+
+
+def test_the_fencing_token_is_known_before_the_guard(stack: Stack, scratch: Scratch) -> None:
+    guard = scratch.guard("Charge per-customer!")
+    scope = guard.node.scope
+    assert scope is not None
+    assert guard.fencing_token == f"{{% {guard.fencing_token_path} %}}"
+    assert LockGuard.fencing_token_of(scope, guard.node.id) == guard.fencing_token
+    assert LockGuard.fencing_token_path_of(scope, guard.node.id) == guard.fencing_token_path
+    assert LockGuard.fencing_token_of(stack, guard.node.id) != guard.fencing_token
+    assert guard.fencing_token_path.startswith("$lock_Charge_per_customer__")
+
+
+def test_guards_with_long_ids_get_names_that_step_functions_takes(scratch: Scratch) -> None:
+    guard = scratch.guard("G" * 200)
+    assert len(guard.start_state.state_id) <= 80
+    assert len(guard.fencing_token_path) <= 80

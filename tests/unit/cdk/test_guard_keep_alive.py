@@ -1,0 +1,283 @@
+"""The definition of a guard that keeps its lock alive by a heartbeat beside the work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+
+from leasehold.cdk import Waiting
+from tests.unit.cdk.asl import (
+    Handling,
+    Scope,
+    handling,
+    happy_path,
+    machine_of,
+    successors,
+    ways_out_unreleased,
+)
+from tests.unit.cdk.forms import FUNCTION, RELEASE
+from tests.unit.cdk.scratch import Scratch
+
+Json = dict[str, Any]
+
+UNCHANGED, ERROR = "{% $states.input %}", "{% $states.errorOutput %}"
+every_form = pytest.mark.parametrize("form", ["KeptFlat", "KeptChain", "KeptPollFlat"])
+
+
+def branches(machine: Scope) -> tuple[Scope, Scope]:
+    """The branch of the work, and that of the heartbeat."""
+    work, heartbeat = (
+        Scope(body["States"], body["StartAt"]) for body in machine.states["Guard: Work"]["Branches"]
+    )
+    return work, heartbeat
+
+
+@pytest.mark.parametrize(
+    ("form", "path"),
+    [
+        ("KeptFlatInJsonata", ["Charge"]),
+        ("KeptTaskWithOwnCatch", ["Guard: Body", "Charge"]),
+    ],
+)
+@pytest.mark.parametrize("polls", [False, True])
+def test_a_heartbeat_costs_two_more_transitions(
+    forms: Json, form: str, path: list[str], *, polls: bool
+) -> None:
+    acquired = ["Guard: Acquired?"] if polls else []
+    machine = machine_of(forms, form.replace("Kept", "KeptPoll") if polls else form)
+    assert happy_path(machine) == [
+        "Guard: Enter",
+        "Guard: Acquire",
+        *acquired,
+        "Guard: Work",
+        *path,
+        "Guard: Release",
+        "Guard: Heartbeat",
+    ]
+
+
+def test_a_bare_task_stays_as_it_is(forms: Json) -> None:
+    work, _ = branches(machine_of(forms, "KeptFlat"))
+    charge = dict(machine_of(forms, "Flat").states["Charge"])
+    del charge["Catch"]
+    assert work.start_at == "Charge"
+    assert work.states["Charge"] == charge
+
+
+def test_a_chain_has_a_branch_of_its_own_which_it_cannot_leave_past_the_release(
+    forms: Json,
+) -> None:
+    work, _ = branches(machine_of(forms, "KeptChain"))
+    [body] = work.states["Guard: Body"]["Branches"]
+    assert set(body["States"]) == {"Charge", "Large?", "Enough", "Refused"}
+    assert set(work.states) == {"Guard: Body", "Guard: Release", "Guard: Lock not released"}
+    assert successors(work.states["Guard: Body"]) == {"Guard: Release"}
+    assert work.states["Guard: Body"]["Output"] == "{% $states.result[0] %}"
+
+
+@every_form
+def test_the_work_ends_with_the_release_that_ends_the_heartbeat(forms: Json, form: str) -> None:
+    machine = machine_of(forms, form)
+    work, _ = branches(machine)
+    assert work.states["Guard: Release"]["Arguments"]["Payload"]["keep_alive"] is True
+    assert work.states["Guard: Release"]["End"] is True
+    assert "Guard: Release" not in machine.states
+    for purpose in ("Release after error", "Give up"):
+        assert "keep_alive" not in machine.states[f"Guard: {purpose}"]["Arguments"]["Payload"]
+
+
+@every_form
+def test_the_result_of_the_work_leaves_the_guard_and_every_error_is_caught(
+    forms: Json, form: str
+) -> None:
+    machine = machine_of(forms, form)
+    [variable] = machine.assigned()
+    work = machine.states["Guard: Work"]
+    assert work["Output"] == "{% $states.result[0] %}"
+    assert work["Catch"] == [
+        {
+            "ErrorEquals": [f"LockNotReleased.{variable}"],
+            "Output": "{% $parse($states.errorOutput.Cause).result %}",
+            "Next": "Guard: Not released",
+        },
+        {"ErrorEquals": ["States.DataLimitExceeded"], "Next": "Guard: Release after error"},
+        {"ErrorEquals": ["States.ALL"], "Next": "Guard: Release after error"},
+    ]
+
+
+def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> None:
+    machine = machine_of(forms, "KeptFlat")
+    [variable] = machine.assigned()
+    _, scope = branches(machine)
+    heartbeat = dict(scope.states["Guard: Heartbeat"])
+    assert heartbeat.pop("Arguments") == {
+        "FunctionName": f"{FUNCTION}:heartbeat",
+        "Payload": {
+            "lock_name": f"{{% ${variable}.lock_name %}}",
+            "owner_id": f"{{% ${variable}.owner_id %}}",
+            "owner_name": "{% $states.context.Execution.Id %}",
+            "execution_arn": "{% $states.context.Execution.Id %}",
+            "entered_at_ms": f"{{% ${variable}.entered_at_ms %}}",
+            "lease_seconds": 120,
+            "limit": 3,
+            "task_token": "{% $states.context.Task.Token %}",
+        },
+    }
+    assert heartbeat.pop("Resource").endswith(":states:::lambda:invoke.waitForTaskToken")
+    hopeless = ["InvalidRequest", "LockLost", "States.QueryEvaluationError"]
+    assert heartbeat == {
+        "Type": "Task",
+        "QueryLanguage": "JSONata",
+        "TimeoutSeconds": 15,
+        "Retry": [
+            {"ErrorEquals": ["States.Timeout", "KeepAliveEnded", *hopeless], "MaxAttempts": 0},
+            {
+                "ErrorEquals": ["States.ALL"],
+                "IntervalSeconds": 1,
+                "BackoffRate": 2,
+                "MaxDelaySeconds": 15,
+                "MaxAttempts": 8,
+                "JitterStrategy": "FULL",
+            },
+        ],
+        "Catch": [
+            {
+                "ErrorEquals": ["KeepAliveEnded"],
+                "Output": "ended",
+                "Next": "Guard: Heartbeat ended",
+            },
+            {"ErrorEquals": hopeless, "Output": ERROR, "Next": "Guard: Not kept alive"},
+            {"ErrorEquals": ["States.ALL"], "Output": UNCHANGED, "Next": "Guard: Heartbeat"},
+        ],
+        "Output": "ended",
+        "End": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("States.Timeout", Handling(0, "Guard: Heartbeat")),
+        ("LockStoreUnavailable", Handling(8, "Guard: Heartbeat")),
+        ("Lambda.TooManyRequestsException", Handling(8, "Guard: Heartbeat")),
+        ("Sandbox.Timedout", Handling(8, "Guard: Heartbeat")),
+        ("LockLost", Handling(0, "Guard: Not kept alive")),
+        ("InvalidRequest", Handling(0, "Guard: Not kept alive")),
+        ("KeepAliveEnded", Handling(0, "Guard: Heartbeat ended")),
+    ],
+)
+@every_form
+def test_no_outage_ends_the_work_but_a_loss_does(
+    forms: Json, form: str, error: str, expected: Handling
+) -> None:
+    _, heartbeat = branches(machine_of(forms, form))
+    assert handling(heartbeat.states["Guard: Heartbeat"], error) == expected
+
+
+def test_a_heartbeat_that_an_outage_ends_is_noticed(forms: Json) -> None:
+    _, heartbeat = branches(machine_of(forms, "KeptFlat"))
+    beat = heartbeat.states["Guard: Heartbeat"]
+    beat["Catch"] = [{**beat["Catch"][1], "ErrorEquals": ["States.Timeout"]}]
+    assert handling(beat, "LockStoreUnavailable") == Handling(8, None)
+
+
+def test_an_end_that_is_taken_for_an_outage_is_noticed(forms: Json) -> None:
+    _, heartbeat = branches(machine_of(forms, "KeptFlat"))
+    beat = heartbeat.states["Guard: Heartbeat"]
+    beat["Retry"][0]["ErrorEquals"].remove("KeepAliveEnded")
+    del beat["Catch"][0]
+    assert handling(beat, "KeepAliveEnded") == Handling(8, "Guard: Heartbeat")
+
+
+@every_form
+def test_the_branch_of_the_heartbeat_ends_by_its_token_by_an_error_or_by_a_failure(
+    forms: Json, form: str
+) -> None:
+    _, heartbeat = branches(machine_of(forms, form))
+    states = dict(heartbeat.states)
+    assert states.pop("Guard: Heartbeat")["End"] is True
+    assert states == {
+        "Guard: Heartbeat ended": {"Type": "Pass", "QueryLanguage": "JSONata", "End": True},
+        "Guard: Not kept alive": machine_of(forms, form).states["Guard: Failed"],
+    }
+
+
+def test_the_limit_of_a_beat_is_the_same_expression(scratch: Scratch) -> None:
+    limit = "{% $states.input.permits %}"
+    guard = scratch.guard(limit=limit, keep_alive=Duration.seconds(5))
+    payloads = [
+        state["Arguments"]["Payload"]
+        for state in rendered(guard)
+        if "lease_seconds" in state.get("Arguments", {}).get("Payload", {})
+    ]
+    assert [payload["limit"] for payload in payloads] == [limit, limit]
+
+
+@pytest.mark.parametrize(("interval", "longest_pause"), [(1, 2), (5, 5), (20, 20), (60, 20)])
+def test_repeats_of_a_beat_are_no_slower_than_beats(
+    scratch: Scratch, interval: int, longest_pause: int
+) -> None:
+    guard = scratch.guard(keep_alive=Duration.seconds(interval), lease=Duration.minutes(3))
+    [heartbeat] = [state for state in rendered(guard) if state.get("TimeoutSeconds") == interval]
+    assert heartbeat["Retry"][-1]["MaxDelaySeconds"] == longest_pause
+
+
+def rendered(guard: sfn.StateMachineFragment) -> list[Json]:
+    """The definitions of all states, also of those inside branches."""
+    graph = sfn.StateGraph(guard.start_state, "a guard by itself").to_graph_json()
+    machine = Scope(graph["States"], graph["StartAt"])
+    return [dict(state) for _, state in machine.all_states()]
+
+
+def test_on_timeout_is_reached_as_without_a_heartbeat(forms: Json) -> None:
+    states = machine_of(forms, "KeptOnTimeout").states
+    assert states["Guard: Acquire"]["Catch"][1]["Next"] == "Guard: Give up"
+    assert states["Guard: Give up"]["Next"] == "Later"
+    assert states["Guard: Give up"]["Output"] == UNCHANGED
+    assert states["Later"]["End"] is True
+    assert states["Guard: Work"]["Next"] == "Done"
+    assert states["Guard: Not released"]["Next"] == "Done"
+
+
+@pytest.mark.parametrize("waiting", [Waiting.queue(), Waiting.poll()])
+def test_both_ways_to_wait_lead_to_the_work(scratch: Scratch, waiting: Waiting) -> None:
+    guard = scratch.guard(waiting=waiting, keep_alive=Duration.seconds(20))
+    assert "Guard: Work" in {
+        state.state_id for state in sfn.State.find_reachable_states(guard.start_state)
+    }
+
+
+def test_a_succeed_that_leaves_the_heartbeat_running_is_noticed(forms: Json) -> None:
+    machine = machine_of(forms, "KeptFlat")
+    work, _ = branches(machine)
+    work.states["Charge"]["Next"] = "Enough"
+    machine.states["Guard: Work"]["Branches"][0]["States"]["Enough"] = {"Type": "Succeed"}
+    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
+    assert escaped == {"Done"}
+
+
+def test_a_work_whose_errors_bypass_the_release_is_noticed(forms: Json) -> None:
+    machine = machine_of(forms, "KeptFlat")
+    machine.states["Guard: Work"]["Catch"][-1]["Next"] = "Guard: Failed"
+    escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
+    assert escaped == {"Guard: Failed"}
+
+
+def test_a_machine_may_invoke_the_heartbeat_of_the_service(forms: Json) -> None:
+    policies = {
+        logical_id: str(resource["Properties"]["PolicyDocument"])
+        for logical_id, resource in forms["Resources"].items()
+        if resource["Type"] == "AWS::IAM::Policy"
+    }
+    invokes = {
+        form: any(
+            f"{FUNCTION}:heartbeat" in policy
+            for logical_id, policy in policies.items()
+            if logical_id.startswith(f"{form}Machine")
+        )
+        for form in ("KeptFlat", "QueueFlat")
+    }
+    assert invokes == {"KeptFlat": True, "QueueFlat": False}

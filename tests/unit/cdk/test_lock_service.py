@@ -1,0 +1,170 @@
+"""The options of `LockService`, its grants, its metrics, its importer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import App, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk.assertions import Match, Template
+
+from leasehold.cdk import LockService
+from leasehold.metrics import MetricName
+from tests.unit.cdk.forms import FUNCTION
+
+Json = dict[str, Any]
+
+STATISTICS = {
+    "HandOffLatency": "p95",
+    MetricName.HELD_TIME: "p95",
+    MetricName.WAIT_TIME: "p95",
+    MetricName.QUEUE_LENGTH: "Maximum",
+}
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> LockService:
+    """A service with every option set to something else than its default."""
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Own")
+    return LockService(
+        stack,
+        "Locks",
+        removal_policy=RemovalPolicy.DESTROY,
+        deletion_protection=True,
+        encryption_key=kms.Key(stack, "Key"),
+        log_retention=logs.RetentionDays.ONE_WEEK,
+        log_level="WARNING",
+        memory_size_mib=512,
+    )
+
+
+@pytest.fixture(scope="module")
+def template(own: LockService) -> Template:
+    for method in ("acquire", "heartbeat", "release", "use", "client"):
+        role = iam.Role(own, f"May{method.title()}", assumed_by=iam.AccountRootPrincipal())
+        grant = getattr(own, f"grant_{method}")(role)
+        assert isinstance(grant, iam.Grant)
+        assert grant.success
+    return Template.from_stack(Stack.of(own))
+
+
+def test_the_table_follows_its_options(template: Template) -> None:
+    template.has_resource(
+        "AWS::DynamoDB::Table",
+        {
+            "DeletionPolicy": "Delete",
+            "Properties": {
+                "DeletionProtectionEnabled": True,
+                "SSESpecification": {
+                    "SSEEnabled": True,
+                    "SSEType": "KMS",
+                    "KMSMasterKeyId": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
+                },
+            },
+        },
+    )
+
+
+def test_functions_and_logs_follow_their_options(template: Template) -> None:
+    template.resource_properties_count_is("AWS::Logs::LogGroup", {"RetentionInDays": 7}, 4)
+    template.resource_properties_count_is(
+        "AWS::Lambda::Function",
+        {
+            "MemorySize": 512,
+            "Environment": {"Variables": Match.object_like({"POWERTOOLS_LOG_LEVEL": "WARNING"})},
+        },
+        4,
+    )
+
+
+def test_with_a_customer_key_each_role_and_client_may_use_that_key(template: Template) -> None:
+    statement = {
+        "Action": ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"],
+        "Effect": "Allow",
+        "Resource": {"Fn::GetAtt": [Match.string_like_regexp("^Key"), "Arn"]},
+    }
+    document = {"PolicyDocument": {"Statement": Match.array_with([statement])}}
+    template.resource_properties_count_is("AWS::IAM::Policy", document, 5)
+
+
+def test_with_a_customer_key_the_queues_use_the_key_that_sqs_manages(template: Template) -> None:
+    """EventBridge would need to be allowed to use the customer's key; that is the customer's."""
+    template.resource_count_is("AWS::SQS::Queue", 2)
+    managed = {"SqsManagedSseEnabled": True, "KmsMasterKeyId": Match.absent()}
+    template.resource_properties_count_is("AWS::SQS::Queue", managed, 2)
+
+
+@pytest.mark.parametrize(
+    ("grant", "functions"),
+    [
+        ("Acquire", ["Acquire"]),
+        ("Heartbeat", ["Heartbeat"]),
+        ("Release", ["Release"]),
+        ("Use", ["Acquire", "Heartbeat", "Release"]),
+    ],
+)
+def test_a_grant_allows_its_functions_only(
+    template: Template, grant: str, functions: list[str]
+) -> None:
+    [policy] = [
+        resource["Properties"]["PolicyDocument"]["Statement"]
+        for name, resource in template.to_json()["Resources"].items()
+        if name.startswith(f"LocksMay{grant}DefaultPolicy")
+    ]
+    assert {statement["Action"] for statement in policy} == {"lambda:InvokeFunction"}
+    invoked = [statement["Resource"][0]["Fn::GetAtt"][0][:-8] for statement in policy]
+    assert invoked == [f"Locks{function}" for function in functions]
+
+
+def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Template) -> None:
+    [policy] = [
+        resource["Properties"]["PolicyDocument"]["Statement"]
+        for name, resource in template.to_json()["Resources"].items()
+        if name.startswith("LocksMayClientDefaultPolicy")
+    ]
+    actions = ["ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"]
+    assert [statement["Action"] for statement in policy if "kms" not in str(statement)] == [
+        [f"dynamodb:{action}" for action in actions],
+        "states:SendTaskSuccess",
+        "states:DescribeExecution",
+    ]
+
+
+@pytest.mark.parametrize("name", MetricName)
+def test_every_metric_that_the_handlers_emit_can_be_looked_at(
+    own: LockService, name: MetricName
+) -> None:
+    metric = getattr(own, f"metric_{name.name.lower()}")()
+    assert isinstance(metric, cloudwatch.Metric)
+    assert (metric.namespace, metric.metric_name) == ("Leasehold", name.value)
+    assert metric.dimensions == {"service": "leasehold"}
+    assert metric.statistic == STATISTICS.get(name, "Sum")
+
+
+def test_a_metric_takes_statistic_period_and_label(own: LockService) -> None:
+    metric = own.metric_held_time(statistic="max", period=Duration.minutes(1), label="longest")
+    assert (metric.statistic, metric.label) == ("Maximum", "longest")
+    assert metric.period.to_seconds() == 60
+
+
+def test_an_imported_service_refers_to_functions_and_makes_none(stack: Stack) -> None:
+    imported = LockService.from_function_arns(
+        stack,
+        "Imported",
+        acquire_function_arn=f"{FUNCTION}:acquire",
+        heartbeat_function_arn=f"{FUNCTION}:heartbeat",
+        release_function_arn=f"{FUNCTION}:release",
+    )
+    imported.grant_use(iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
+    template = Template.from_stack(stack)
+    template.resource_count_is("AWS::Lambda::Function", 0)
+    allowed = str(template.to_json()["Resources"])
+    assert [f"{FUNCTION}:{name}'" in allowed for name in ("acquire", "heartbeat", "release")] == [
+        True,
+        True,
+        True,
+    ]

@@ -1,0 +1,339 @@
+"""The definition that an optimistic update leaves in a state machine, and its expressions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Template
+from constructs import Construct
+
+from leasehold.cdk import OptimisticUpdate
+from leasehold.errors import InvalidRequest
+from leasehold.optimistic import DEFAULT_RETRIES
+from tests.unit.cdk.asl import Json, Scope, evaluate, happy_path, machine_of
+from tests.unit.cdk.spelling import as_java
+
+TABLE = "accounts"
+NUMBERS = itertools.count()
+KEY = {"account": {"S": "{% $states.input.account %}"}}
+
+
+@pytest.fixture(scope="module")
+def template(stack: Stack) -> Json:
+    """A machine with one update around a chain, and one with a pair, one of them nested."""
+    debits, pair = Construct(stack, "Debits"), Construct(stack, "Pair")
+    chain = sfn.Pass(debits, "Look").next(sfn.Pass(debits, "Compute"))
+    add_machine(debits, update(debits, "Debit", chain).next(sfn.Pass(debits, "Done")))
+    inner = update(pair, "Inner", sfn.Pass(pair, "Compute"), retries=0)
+    after = update(pair, "After", sfn.Pass(pair, "More"))
+    add_machine(pair, update(pair, "Outer", inner).next(after))
+    return dict(Template.from_stack(stack).to_json())
+
+
+def update(scope: Construct, name: str, task: sfn.IChainable, **props: Any) -> OptimisticUpdate:  # noqa: ANN401 - props
+    table = dynamodb.Table.from_table_name(scope, f"{name}Table", TABLE)
+    return OptimisticUpdate(scope, name, **{"table": table, "key": KEY, "task": task, **props})
+
+
+def add_machine(scope: Construct, body: sfn.IChainable) -> None:
+    definition = sfn.DefinitionBody.from_chainable(body)
+    sfn.StateMachine(scope, "Machine", definition_body=definition)
+
+
+@pytest.fixture(scope="module")
+def machine(template: Json) -> Scope:
+    return machine_of(template, "Debits")
+
+
+@pytest.fixture(scope="module")
+def branch(machine: Scope) -> Scope:
+    return next(machine.inner())
+
+
+@pytest.fixture(scope="module")
+def variable(branch: Scope) -> str:
+    [variable] = branch.assigned()
+    return variable
+
+
+def test_it_costs_three_transitions_besides_the_task(machine: Scope) -> None:
+    assert happy_path(machine) == [
+        "Debit: Update",
+        "Debit: Read",
+        "Look",
+        "Compute",
+        "Debit: Write",
+        "Done",
+    ]
+
+
+def test_a_conflict_and_only_that_begins_it_anew_with_full_jitter(
+    machine: Scope, variable: str
+) -> None:
+    update = machine.states["Debit: Update"]
+    assert update["Retry"] == [
+        {
+            "ErrorEquals": [f"VersionConflict.{variable}"],
+            "IntervalSeconds": 1,
+            "BackoffRate": 1.5,
+            "MaxDelaySeconds": 10,
+            "MaxAttempts": DEFAULT_RETRIES,
+            "JitterStrategy": "FULL",
+        }
+    ]
+    assert [(rule["ErrorEquals"], rule["Next"]) for rule in update["Catch"]] == [
+        ([f"VersionConflict.{variable}"], "Debit: Gave up")
+    ]
+    gave_up = machine.states["Debit: Gave up"]
+    assert (gave_up["Error"], gave_up["Cause"]) == (
+        "VersionConflict",
+        "the item was changed by others before each of 11 tries to write it",
+    )
+
+
+@pytest.mark.parametrize("call", ["Read", "Write"])
+def test_calls_are_repeated_with_full_jitter_but_conflicts_and_mistakes_are_not(
+    branch: Scope, call: str
+) -> None:
+    assert branch.states[f"Debit: {call}"]["Retry"] == [
+        {
+            "ErrorEquals": ["DynamoDb.TransactionCanceledException", "States.QueryEvaluationError"],
+            "MaxAttempts": 0,
+        },
+        {
+            "ErrorEquals": ["States.ALL"],
+            "IntervalSeconds": 1,
+            "BackoffRate": 2,
+            "MaxDelaySeconds": 10,
+            "MaxAttempts": 5,
+            "JitterStrategy": "FULL",
+        },
+    ]
+
+
+def test_the_read_is_consistent_and_of_this_item(branch: Scope) -> None:
+    read = branch.states["Debit: Read"]
+    assert read["Arguments"] == {"TableName": TABLE, "Key": KEY, "ConsistentRead": True}
+    assert read["Resource"].endswith(":states:::aws-sdk:dynamodb:getItem")
+
+
+def test_the_write_is_one_transaction_under_a_token_that_outlives_its_repeats(
+    branch: Scope, variable: str
+) -> None:
+    write = branch.states["Debit: Write"]
+    assert write["Resource"].endswith(":states:::aws-sdk:dynamodb:transactWriteItems")
+    assert write["Arguments"]["ClientRequestToken"] == f"{{% ${variable}.token %}}"
+    assert len(write["Arguments"]["TransactItems"]) == 1
+    assert branch.states["Debit: Read"]["Assign"][variable]["token"] == "{% $uuid() %}"
+
+
+@pytest.mark.parametrize(
+    ("cause", "error"),
+    [
+        ("… specific reasons [ConditionalCheckFailed] (Service: DynamoDb)", "conflict"),
+        ("… specific reasons [TransactionConflict]", "conflict"),
+        ("… specific reasons [ValidationError]", "DynamoDb.TransactionCanceledException"),
+    ],
+)
+def test_a_write_that_dynamodb_finds_invalid_is_no_conflict(
+    branch: Scope, variable: str, cause: str, error: str
+) -> None:
+    write, conflict = branch.states["Debit: Write"], branch.states["Debit: Conflict"]
+    assert [(rule["ErrorEquals"], rule["Next"]) for rule in write["Catch"]] == [
+        (["DynamoDb.TransactionCanceledException"], "Debit: Conflict")
+    ]
+    caught = {"Error": "DynamoDb.TransactionCanceledException", "Cause": cause}
+    expected = f"VersionConflict.{variable}" if error == "conflict" else error
+    assert evaluate(conflict["Error"], states={"input": caught}) == expected
+    assert evaluate(conflict["Cause"], states={"input": caught}) == cause
+
+
+API_ITEM: Json = {
+    "account": {"S": "anna"},
+    "balance": {"N": "12345678901234567890.123456789"},
+    "open": {"BOOL": True},
+    "closed": {"NULL": True},
+    "tags": {"SS": ["a", "b"]},
+    "numbers": {"NS": ["1"]},
+    "bytes": {"BS": ["YQ=="]},
+    "one": {"B": "YQ=="},
+    "empty list": {"L": []},
+    "empty map": {"M": {}},
+    "single": {"L": [{"BOOL": False}]},
+    "nested": {"L": [{"M": {"Bool": {"L": [{"L": []}, {"NULL": True}]}}}, {"S": ""}]},
+}
+JAVA_ITEM = as_java(API_ITEM)
+VERSIONED = {**JAVA_ITEM, "version": {"N": "7"}}
+STAMPED = {**VERSIONED, "version_id": {"S": "x"}}
+NAMES = {"#version": "version", "#write_id": "version_id"}
+
+
+def read_states(item: Json | None) -> Json:
+    result = {} if item is None else {"Item": item}
+    return {"input": {"account": "anna"}, "result": result}
+
+
+@pytest.mark.parametrize(
+    ("item", "task_gets"), [(None, None), (JAVA_ITEM, API_ITEM)], ids=["none", "item"]
+)
+def test_the_task_gets_the_input_and_the_item_as_dynamodb_spells_it(
+    branch: Scope, item: Json | None, task_gets: Json | None
+) -> None:
+    output = evaluate(branch.states["Debit: Read"]["Output"], states=read_states(item))
+    assert json.loads(json.dumps(output)) == {"input": {"account": "anna"}, "item": task_gets}
+
+
+@pytest.mark.parametrize(
+    ("item", "unchanged", "next_version"),
+    [
+        (
+            None,
+            {
+                "ConditionExpression": "attribute_not_exists(#key)",
+                "ExpressionAttributeNames": {"#key": "account"},
+            },
+            "1",
+        ),
+        (
+            JAVA_ITEM,
+            {
+                "ConditionExpression": "attribute_exists(#key) AND attribute_not_exists(#version)",
+                "ExpressionAttributeNames": {"#key": "account", "#version": "version"},
+            },
+            "1",
+        ),
+        (
+            VERSIONED,
+            {
+                "ConditionExpression": "#version = :version AND attribute_not_exists(#write_id)",
+                "ExpressionAttributeNames": NAMES,
+                "ExpressionAttributeValues": {":version": {"N": "7"}},
+            },
+            "8",
+        ),
+        (
+            STAMPED,
+            {
+                "ConditionExpression": "#version = :version AND #write_id = :write_id",
+                "ExpressionAttributeNames": NAMES,
+                "ExpressionAttributeValues": {":version": {"N": "7"}, ":write_id": {"S": "x"}},
+            },
+            "8",
+        ),
+    ],
+    ids=["no item", "no version", "version", "version and id"],
+)
+def test_the_condition_is_that_the_item_is_as_it_was_read(
+    branch: Scope, variable: str, item: Json | None, unchanged: Json, next_version: str
+) -> None:
+    seen = branch.states["Debit: Read"]["Assign"][variable]
+    states = read_states(item)
+    assert evaluate(seen["unchanged"], states=states) == unchanged
+    assert evaluate(seen["next"], states=states) == next_version
+    assert seen["key"] == KEY
+
+
+def written(branch: Scope, variable: str, returned: Json | None) -> tuple[Json, Json | None]:
+    """The transaction's one write, and what leaves the state."""
+    seen = {
+        "key": {"account": {"S": "anna"}},
+        "token": "t",
+        "next": "8",
+        "unchanged": {"ConditionExpression": "c", "ExpressionAttributeNames": {"#key": "account"}},
+    }
+    write = branch.states["Debit: Write"]
+    scope: Json = {"states": {"input": returned}, "variables": {variable: seen}}
+    [transaction] = write["Arguments"]["TransactItems"]
+    return evaluate(transaction, **scope), evaluate(write["Output"], **scope)
+
+
+def test_what_the_task_returns_is_put_at_its_place_with_the_next_version(
+    branch: Scope, variable: str
+) -> None:
+    stamps = {"version": {"N": "8"}, "version_id": {"S": "t"}}
+    returned = {**API_ITEM, "account": {"S": "ben"}, "version": {"N": "99"}}
+    transaction, leaves = written(branch, variable, returned)
+    assert transaction == {
+        "Put": {
+            "TableName": TABLE,
+            "ConditionExpression": "c",
+            "ExpressionAttributeNames": {"#key": "account"},
+            "Item": {**JAVA_ITEM, **stamps},
+        }
+    }
+    assert leaves == {**API_ITEM, **stamps}
+
+
+def test_null_deletes_what_was_read(branch: Scope, variable: str) -> None:
+    transaction, leaves = written(branch, variable, None)
+    assert transaction == {
+        "Delete": {
+            "TableName": TABLE,
+            "ConditionExpression": "c",
+            "ExpressionAttributeNames": {"#key": "account"},
+            "Key": {"account": {"S": "anna"}},
+        }
+    }
+    assert leaves is None
+
+
+def test_a_machine_may_get_put_and_delete_items_of_this_table_and_nothing_else(
+    template: Json,
+) -> None:
+    [statements] = [
+        resource["Properties"]["PolicyDocument"]["Statement"]
+        for logical_id, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::IAM::Policy" and logical_id.startswith("DebitsMachine")
+    ]
+    assert [statement["Action"] for statement in statements] == [
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:DeleteItem",
+    ]
+    assert all(json.dumps(one["Resource"]).count(f":table/{TABLE}") == 1 for one in statements)
+
+
+def test_two_updates_fit_into_one_machine_and_into_each_other(template: Json) -> None:
+    machine = machine_of(template, "Pair")
+    names = [name for name, _ in machine.all_states()]
+    assigned = [name for scope in machine.all_scopes() for name in scope.assigned()]
+    retried = [
+        tuple(state["Retry"][0]["ErrorEquals"])
+        for _, state in machine.all_states()
+        if state["Type"] == "Parallel"
+    ]
+    assert len(names) == len(set(names))
+    assert len(assigned) == len(set(assigned)) == 3
+    assert len(retried) == len(set(retried)) == 3
+
+
+@pytest.mark.parametrize(
+    ("props", "field"),
+    [
+        ({"key": {}}, "key"),
+        ({"key": "anna"}, "key"),
+        ({"key": {"account": "anna"}}, "key"),
+        ({"key": {"account": {"BOOL": True}}}, "key"),
+        ({"key": {"version": {"S": "x"}}}, "version_attribute"),
+        ({"version_attribute": ""}, "version_attribute"),
+        ({"version_attribute": "a`b"}, "version_attribute"),
+        ({"version_attribute": "account"}, "version_attribute"),
+        ({"retries": -1}, "retries"),
+        ({"retries": 101}, "retries"),
+        ({"retries": True}, "retries"),
+        ({"retries": 1.5}, "retries"),
+    ],
+)
+def test_arguments_that_break_a_rule_are_refused_by_name(
+    stack: Stack, props: dict[str, Any], field: str
+) -> None:
+    scope = Construct(stack, f"Refused{next(NUMBERS)}")
+    with pytest.raises(InvalidRequest) as caught:
+        update(scope, "Update", sfn.Pass(scope, "Compute"), **props)
+    assert caught.value.field == field

@@ -1,0 +1,163 @@
+"""The reaper's template: what it hears, where that goes, and who may send it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk.assertions import Template
+
+from lambdas.reap_messages import parse_reap_message
+from leasehold.cdk import LockService
+from leasehold.errors import InvalidRequest
+from leasehold.protocol.model import ExecutionEnded
+from tests.unit.cdk.template import arn, one, resources
+
+Json = dict[str, Any]
+
+QUEUES = ["Queue", "DeadLetterQueue"]
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
+
+
+def queue_arn(template: Json, name: str) -> Json:
+    return arn(one(template, "AWS::SQS::Queue", f"Reaper{name}")[0])
+
+
+def test_the_rule_hears_of_every_execution_that_may_have_left_a_lock(lock_template: Json) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    assert rule["Properties"]["EventPattern"] == {
+        "source": ["aws.states"],
+        "detail-type": ["Step Functions Execution Status Change"],
+        "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"]},
+    }
+
+
+def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter_queue(
+    lock_template: Json,
+) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    assert rule["Properties"]["Targets"] == [
+        {
+            "Id": "Target0",
+            "Arn": queue_arn(lock_template, "Queue"),
+            "DeadLetterConfig": {"Arn": queue_arn(lock_template, "DeadLetterQueue")},
+            "InputTransformer": {
+                "InputPathsMap": {
+                    "arn": "$.detail.executionArn",
+                    "redrives": "$.detail.redriveCount",
+                },
+                "InputTemplate": '{"detail": {"executionArn": "<arn>", '
+                '"redriveCount": "<redrives>"}}',
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("redrive_count", "redrives"), [("0", 0), ("3", 3), ("", 0), ("null", 0), ("<redrives>", 0)]
+)
+def test_the_handler_understands_what_the_rule_makes_of_an_event(
+    lock_template: Json, redrive_count: str, redrives: int
+) -> None:
+    """EventBridge puts values in place of names as they are; of a missing field, who knows."""
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    [target] = rule["Properties"]["Targets"]
+    message = target["InputTransformer"]["InputTemplate"]
+    for name, value in {"arn": EXECUTION, "redrives": redrive_count}.items():
+        message = message.replace(f"<{name}>", value)
+    assert parse_reap_message(message) == ExecutionEnded(execution_arn=EXECUTION, redrives=redrives)
+
+
+def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes(lock_template: Json) -> None:
+    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
+    dead_letters = queue_arn(lock_template, "DeadLetterQueue")
+    assert queue["Properties"] == {
+        "SqsManagedSseEnabled": True,
+        "VisibilityTimeout": 120,
+        "RedrivePolicy": {"deadLetterTargetArn": dead_letters, "maxReceiveCount": 10},
+    }
+
+
+def test_dead_letters_are_kept_for_two_weeks(lock_template: Json) -> None:
+    _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
+    assert queue["Properties"] == {
+        "SqsManagedSseEnabled": True,
+        "MessageRetentionPeriod": 1_209_600,
+    }
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_rules_of_this_account_may_send_and_nobody_may_without_tls(
+    lock_template: Json, name: str
+) -> None:
+    _, policy = one(lock_template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
+    region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
+    rules = ["arn:", {"Ref": "AWS::Partition"}, ":events:", region, ":", account, ":rule/*"]
+    assert policy["Properties"]["PolicyDocument"]["Statement"] == [
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sqs:*",
+            "Resource": queue_arn(lock_template, name),
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "events.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": queue_arn(lock_template, name),
+            "Condition": {"ArnLike": {"aws:SourceArn": {"Fn::Join": ["", rules]}}},
+        },
+    ]
+
+
+def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(
+    lock_template: Json,
+) -> None:
+    [mapping] = resources(lock_template, "AWS::Lambda::EventSourceMapping").values()
+    function, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
+    assert mapping["Properties"] == {
+        "BatchSize": 10,
+        "EventSourceArn": queue_arn(lock_template, "Queue"),
+        "FunctionName": {"Ref": function},
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "ScalingConfig": {"MaximumConcurrency": 5},
+    }
+
+
+def test_the_second_look_comes_when_no_acquire_from_before_can_still_run(
+    lock_template: Json,
+) -> None:
+    _, acquire = one(lock_template, "AWS::Lambda::Function", "Acquire")
+    _, reap = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
+    delay = reap["Properties"]["Environment"]["Variables"]["LEASEHOLD_SECOND_PASS_SECONDS"]
+    assert int(delay) >= acquire["Properties"]["Timeout"] + 10
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> LockService:
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Without")
+    return LockService(stack, "Locks", reaper=False)
+
+
+def test_a_service_without_reaper_hears_nothing(without: LockService) -> None:
+    template = Template.from_stack(Stack.of(without))
+    assert without.reaper is None
+    template.resource_count_is("AWS::Lambda::Function", 3)
+    for kind in ("AWS::SQS::Queue", "AWS::Events::Rule", "AWS::Lambda::EventSourceMapping"):
+        template.resource_count_is(kind, 0)
+
+
+def test_a_service_without_reaper_has_no_dead_letters_to_count(without: LockService) -> None:
+    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_dead_letters\(\)"):
+        without.metric_dead_letters()
+
+
+def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
+    metric = LockService(stack, "Counted").metric_dead_letters(label="dead")
+    assert isinstance(metric, cloudwatch.Metric)
+    assert metric.namespace == "AWS/SQS"
+    assert metric.metric_name == "ApproximateNumberOfMessagesVisible"
+    assert (metric.statistic, metric.label) == ("Maximum", "dead")

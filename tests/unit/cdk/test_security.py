@@ -1,0 +1,145 @@
+"""cdk-nag and cfn-lint find nothing but what is acknowledged, each with its reason."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations
+from aws_cdk import aws_iam as iam
+from aws_cdk.assertions import Template
+from cdk_nag import AwsSolutionsChecks
+from cfnlint import api  # type: ignore[import-untyped]  # ships no types
+from cfnlint.config import ManualArgs  # type: ignore[import-untyped]  # same
+from constructs import IConstruct
+
+from leasehold.cdk import LockService
+from tests.unit.cdk.asl import flattened
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def service_stack(tmp_path: Path) -> Stack:
+    stack = Stack(App(outdir=str(tmp_path)), "Leasehold")
+    LockService(stack, "Locks")
+    return stack
+
+
+def findings(stack: Stack) -> list[tuple[str, str]]:
+    """Rules of AwsSolutions that the stack breaks without acknowledgment, and where."""
+    report = AwsSolutionsChecks(verbose=True).validate_scope(stack)
+    found = [
+        (violation.rule_name, resource.construct_path or "")
+        for violation in report.violations
+        for resource in violation.violating_resources
+    ]
+    assert report.success == (not found)
+    return found
+
+
+def acknowledged(root: IConstruct) -> dict[str, dict[str, str]]:
+    """The acknowledged rules and their reasons, by construct."""
+    return {
+        construct.node.path: {
+            rule.removeprefix("Annotation::AwsSolutions-"): reason
+            for entry in construct.node.metadata
+            if entry.type == Validations.ACKNOWLEDGED_RULES_METADATA_KEY
+            for rule, reason in entry.data.items()
+        }
+        for construct in root.node.find_all()
+    }
+
+
+def lint(template: Json) -> list[str]:
+    """What cfn-lint finds; the dependencies that CDK spells out twice are not of interest."""
+    matches = api.lint(
+        json.dumps(template),
+        regions=["us-east-1"],
+        config=ManualArgs(ignore_checks=["W3005"]),
+    )
+    return [f"{match.rule.id} {match.message}" for match in matches]
+
+
+def with_plain_definitions(template: Json) -> Json:
+    """State machines whose definitions cfn-lint can read.
+
+    References are replaced by their names, and the seconds of a Wait by a number: Step Functions
+    documents JSONata there, cfn-lint 1.58 does not know it.
+    """
+    plain = copy.deepcopy(template)
+    for resource in plain["Resources"].values():
+        if resource["Type"] == "AWS::StepFunctions::StateMachine":
+            properties = resource["Properties"]
+            definition = flattened(properties["DefinitionString"]).replace(
+                "<AWS::Partition>", "aws"
+            )
+            properties["DefinitionString"] = re.sub(r'"Seconds":"[^"]*"', '"Seconds":1', definition)
+    return plain
+
+
+def test_the_service_keeps_the_aws_solutions_rules(service_stack: Stack) -> None:
+    assert findings(service_stack) == []
+
+
+def test_a_wildcard_that_nobody_acknowledged_is_found(service_stack: Stack) -> None:
+    acquire = service_stack.node.find_child("Locks").node.find_child("AcquireRole")
+    assert isinstance(acquire, iam.Role)
+    acquire.add_to_policy(iam.PolicyStatement(actions=["dynamodb:*"], resources=["*"]))
+    assert {rule for rule, _ in findings(service_stack)} == {
+        "AwsSolutions-IAM5[Action::dynamodb:*]"
+    }
+
+
+def test_each_acknowledged_rule_has_its_reason(service_stack: Stack) -> None:
+    xray = {"IAM5[Resource::*]": "X-Ray's write actions take no resource."}
+    runtime = {"L1": "The handlers are tested with python3.13."}
+    states = "IAM5[Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
+    executions = {
+        f"{states}:execution:*]": (
+            "Any workflow of this account and region may hold a lock; read-only."
+        )
+    }
+    machines = {
+        f"{states}:stateMachine:*]": (
+            "Any workflow of this account and region may wait; its task token is needed."
+        )
+    }
+    reasons = {path: rules for path, rules in acknowledged(service_stack).items() if rules}
+    assert reasons == {
+        "Leasehold/Locks/Acquire": runtime,
+        "Leasehold/Locks/AcquireRole": {**xray, **executions, **machines},
+        "Leasehold/Locks/Heartbeat": runtime,
+        "Leasehold/Locks/HeartbeatRole": {**xray, **machines},
+        "Leasehold/Locks/Reaper/Reap": runtime,
+        "Leasehold/Locks/Reaper/ReapRole": {**xray, **executions, **machines},
+        "Leasehold/Locks/Release": runtime,
+        "Leasehold/Locks/ReleaseRole": {**xray, **executions, **machines},
+    }
+
+
+def test_cfn_lint_accepts_the_lock_stack(lock_template: Json) -> None:
+    assert lint(lock_template) == []
+
+
+def test_cfn_lint_accepts_the_demo_stack(demo_app: App) -> None:
+    demo = demo_app.node.find_child("LeaseholdDemo")
+    assert isinstance(demo, Stack)
+    assert lint(with_plain_definitions(dict(Template.from_stack(demo).to_json()))) == []
+
+
+def test_cfn_lint_accepts_the_state_machines_of_all_forms(forms: Json) -> None:
+    assert lint(with_plain_definitions(forms)) == []
+
+
+def test_cfn_lint_reads_the_definitions(forms: Json) -> None:
+    broken = with_plain_definitions(forms)
+    for resource in broken["Resources"].values():
+        if resource["Type"] == "AWS::StepFunctions::StateMachine":
+            definition = resource["Properties"]["DefinitionString"]
+            resource["Properties"]["DefinitionString"] = definition.replace("Arguments", "Argument")
+    assert any("E3601" in finding for finding in lint(broken))

@@ -1,0 +1,65 @@
+"""A release that fails is told, and the command's status stands."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from botocore.exceptions import NoCredentialsError
+
+from leasehold import Lock
+from leasehold.cli import main
+from leasehold.errors import LockStoreUnavailable
+from localaws import LocalAws
+from tests.support.faults import client_error
+from tests.unit.cli.conftest import TABLE, Fleet
+
+DELETES_THE_TABLE = """
+import boto3, sys
+boto3.client("dynamodb").delete_table(TableName="short-lived")
+sys.exit(int(sys.argv[1]))
+"""
+TOLD = "is not released, its lease ends it"
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_status(
+    fleet: Fleet, status: int
+) -> None:
+    """The control is a lock that cannot be acquired: 78, and the command is not started."""
+    words = ("run", "x", "--table", "short-lived", "--", sys.executable, "-c", DELETES_THE_TABLE)
+    assert fleet.run("create-table", "short-lived")[0] == 0
+    ended, _, errors = fleet.run(*words, str(status))
+    [told] = errors.splitlines()
+    assert ended == status
+    assert told.startswith(f"leasehold: lock 'x' {TOLD}")
+    assert "ResourceNotFoundException" in told
+    ended, _, errors = fleet.run(*words, str(status))
+    assert (ended, errors.count(TOLD)) == (78, 0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [client_error("ExpiredTokenException"), NoCredentialsError(), LockStoreUnavailable("timeout")],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_a_release_raises_the_status_is_the_commands(
+    error: Exception,
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(_lock: Lock) -> bool:
+        raise error
+
+    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": TABLE}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Lock, "release", refuse)
+    name = type(error).__name__
+    words = ["leasehold", "run", name, "--wait", "0", "--", "sh", "-c", "echo ran; exit 3"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capfd.readouterr()
+    assert (ended.value.code, told.out) == (3, "ran\n")
+    assert told.err == f"leasehold: lock '{name}' {TOLD}: {error}\n"

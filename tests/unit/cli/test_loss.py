@@ -1,0 +1,84 @@
+"""A command whose lock is lost is ended, with all that it has started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from leasehold.protocol.schema import lock_key
+from tests.unit.cli.conftest import TABLE, Fleet, outcome, until
+
+POLITE = (
+    "echo $$ > pid; trap 'touch stopped; exit 0' TERM; touch ready; while :; do sleep 0.05; done"
+)
+STUBBORN = """
+trap '' TERM
+(trap '' TERM; while :; do sleep 0.05; done) & echo $! > child
+echo $$ > pid; touch ready
+while :; do sleep 0.05; done
+"""
+
+
+def runs(pid: Path) -> bool:
+    """Whether the process whose number the file tells is there, and no zombie."""
+    try:
+        status = Path(f"/proc/{pid.read_text().strip()}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def lose(fleet: Fleet, name: str) -> None:
+    """The holder vanishes from the table; the next heartbeat finds that out."""
+    fleet.dynamodb.delete_item(TableName=TABLE, Key=lock_key(name))
+
+
+def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet) -> None:
+    process = fleet.start("run", "polite", "--lease", "2", "--", "sh", "-c", POLITE)
+    fleet.file("ready")
+    lose(fleet, "polite")
+    status, _, errors = outcome(process)
+    assert status == 76
+    assert "lock 'polite' is lost; the command is ended" in errors
+    assert (fleet.home / "stopped").exists()
+    assert not runs(fleet.home / "pid")
+
+
+def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(fleet: Fleet) -> None:
+    options = ("--lease", "2", "--grace", "0.3")
+    process = fleet.start("run", "stubborn", *options, "--", "sh", "-c", STUBBORN)
+    fleet.file("ready")
+    lose(fleet, "stubborn")
+    assert outcome(process)[0] == 76
+    until(lambda: not runs(fleet.home / "pid") and not runs(fleet.home / "child"))
+
+
+def test_while_the_lock_is_held_nothing_is_ended(fleet: Fleet) -> None:
+    """The control: TERM by itself does not end it, so what ended it above was the KILL."""
+    options = ("--lease", "2", "--grace", "0.3")
+    process = fleet.start("run", "kept", *options, "--", "sh", "-c", STUBBORN)
+    fleet.file("ready")
+    process.send_signal(signal.SIGTERM)
+    [first] = fleet.state("kept").holders
+    until(lambda: fleet.state("kept").holders[0].revision > first.revision + 1)
+    assert runs(fleet.home / "pid")
+    assert runs(fleet.home / "child")
+    assert process.poll() is None
+    os.killpg(int((fleet.home / "pid").read_text()), signal.SIGKILL)
+    assert outcome(process)[0] == 128 + signal.SIGKILL
+
+
+def test_a_process_that_was_frozen_for_longer_than_its_lease_ends_the_command(
+    fleet: Fleet,
+) -> None:
+    process = fleet.start("run", "frozen", "--lease", "3", "--", "sh", "-c", POLITE)
+    fleet.file("ready")
+    process.send_signal(signal.SIGSTOP)
+    [holder] = fleet.state("frozen").holders
+    until(lambda: time.time() * 1000 > holder.expires_at_ms + 1000)
+    assert runs(fleet.home / "pid")
+    process.send_signal(signal.SIGCONT)
+    assert outcome(process)[0] == 76
+    assert (fleet.home / "stopped").exists()

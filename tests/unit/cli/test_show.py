@@ -1,0 +1,51 @@
+"""`leasehold show`: who holds a lock and who waits, without their proofs of ownership."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from leasehold import LockClient
+from leasehold.cli import main
+from localaws import LocalAws
+from tests.unit.cli.conftest import TABLE, Fleet, until
+
+
+@pytest.fixture
+def show(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
+    for name, value in {**aws.environment, "COLUMNS": "200"}.items():
+        monkeypatch.setenv(name, value)
+
+    def shown(lock_name: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["leasehold", "show", lock_name, "--table", TABLE])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_holders_and_waiters_are_shown_and_owner_ids_are_not(
+    show: Callable[[str], str], locks: LockClient, fleet: Fleet
+) -> None:
+    lock = locks.acquire("shown", owner_name="[bold]anna[/bold]", data={"job": 7})
+    waiter = threading.Thread(target=lambda: locks.acquire("shown", owner_name="berta").release())
+    waiter.start()
+    until(lambda: fleet.waiters("shown") == 1)
+    lines = show("shown").splitlines()
+    lock.release()
+    waiter.join()
+    [held] = [line for line in lines if "holds" in line]
+    [waits] = [line for line in lines if "waits" in line]
+    assert "[bold]anna[/bold]" in held
+    assert str(lock.fencing_token) in held
+    assert '{"job":7}' in held
+    assert "berta" in waits
+    assert lock.owner_id not in "".join(lines)
+    assert show("shown") == "shown: free\n"

@@ -1,0 +1,137 @@
+"""Exit statuses of what goes wrong before a command is started; within this process."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from leasehold import Lock, LockClient, LockWaitTimeout
+from leasehold.cli import main
+from localaws import LocalAws
+from tests.unit.cli.conftest import TABLE, until
+
+
+@pytest.fixture(autouse=True)
+def environment(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": TABLE}.items():
+        monkeypatch.setenv(name, value)
+
+
+def status_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+    monkeypatch.setattr(sys, "argv", ["leasehold", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("run x", "Missing argument"),
+        ("run x --nonsense -- true", "No such option"),
+        ("run x --lease 0 -- true", "lease: must be a number of seconds from 1 to 43200"),
+        ("run x --limit 0 -- true", "limit: must be a whole number from 1 to 100"),
+        ("run x --wait -1 -- true", "wait: must be a number of seconds"),
+        ("run x --data [1] -- true", "--data: must be a JSON object"),
+        ("run x --data {x} -- true", "--data: must be a JSON object"),
+        ("nonsense", "No such command"),
+    ],
+)
+def test_wrong_usage_is_64(
+    line: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(monkeypatch, *line.split()) == 64
+    assert told in capsys.readouterr().err
+
+
+def test_a_commands_own_2_is_no_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert status_of(monkeypatch, "run", "two", "--", "sh", "-c", "exit 2") == 2
+
+
+def test_a_command_that_a_signal_ends_is_told_as_shells_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert status_of(monkeypatch, "run", "killed", "--", "sh", "-c", "kill -9 $$") == 128 + 9
+
+
+@pytest.mark.parametrize(("command", "status"), [("nosuch", 127), ("/dev/null", 126), ("true", 0)])
+def test_a_command_that_cannot_be_started_is_told_as_shells_do(
+    command: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert status_of(monkeypatch, "run", "start", "--", command) == status
+
+
+def test_no_answer_is_69_and_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert status_of(monkeypatch, "run", "x", "--wait", "0", "--", "echo", "ran") == 69
+    told = capsys.readouterr()
+    assert "the lock table did not answer" in told.err
+    assert told.out == ""
+
+
+def test_no_table_is_78(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(monkeypatch, "run", "x", "--table", "nosuch", "--", "true") == 78
+    assert status_of(monkeypatch, "show", "x", "--table", "nosuch") == 78
+    assert capsys.readouterr().err.count("ResourceNotFoundException") == 2
+
+
+def test_the_lock_of_one_that_vanished_is_taken_at_the_first_look_after_its_lease(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control is a client that goes by what it has watched, and has not looked before."""
+    words = ("run", "vanished", "--wait", "0", "--", "true")
+    with (
+        LockClient(TABLE, client=aws.client("dynamodb"), heartbeat_every=math.inf) as locks,
+        LockClient(TABLE, client=aws.client("dynamodb")) as watching,
+    ):
+        locks.acquire("vanished", lease=1)
+        ended = time.monotonic() + 1
+        assert status_of(monkeypatch, *words) == 75
+        until(lambda: time.monotonic() > ended + 2.1)
+        assert watching.try_acquire("vanished") is None
+        assert status_of(monkeypatch, *words) == 0
+
+
+@pytest.mark.parametrize(("option", "waits"), [("--lease=90", None), ("--wait=7", 7.0)])
+def test_without_being_told_it_waits_for_as_long_as_a_client_does(
+    option: str, waits: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def acquire(_client: LockClient, _name: str, **wanted: object) -> Lock:
+        asked.append(wanted["wait"])
+        raise LockWaitTimeout
+
+    monkeypatch.setattr(LockClient, "acquire", acquire)
+    assert status_of(monkeypatch, "run", "x", option, "--", "true") == 75
+    assert asked == [waits]
+
+
+def test_a_table_is_made_once_and_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        assert status_of(monkeypatch, "create-table", "fresh") == 0
+    assert status_of(monkeypatch, "run", "x", "--table", "fresh", "--", "true") == 0
+
+
+def test_without_its_extra_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    for name in [name for name in sys.modules if name.startswith("leasehold.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert status_of(monkeypatch, "show", "x") == (
+        "leasehold: the command line needs typer: pip install 'leasehold[cli]'"
+    )
+
+
+def test_the_installed_command_is_this_one() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    assert EntryPoint("leasehold", project["project"]["scripts"]["leasehold"], "").load() is main

@@ -1,0 +1,59 @@
+"""`leasehold run` where streams are closed, and with a command that somebody has stopped."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pytest
+
+from tests.unit.cli.conftest import Fleet, outcome, until
+from tests.unit.cli.watching import state_of, until_renewed
+
+STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
+TELLS = """
+import os, sys
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+left = [str(number) for number in range(3) if is_open(number)]
+open("told", "w").write("".join(left))
+sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("closed", "left"),
+    [
+        ("", "012"),
+        ("<&-", "12"),
+        (">&-", "02"),
+        ("2>&-", "01"),
+        ("<&- >&-", "2"),
+        ("<&- >&- 2>&-", ""),
+    ],
+)
+def test_streams_that_are_closed_stay_closed_for_the_command(
+    fleet: Fleet, closed: str, left: str
+) -> None:
+    """What we open for ourselves takes their numbers, and is not handed down."""
+    words = [sys.executable, "-m", "leasehold", "run", "closed", "--", sys.executable, "-c", TELLS]
+    process = fleet.popen(["sh", "-c", f'exec "$@" {closed}', "sh", *words])
+    assert outcome(process) == (5, "", "")
+    assert fleet.file("told").read_text() == left
+    assert fleet.state("closed").held == 0
+
+
+def test_a_stopped_command_can_be_ended(fleet: Fleet) -> None:
+    """It notices no signal before it goes on; before, nobody makes it go on: the control."""
+    process = fleet.start("run", "stopped", "--lease", "2", "--", "sh", "-c", STOPS_ITSELF)
+    fleet.file("pid")
+    until(lambda: state_of(fleet.home / "pid") == "T")
+    until_renewed(fleet, "stopped")
+    assert state_of(fleet.home / "pid") == "T"
+    process.send_signal(signal.SIGTERM)
+    assert outcome(process)[0] == 128 + signal.SIGTERM
+    assert not (fleet.home / "went-on").exists()

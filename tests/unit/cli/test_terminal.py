@@ -1,0 +1,145 @@
+"""The terminal belongs to the command, to the pipeline, or to nobody: nothing hangs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.cli.conftest import SECONDS, Fleet, outcome, until
+from tests.unit.cli.watching import state_of, until_renewed
+
+CTRL_Z = "\x1a"
+AT_A_TERMINAL = """
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
+"""
+AT_SOMEBODY_ELSES_TERMINAL = """
+import os, pty, sys
+master, slave = pty.openpty()
+os.set_inheritable(master, True)
+os.dup2(slave, 0)
+os.setsid()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+ASKS = "echo $$ > pid; read answer </dev/tty; echo got $answer; exit 5"
+"""As ssh does for a password, wherever its input comes from."""
+WORKS = """
+import pathlib, time
+pathlib.Path("ready").touch()
+while not pathlib.Path("enough").exists():
+    time.sleep(0.02)
+raise SystemExit(5)
+"""
+"""One process: a shell that is just starting another by `vfork` cannot be stopped."""
+
+AtATerminal = Callable[[str], "subprocess.Popen[str]"]
+
+
+def type_in(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+@pytest.fixture
+def at_a_terminal(fleet: Fleet) -> AtATerminal:
+    """Starts a line of a shell that has a terminal and controls jobs, as people use it.
+
+    (Of a single command it would not make a job, but become the command.)
+    """
+
+    def start(line: str) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", AT_A_TERMINAL, "bash", "-mc", f"{line}; exit $?"]
+        run, works = f"{sys.executable} -m leasehold run", f"{sys.executable} -c"
+        return fleet.popen(words, RUN=run, ASKS=ASKS, PYTHON=works, WORKS=WORKS)
+
+    return start
+
+
+@pytest.mark.parametrize("redirected", ["", "</dev/null", ">out", "| cat"])
+def test_a_command_may_ask_at_the_terminal_wherever_its_input_and_output_are(
+    redirected: str, fleet: Fleet, at_a_terminal: AtATerminal
+) -> None:
+    process = at_a_terminal(f'set -o pipefail; $RUN asks -- sh -c "$ASKS" {redirected}')
+    output, _ = process.communicate("hello\n", timeout=SECONDS)
+    if redirected == ">out":
+        output = fleet.file("out").read_text()
+    assert (process.returncode, "got hello" in output) == (5, True)
+
+
+def test_in_the_background_it_is_stopped_until_the_shell_brings_it_to_the_foreground(
+    fleet: Fleet, at_a_terminal: AtATerminal
+) -> None:
+    """The control, too: so the kernel treats whoever has not been given the terminal."""
+    line = '$RUN bg --lease 2 -- sh -c "$ASKS" </dev/null & until [ -e go ]; do sleep 0.02; done'
+    process = at_a_terminal(f"{line}; fg")
+    type_in(process, "hello\n")
+    fleet.file("pid")
+    until(lambda: state_of(fleet.home / "pid") == "T")
+    until_renewed(fleet, "bg")
+    assert state_of(fleet.home / "pid") == "T"
+    (fleet.home / "go").touch()
+    status, output, _ = outcome(process)
+    assert (status, "got hello" in output) == (5, True)
+
+
+def test_others_in_the_pipeline_may_ask_while_the_command_does_not(
+    at_a_terminal: AtATerminal,
+) -> None:
+    line = 'until [ -e ready ]; do sleep 0.02; done; read answer </dev/tty; echo "got $answer"'
+    process = at_a_terminal(f'{{ {line}; }} | $RUN pipe -- sh -c "touch ready; cat; exit 5"')
+    output, _ = process.communicate("hello\n", timeout=SECONDS)
+    assert (process.returncode, "got hello" in output) == (5, True)
+
+
+def test_others_in_the_pipeline_that_ask_meanwhile_are_stopped_and_the_lock_is_renewed(
+    fleet: Fleet, at_a_terminal: AtATerminal
+) -> None:
+    """The kernel stops their process group, which is ours too; but not us."""
+    asks_as_well = (
+        'sh -c "until [ -e ready ]; do sleep 0.02; done; echo \\$\\$ > other;'
+        ' read answer </dev/tty; echo other got \\$answer > told"'
+    )
+    command = 'read answer </dev/tty; echo $answer > first; exec $PYTHON "$WORKS"'
+    process = at_a_terminal(f"$RUN both --lease 2 -- sh -c '{command}' | {asks_as_well}")
+    type_in(process, "one\n")
+    fleet.file("other")
+    until(lambda: state_of(fleet.home / "other") == "T")
+    until_renewed(fleet, "both")
+    (fleet.home / "enough").touch()
+    type_in(process, "two\n")
+    outcome(process)
+    assert (fleet.home / "first").read_text() == "one\n"
+    assert (fleet.home / "told").read_text() == "other got two\n"
+
+
+@pytest.mark.parametrize("redirected", ["", "</dev/null"])
+def test_ctrl_z_suspends_neither_the_command_nor_the_renewal_of_its_lock(
+    redirected: str, fleet: Fleet, at_a_terminal: AtATerminal
+) -> None:
+    process = at_a_terminal(f'$RUN z --lease 2 -- $PYTHON "$WORKS" {redirected}')
+    fleet.file("ready")
+    type_in(process, CTRL_Z)
+    until_renewed(fleet, "z")
+    (fleet.home / "enough").touch()
+    assert outcome(process)[0] == 5
+
+
+def test_ctrl_z_suspends_what_is_not_under_a_lock(fleet: Fleet, at_a_terminal: AtATerminal) -> None:
+    """The control."""
+    process = at_a_terminal('$PYTHON "$WORKS"')
+    fleet.file("ready")
+    type_in(process, CTRL_Z)
+    assert outcome(process)[0] == 128 + signal.SIGTSTP
+
+
+def test_a_terminal_that_controls_another_session_is_left_alone(fleet: Fleet) -> None:
+    """As after `setsid` and `su -c`: it is the input, and nobody's jobs are controlled by it."""
+    words = [sys.executable, "-m", "leasehold", "run", "a", "--", "sh", "-c", "test -t 0 && exit 5"]
+    process = fleet.popen([sys.executable, "-c", AT_SOMEBODY_ELSES_TERMINAL, *words])
+    status, _, errors = outcome(process)
+    assert (status, errors) == (5, "")

@@ -1,0 +1,76 @@
+"""Fixtures: tables, clocks, clients that are closed, and an embedded AWS for contention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold import LockClient, create_table
+from localaws import LocalAws
+from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.simulated import Beating, SimulatedHeartbeats
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+MakeClient = Callable[..., LockClient]
+
+
+@pytest.fixture
+def clock() -> EventfulClock:
+    return EventfulClock()
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture
+def make_client(table: Table, clock: EventfulClock) -> Iterator[MakeClient]:
+    """Clients over the table in memory whose time is the fake clock's: no heartbeats of their own.
+
+    (A heartbeat thread would look at that clock at moments of its own choosing.)
+    """
+    made = []
+
+    def make(name: str = "anna", **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
+        defaults: dict[str, Any] = {
+            "client": table,
+            "clock": clock,
+            "owner_name": name,
+            "heartbeat_every": math.inf,
+        }
+        client = LockClient("locks", **{**defaults, **settings})
+        made.append(client)
+        return client
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def aws() -> Iterator[LocalAws]:
+    with LocalAws() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def lock_table(aws: LocalAws) -> str:
+    """The name of a lock table in the embedded AWS."""
+    client: DynamoDBClient = aws.client("dynamodb")
+    create_table(client, "locks")
+    return "locks"
+
+
+@pytest.fixture
+def beating(
+    make_client: MakeClient, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
+) -> Beating:
+    """A client with a lease of 30 s, renewed every 10 s, in danger 10 s before its end."""
+    monkeypatch.setattr("leasehold.client.lock_client.Heartbeats", SimulatedHeartbeats)
+    return Beating(make_client("anna", lease=30, heartbeat_every=None), clock)

@@ -1,0 +1,133 @@
+"""Stand-ins: a clock on which things happen, a DynamoDB in memory that threads may share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ReadTimeoutError
+
+from leasehold.protocol.items import read_state
+from leasehold.protocol.model import LockState
+from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.support import FakeClock
+
+READS = ("get_item", "query")
+WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
+
+
+@dataclass
+class EventfulClock(FakeClock):
+    """Time passes when somebody waits; what was planned happens on the way."""
+
+    plans: list[tuple[int, Callable[[], object]]] = field(default_factory=list)
+
+    def at(self, seconds: float, action: Callable[[], object]) -> None:
+        """Plans something for so many seconds from now."""
+        self.plans.append((self.now_ms + round(seconds * 1000), action))
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        ends_ms = self.now_ms + round(seconds * 1000)
+        while due := sorted(
+            (plan for plan in self.plans if plan[0] <= ends_ms), key=lambda p: p[0]
+        ):
+            self.plans.remove(due[0])
+            self.now_ms = max(self.now_ms, due[0][0])
+            due[0][1]()
+        self.now_ms = max(self.now_ms, ends_ms)
+
+
+@dataclass(frozen=True)
+class SkewedClock:
+    """A process whose wall clock is wrong; its monotonic clock is everybody's."""
+
+    true: FakeClock
+    skew_seconds: float
+
+    def wall_ms(self) -> int:
+        return self.true.wall_ms() + round(self.skew_seconds * 1000)
+
+    def monotonic(self) -> float:
+        return self.true.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        self.true.wait(seconds)
+
+
+@dataclass
+class Table:
+    """A DynamoDB in memory that does one request at a time, and tells what was asked of it.
+
+    Attributes:
+        latency_seconds: how long each request takes; many may be under way at a time.
+        outage: what requests raise while it is set, without being done.
+        loses_replies: whether requests are done, and then raise.
+        log: the name of each request that was done, in order.
+    """
+
+    memory: MemoryDynamoDB = field(default_factory=MemoryDynamoDB)
+    latency_seconds: float = 0.0
+    outage: Exception | None = None
+    loses_replies: bool = False
+    log: list[str] = field(default_factory=list)
+    before: Callable[[str, dict[str, Any]], None] | None = None
+    _one: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def exceptions(self) -> Any:  # noqa: ANN401 - as boto3 has it
+        return self.memory.exceptions
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        if name not in READS + WRITES:
+            raise AttributeError(name)
+        return lambda **arguments: self._send(name, arguments)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def state(self, lock_name: str) -> LockState:
+        """The lock as it is, without a request."""
+        return read_state(self.memory.items.get((f"LOCK#{lock_name}", "STATE"), {}))
+
+    def waiters(self, lock_name: str) -> list[str]:
+        """Owner names in the queue, the oldest first."""
+        return [
+            item["owner_name"]["S"]
+            for (pk, sk), item in sorted(self.memory.items.items())
+            if pk == f"LOCK#{lock_name}" and sk.startswith("WAITER#")
+        ]
+
+    def reads(self) -> int:
+        return sum(name in READS for name in self.log)
+
+    def writes(self) -> int:
+        return sum(name in WRITES for name in self.log)
+
+    def does_more(self, requests: int, *, seconds: float = 30) -> bool:
+        """Waits for so many more requests; returns whether they came within so many seconds."""
+        with self._one:
+            before = len(self.log)
+            return self._one.wait_for(lambda: len(self.log) >= before + requests, seconds)
+
+    def _send(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        if self.before is not None:
+            self.before(name, arguments)
+        if self.latency_seconds:
+            time.sleep(self.latency_seconds)
+        if self.outage is not None:
+            raise self.outage
+        with self._one:
+            self.log.append(name)
+            answer = getattr(self.memory, name)(**arguments)
+            self._one.notify_all()
+        if self.loses_replies:
+            raise lost_reply()
+        return answer
+
+
+def lost_reply() -> ReadTimeoutError:
+    return ReadTimeoutError(endpoint_url="https://dynamodb.us-east-1.amazonaws.com")

@@ -1,0 +1,68 @@
+"""The main thread ends at once; another one holds a lock, for its whole lease if nobody renews it.
+
+    python -m tests.client.programs.orphaned protected|unprotected
+
+Prints whether it was renewed, what became of it, whether a callback of the lock was called, and
+who holds it after the client was closed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from leasehold import LockClient
+from tests.unit.client.doubles import Table
+
+LEASE_SECONDS = 5.0
+BEAT_SECONDS = 0.2
+SAFE_SECONDS = 4.0
+
+
+class Pool:
+    """The control: the pool of the standard library, which ends with the main thread."""
+
+    def __init__(self, most: int, *, name: str) -> None:
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
+
+    def begin(self, work: Callable[[], None]) -> None:
+        self._pool.submit(work)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def work() -> None:
+    threading.main_thread().join()
+    table = Table()
+    locks = LockClient(
+        "locks",
+        client=table,  # type: ignore[arg-type]  # stands in
+        lease=LEASE_SECONDS,
+        heartbeat_every=BEAT_SECONDS,
+        safe_period=SAFE_SECONDS,
+    )
+    told = threading.Event()
+    lock = locks.acquire("a", on_danger=lambda _: told.set())
+    is_renewed = table.does_more(3, seconds=LEASE_SECONDS)
+    is_lost = lock.lost.is_set()
+    table.outage = ConnectionError("unplugged")
+    is_told = told.wait(LEASE_SECONDS)
+    table.outage = None
+    locks.close(release=True)
+    answer = {
+        "renewed": is_renewed,
+        "lost": is_lost,
+        "told of danger": is_told,
+        "held": table.state("a").held,
+    }
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "unprotected":
+        setattr(sys.modules["leasehold.client.heartbeats"], "Crew", Pool)  # noqa: B010 - the control
+    threading.Thread(target=work).start()

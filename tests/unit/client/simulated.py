@@ -1,0 +1,46 @@
+"""Heartbeats in simulated time: the real rota and the real heartbeats, but no threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from leasehold import LockClient
+from leasehold.client.heartbeat_schedule import Turn
+from leasehold.client.heartbeats import Heartbeats
+from tests.unit.client.doubles import EventfulClock
+
+
+class SimulatedHeartbeats(Heartbeats):
+    """Begins each heartbeat at its moment, one after the other, while time is passed by hand."""
+
+    def _start(self) -> None:
+        """No threads."""
+
+    def _begin(self, turn: Turn) -> None:
+        self._beat(turn)
+
+    def pass_time(self, clock: EventfulClock, seconds: float) -> None:
+        """Lets time pass, with everything that is planned, and all heartbeats in it."""
+        ends_at = clock.monotonic() + seconds
+        while (now := clock.monotonic()) < ends_at:
+            for turn in self._rota.due(now):
+                self._begin(turn)
+            next_at = self._rota.next_at()
+            moment = ends_at if next_at is None else min(next_at, ends_at)
+            clock.wait(max(moment - now, 0.001))
+        for turn in self._rota.due(clock.monotonic()):
+            self._begin(turn)
+
+
+@dataclass
+class Beating:
+    """A client whose heartbeats happen in simulated time."""
+
+    locks: LockClient
+    clock: EventfulClock
+    told: list[str] = field(default_factory=list)
+
+    def pass_time(self, seconds: float) -> None:
+        heartbeats = self.locks._heartbeats  # noqa: SLF001 - they are simulated
+        assert isinstance(heartbeats, SimulatedHeartbeats)
+        heartbeats.pass_time(self.clock, seconds)

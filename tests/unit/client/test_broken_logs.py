@@ -1,0 +1,82 @@
+"""A log whose handlers raise: no heartbeat ends by it, and nobody gets its error for an answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold import Lock, LockClient, LockLost
+from leasehold.client import heartbeat_schedule as rota
+from leasehold.client.logging import PatientLogger
+from tests.unit.client.doubles import Table, lost_reply
+from tests.unit.client.simulated import Beating
+
+
+class Broken(logging.Handler):
+    """Its daemon is gone."""
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        raise BrokenPipeError
+
+
+@pytest.fixture(autouse=True)
+def _broken_log() -> Iterator[None]:
+    logger, handler = logging.getLogger("leasehold"), Broken()
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+
+
+def renewed_after_an_outage(beating: Beating, table: Table) -> list[bool]:
+    """Two locks come into danger together; returns of each whether it is held an hour later."""
+    held = [beating.locks.acquire(name) for name in ("a", "b")]
+    table.outage = lost_reply()
+    beating.pass_time(22)
+    table.outage = None
+    beating.pass_time(3600)
+    return [lock.remaining > 0 for lock in held]
+
+
+def test_heartbeats_go_on(beating: Beating, table: Table) -> None:
+    assert renewed_after_an_outage(beating, table) == [True, True]
+
+
+def test_with_an_ordinary_logger_the_planning_would_end(
+    beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PatientLogger, "log", logging.LoggerAdapter.log)
+    with pytest.raises(BrokenPipeError):
+        renewed_after_an_outage(beating, table)
+
+
+def test_a_loss_is_told_all_the_same(beating: Beating, table: Table) -> None:
+    told: list[Lock] = []
+    lock = beating.locks.acquire("a", on_lost=told.append)
+    table.outage = lost_reply()
+    beating.pass_time(31)
+    with pytest.raises(LockLost, match="its lease is over"):
+        lock.check()
+    beating.locks.close()
+    assert told == [lock]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError])
+def test_a_defect_in_the_planning_itself_is_survived(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    due = rota.Rota.due
+    defects = [error()]
+
+    def fail_once(self: rota.Rota, now: float) -> list[rota.Turn]:
+        if defects:
+            raise defects.pop()
+        return due(self, now)
+
+    monkeypatch.setattr(rota.Rota, "due", fail_once)
+    table = Table()
+    with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # stands in
+        locks.acquire("a")
+        assert table.does_more(2)
+    assert defects == []

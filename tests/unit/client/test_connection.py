@@ -1,0 +1,108 @@
+"""Where AWS clients come from, and which clock leases are measured by."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leasehold import LockClient
+from leasehold.client.boot_clock import BootClock
+from leasehold.client.connection import Connection
+from leasehold.protocol.model import Liveness
+from leasehold.workflows.task_tokens import Delivery
+from tests.unit.client.doubles import Table
+
+
+@dataclass
+class Session:
+    """Makes stand-ins for clients, and remembers for what."""
+
+    made: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    closed: int = 0
+
+    def client(self, service: str, **settings: Any) -> Any:  # noqa: ANN401 - a stand-in
+        self.made.append((service, settings))
+        client = Table()
+        client.close = self._close  # type: ignore[method-assign]  # a stand-in's
+        return client
+
+    def _close(self) -> None:
+        self.closed += 1
+
+
+def connection_over(session: Session, **settings: Any) -> Connection:  # noqa: ANN401 - as of Connection
+    defaults: dict[str, Any] = {"dynamodb": None, "stepfunctions": None, "most_at_once": 32}
+    return Connection(session=session, **{**defaults, **settings})  # type: ignore[arg-type]  # stands in
+
+
+def test_no_client_is_made_before_it_is_needed() -> None:
+    session = Session()
+    with LockClient("locks", session=session) as locks:  # type: ignore[arg-type]  # stands in
+        assert session.made == []
+        locks.acquire("a")
+        locks.acquire("b")
+        assert [service for service, _ in session.made] == ["dynamodb"]
+    assert session.closed == 1
+
+
+def test_each_heartbeat_under_way_has_a_connection() -> None:
+    session = Session()
+    connection_over(session, most_at_once=100).dynamodb()
+    assert session.made[0][1]["config"].max_pool_connections == 108
+
+
+def test_step_functions_is_asked_in_the_region_of_the_table() -> None:
+    session = Session()
+    table = Table()
+    table.meta = SimpleNamespace(region_name="eu-central-1")  # type: ignore[attr-defined]  # as boto3 has it
+    connection = connection_over(session, dynamodb=table)
+    with pytest.raises(AttributeError):
+        connection.liveness_of("arn")  # The stand-in cannot describe executions.
+    assert [(service, made["region_name"]) for service, made in session.made] == [
+        ("stepfunctions", "eu-central-1")
+    ]
+
+
+def test_in_a_child_clients_are_made_anew() -> None:
+    session = Session()
+    connection = connection_over(session)
+    before = connection.dynamodb()
+    connection.forget()
+    assert connection.dynamodb() is not before
+    assert (len(session.made), session.closed) == (2, 0)  # The parent still uses the first one.
+
+
+def test_in_a_child_a_client_that_was_given_is_neither_used_nor_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its sockets are the parent's; and to close it might wait for a thread that is not there."""
+    session = Session()
+    given = session.client("dynamodb")
+    connection = connection_over(session, dynamodb=given, stepfunctions=given)
+    assert connection.dynamodb() is given
+    in_a_child(connection, monkeypatch)
+    with pytest.raises(RuntimeError, match="make a LockClient in the child"):
+        connection.dynamodb()
+    grant: Any = None
+    assert connection.push("token", grant) is Delivery.UNKNOWN
+    assert connection.liveness_of("arn") is Liveness.UNKNOWN
+    assert (len(session.made), session.closed) == (1, 0)
+
+
+def in_a_child(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is after a fork."""
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    connection.forget()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other clocks")
+def test_leases_are_measured_by_a_clock_that_runs_while_the_machine_sleeps() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    reading = BootClock().monotonic()
+    assert before <= reading <= time.clock_gettime(time.CLOCK_BOOTTIME)

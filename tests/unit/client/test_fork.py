@@ -1,0 +1,83 @@
+"""A fork: the child has none of its parent's locks, and makes its own with a client that works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localaws import LocalAws
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def run(aws: LocalAws, table_name: str, mode: str, *, program: str = "forks") -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.unit.client.programs.{program}", table_name, mode],
+        cwd=CHECKOUT,
+        env={"PATH": os.environ["PATH"], **aws.environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def answers(aws: LocalAws, lock_table: str) -> dict[str, dict[str, Any]]:
+    """With and without the protection, side by side, to save time."""
+    modes = ("protected", "unprotected")
+    with ThreadPoolExecutor(len(modes)) as pool:
+        runs = pool.map(lambda mode: run(aws, lock_table, mode), modes)
+        return dict(zip(modes, runs, strict=True))
+
+
+def test_a_forked_child_is_without_its_parents_locks_and_makes_its_own(
+    answers: dict[str, dict[str, Any]],
+) -> None:
+    assert answers["protected"] == {
+        "child": {
+            "threads": 1,
+            "lost": True,
+            "lost is waited for": True,
+            "remaining": 0.0,
+            "check": "LockLost",
+            "heartbeat": "LockLost",
+            "condition_check": "LockLost",
+            "release": False,
+            "own lock is renewed": None,
+            "connections of its own": True,
+        },
+        "child's status": 0,
+        "parent": None,
+        "release": True,
+    }
+
+
+def test_a_child_that_took_itself_for_the_holder_would_release_its_parents_lock(
+    answers: dict[str, dict[str, Any]],
+) -> None:
+    answer = answers["unprotected"]
+    assert answer["child"]["release"] is True
+    assert answer["parent"] == "LockLost"
+
+
+def test_a_client_that_was_given_is_left_alone_in_a_child_and_whoever_wants_it_is_told(
+    aws: LocalAws, lock_table: str
+) -> None:
+    answer = run(aws, lock_table, "protected", program="given")
+    assert answer["idle"] == "came to its end"
+    assert answer["locking"].startswith("this LockClient was given an AWS client before")
+
+
+def test_a_child_that_closed_it_might_never_come_to_its_end(aws: LocalAws, lock_table: str) -> None:
+    assert run(aws, lock_table, "unprotected", program="given") == {"idle": None}

@@ -1,0 +1,147 @@
+"""A lock's own guarded writes: what their outcome means for the lock, its heartbeats, its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold import LockClient, LockLost, LockStoreUnavailable
+from leasehold.errors import TransactionRefused
+from tests.support import TABLE, CountingClient, release, store_over
+from tests.support.faults import FaultyClient, lost_reply
+from tests.unit.client.doubles import EventfulClock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+KEY = {"pk": {"S": "report"}, "sk": {"S": "7"}}
+PUT: Any = {"Put": {"TableName": TABLE, "Item": {**KEY, "text": {"S": "done"}}}}
+
+
+def locks_over(client: object, clock: EventfulClock) -> LockClient:
+    return LockClient(TABLE, client=client, clock=clock, lease=30)  # type: ignore[arg-type]  # or a wrapper
+
+
+def is_written(client: DynamoDBClient) -> bool:
+    return "Item" in client.get_item(TableName=TABLE, Key=KEY)
+
+
+def test_a_guarded_write_is_one_request_and_keeps_the_lock(
+    dynamodb: DynamoDBClient, clock: EventfulClock
+) -> None:
+    counting = CountingClient(dynamodb)
+    with locks_over(counting, clock) as locks:
+        lock = locks.acquire("a")
+        counting.calls.clear()
+        lock.transact_write([PUT])
+        assert counting.calls == ["transact_write_items"]
+        lock.check()
+    assert is_written(dynamodb)
+
+
+def test_a_guarded_write_with_release_is_one_request_and_ends_the_lock(
+    dynamodb: DynamoDBClient, clock: EventfulClock
+) -> None:
+    counting = CountingClient(dynamodb)
+    with locks_over(counting, clock) as locks:
+        with locks.hold("a") as lock:
+            counting.calls.clear()
+            lock.transact_write([PUT], release=True)
+            with pytest.raises(LockLost, match="released"):
+                lock.check()
+        assert counting.calls == ["transact_write_items"]
+        assert not lock.lost.is_set()
+        assert locks.try_acquire("a") is not None
+    assert is_written(dynamodb)
+
+
+@pytest.mark.parametrize("with_release", [True, False])
+def test_a_refusal_because_the_lock_is_gone_is_its_loss(
+    dynamodb: DynamoDBClient, clock: EventfulClock, *, with_release: bool
+) -> None:
+    with locks_over(dynamodb, clock) as locks:
+        lock = locks.acquire("a")
+        # By its own clock it is held; the table knows better.
+        direct = store_over(dynamodb, clock)
+        direct.release(release("anna", lock_name="a", owner_id=lock.owner_id))
+        with pytest.raises(LockLost):
+            lock.transact_write([PUT], release=with_release)
+        assert lock.lost.is_set()
+        assert lock.release() is False
+    assert not is_written(dynamodb)
+
+
+@pytest.mark.parametrize("with_release", [True, False])
+def test_a_lease_that_is_over_refuses_without_a_request(
+    dynamodb: DynamoDBClient, clock: EventfulClock, *, with_release: bool
+) -> None:
+    counting = CountingClient(dynamodb)
+    with locks_over(counting, clock) as locks:
+        lock = locks.acquire("a")
+        counting.calls.clear()
+        clock.advance(30)
+        with pytest.raises(LockLost, match="its lease is over"):
+            lock.transact_write([PUT], release=with_release)
+        assert counting.calls == []
+
+
+@pytest.mark.parametrize("with_release", [True, False])
+def test_a_refusal_of_the_items_keeps_the_lock(
+    dynamodb: DynamoDBClient, clock: EventfulClock, *, with_release: bool
+) -> None:
+    refused: Any = {"Put": {**PUT["Put"], "ConditionExpression": "attribute_exists(pk)"}}
+    with locks_over(dynamodb, clock) as locks:
+        lock = locks.acquire("a")
+        with pytest.raises(TransactionRefused):
+            lock.transact_write([refused], release=with_release)
+        lock.check()
+        lock.heartbeat()
+        assert lock.release() is True
+
+
+def test_a_release_with_writes_whose_reply_got_lost_is_no_loss(
+    dynamodb: DynamoDBClient, clock: EventfulClock
+) -> None:
+    faulty = FaultyClient(dynamodb, error=lost_reply(), when="after", calls=[2])
+    with locks_over(faulty, clock) as locks:
+        with locks.hold("a") as lock:
+            with pytest.raises(LockStoreUnavailable):
+                lock.transact_write([PUT], release=True)
+            with pytest.raises(LockLost, match="released"):
+                lock.heartbeat()  # It would say "not held", and that would look like a theft.
+        assert not lock.lost.is_set()
+    assert is_written(dynamodb)
+
+
+def test_a_release_with_writes_whose_reply_got_lost_may_be_repeated(
+    dynamodb: DynamoDBClient, clock: EventfulClock
+) -> None:
+    faulty = FaultyClient(dynamodb, error=lost_reply(), when="before", calls=[2])
+    with locks_over(faulty, clock) as locks:
+        lock = locks.acquire("a")
+        with pytest.raises(LockStoreUnavailable):
+            lock.transact_write([PUT], release=True)
+        assert not is_written(dynamodb)
+        lock.transact_write([PUT], release=True)
+        assert locks.try_acquire("a") is not None
+    assert is_written(dynamodb)
+
+
+def test_a_condition_check_goes_into_a_transaction_of_the_applications_own(
+    dynamodb: DynamoDBClient, clock: EventfulClock
+) -> None:
+    with locks_over(dynamodb, clock) as locks:
+        lock = locks.acquire("a")
+        dynamodb.transact_write_items(TransactItems=[lock.condition_check(), PUT])
+        lock.release()
+        with pytest.raises(dynamodb.exceptions.TransactionCanceledException):
+            dynamodb.transact_write_items(TransactItems=[lock.condition_check(), PUT])
+
+
+def test_a_fence_carries_the_token_of_the_grant(
+    dynamodb: DynamoDBClient, clock: EventfulClock
+) -> None:
+    with locks_over(dynamodb, clock) as locks:
+        lock = locks.acquire("a")
+        assert str(lock.fencing_token) in repr(lock.fence_condition())

@@ -1,0 +1,288 @@
+"""Heartbeats: they go on after outages, tell of danger and loss once, and end with the release."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from leasehold import Lock, LockLost, LockStoreUnavailable
+from leasehold.client import heartbeat_schedule as rota
+from leasehold.client.lease_handle import HeldLock
+from tests.support import release, store_over
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+from tests.unit.client.simulated import Beating
+
+
+class Told:
+    """What the callbacks of a lock were told, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.came = threading.Condition()
+
+    def of(self, what: str) -> Any:  # noqa: ANN401 - a callback
+        def tell(lock: Lock) -> None:
+            with self.came:
+                self.events.append((what, lock.name))
+                self.came.notify_all()
+
+        return tell
+
+    def wait_for(self, number: int) -> list[tuple[str, str]]:
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.events) >= number, timeout=20), self.events
+            return list(self.events)
+
+
+def acquire_told(beating: Beating) -> tuple[Lock, Told]:
+    told = Told()
+    lock = beating.locks.acquire("a", on_danger=told.of("danger"), on_lost=told.of("lost"))
+    return lock, told
+
+
+def test_a_lock_is_renewed_every_third_of_its_lease(beating: Beating, table: Table) -> None:
+    beating.locks.acquire("a")
+    beating.pass_time(3600)
+    # The first half a period early at most, all others a tenth: 9.5 s on average.
+    assert 360 <= table.state("a").holders[0].revision <= 400
+
+
+def test_a_lost_reply_is_no_lost_lock(beating: Beating, table: Table) -> None:
+    lock, told = acquire_told(beating)
+    table.loses_replies = True
+    beating.pass_time(12)
+    table.loses_replies = False
+    assert table.state("a").holders[0].revision >= 2
+    beating.pass_time(600)
+    lock.check()
+    assert told.events == []
+
+
+def test_a_heartbeat_bound_to_the_last_one_seen_would_take_a_lost_reply_for_a_theft(
+    beating: Beating, table: Table
+) -> None:
+    """The protection switched off: each heartbeat expects the revision that the last one told."""
+    lock, told = acquire_told(beating)
+    known = {"revision": "1"}
+
+    def expect_what_was_told(name: str, arguments: dict[str, Any]) -> None:
+        if name == "update_item" and "#revision" in arguments["ExpressionAttributeNames"]:
+            arguments["ConditionExpression"] += " AND #mine.#revision = :known"
+            arguments["ExpressionAttributeValues"] |= {":known": {"N": known["revision"]}}
+
+    table.before = expect_what_was_told
+    table.loses_replies = True
+    beating.pass_time(12)
+    table.loses_replies = False
+    beating.pass_time(12)
+    assert lock.lost.is_set()
+    assert told.wait_for(1)[-1] == ("lost", "a")
+
+
+def outage_of_25_seconds(beating: Beating, table: Table) -> None:
+    """Just after a renewal, so longer than 20 s, when danger begins, and shorter than the lease."""
+    beating.pass_time(60)
+    revision = table.state("a").holders[0].revision
+    while table.state("a").holders[0].revision == revision:
+        beating.pass_time(0.1)
+    table.outage = lost_reply()
+    beating.pass_time(25)
+    table.outage = None
+
+
+def test_an_outage_longer_than_the_safe_period_is_danger_and_no_loss(
+    beating: Beating, table: Table
+) -> None:
+    lock, told = acquire_told(beating)
+    outage_of_25_seconds(beating, table)
+    beating.pass_time(3600)
+    lock.check()
+    assert told.wait_for(1) == [("danger", "a")]
+    assert not lock.lost.is_set()
+
+
+def test_heartbeats_that_end_with_the_first_failure_would_lose_the_lock(
+    beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = rota.Rota.done
+
+    def give_up(self: rota.Rota, turn: rota.Turn, *, renewed: bool, now: float) -> None:
+        done(self, turn, renewed=renewed, now=now)
+        if not renewed:
+            self.remove(turn.held)
+
+    monkeypatch.setattr(rota.Rota, "done", give_up)
+    lock, _ = acquire_told(beating)
+    outage_of_25_seconds(beating, table)
+    beating.pass_time(60)
+    assert lock.lost.is_set()
+
+
+def test_each_outage_is_a_danger_of_its_own(beating: Beating, table: Table) -> None:
+    _, told = acquire_told(beating)
+    outage_of_25_seconds(beating, table)
+    beating.pass_time(60)
+    outage_of_25_seconds(beating, table)
+    beating.pass_time(60)
+    assert told.wait_for(2) == [("danger", "a")] * 2
+
+
+def test_an_outage_longer_than_the_lease_is_a_loss_told_once(
+    beating: Beating, table: Table
+) -> None:
+    lock, told = acquire_told(beating)
+    table.outage = lost_reply()
+    beating.pass_time(29.9)
+    lock.check()
+    beating.pass_time(0.2)
+    assert lock.lost.is_set()
+    table.outage = None
+    beating.pass_time(600)
+    for _ in range(3):
+        with pytest.raises(LockLost, match="its lease is over"):
+            lock.check()
+    assert told.wait_for(2) == [("danger", "a"), ("lost", "a")]
+    assert table.state("a").holders[0].revision == 1  # Nobody renewed what was given up.
+
+
+def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
+    beating: Beating, table: Table, clock: EventfulClock
+) -> None:
+    lock, told = acquire_told(beating)
+    store_over(table, clock).release(release("anna", lock_name="a", owner_id=lock.owner_id))
+    beating.pass_time(11)
+    assert lock.lost.is_set()
+    assert told.wait_for(1) == [("lost", "a")]
+    with pytest.raises(LockLost, match="somebody else has its place"):
+        lock.heartbeat()
+
+
+def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
+    beating: Beating, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock, _ = acquire_told(beating)
+    table.outage = PermissionError("no permission, for now")
+    with caplog.at_level(logging.ERROR, "leasehold"):
+        beating.pass_time(25)
+    table.outage = None
+    beating.pass_time(60)
+    lock.check()
+    assert "heartbeat failed; it is tried again until the lease is over" in caplog.text
+
+
+def test_what_a_callback_raises_is_logged(
+    beating: Beating, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_lock: Lock) -> None:
+        raise ValueError("as the test wants it")
+
+    beating.locks.acquire("a", on_lost=fail)
+    table.outage = lost_reply()
+    with caplog.at_level(logging.ERROR, "leasehold"):
+        beating.pass_time(31)
+        beating.locks.close()
+    assert "on_lost of lock 'a' failed" in caplog.text
+    assert "as the test wants it" in caplog.text
+
+
+def test_a_callback_may_close_the_client(beating: Beating, table: Table) -> None:
+    closed = threading.Event()
+
+    def close(_lock: Lock) -> None:
+        beating.locks.close()
+        closed.set()
+
+    beating.locks.acquire("a", on_lost=close)
+    table.outage = lost_reply()
+    beating.pass_time(31)
+    assert closed.wait(20)
+
+
+def test_after_the_release_no_heartbeat_is_sent(beating: Beating, table: Table) -> None:
+    lock = beating.locks.acquire("a")
+    beating.pass_time(60)
+    lock.release()
+    table.log.clear()
+    beating.pass_time(600)
+    assert table.log == []
+
+
+def test_a_heartbeat_of_ones_own_that_is_unknown_says_so(beating: Beating, table: Table) -> None:
+    lock = beating.locks.acquire("a")
+    table.outage = lost_reply()
+    with pytest.raises(LockStoreUnavailable):
+        lock.heartbeat(lease=5)
+    # It may have been written: from now on the shorter lease counts.
+    assert lock.remaining == 5
+    table.outage = None
+    beating.pass_time(100)
+    lock.check()
+
+
+class Race:
+    """A heartbeat that is on its way to the table when the lock is released."""
+
+    def __init__(self, make_client: MakeClient, table: Table) -> None:
+        self.table = table
+        self.log = table.log
+        self.lock = make_client().acquire("a")
+        self.on_its_way, self.go_on = threading.Event(), threading.Event()
+        table.before = self._hold_the_heartbeat
+
+    def _hold_the_heartbeat(self, _name: str, arguments: dict[str, Any]) -> None:
+        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+            self.on_its_way.set()
+            assert self.go_on.wait(20)
+            self.log.append("heartbeat")
+
+    def run(self) -> list[str]:
+        """What was written, and when the release returned, in order."""
+        self.log.clear()
+        beats = threading.Thread(target=self._beat)
+        beats.start()
+        assert self.on_its_way.wait(20)
+        releases = threading.Thread(target=self._release)
+        releases.start()
+        releases.join(0.3)  # It either waits for the heartbeat, or is done by now.
+        self.go_on.set()
+        releases.join(20)
+        beats.join(20)
+        return [entry for entry in self.log if entry != "update_item"]
+
+    def _beat(self) -> None:
+        try:
+            self.lock.heartbeat()
+        except LockLost:
+            self.log.append("too late")
+
+    def _release(self) -> None:
+        self.lock.release()
+        self.log.append("released")
+
+
+def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
+    make_client: MakeClient, table: Table
+) -> None:
+    race = Race(make_client, table)
+    assert race.run()[0] == "heartbeat"
+    assert race.log[-1] == "released" or race.log[-2:] == ["released", "too late"]
+    assert table.state("a").holders == ()
+
+
+def test_without_that_the_heartbeat_would_land_after_the_release_and_still_revive_nothing(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = HeldLock.__init__
+
+    def one_request_off(self: HeldLock, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - any
+        create(self, *args, **{**kwargs, "one_request": nullcontext()})
+
+    monkeypatch.setattr(HeldLock, "__init__", one_request_off)
+    race = Race(make_client, table)
+    assert race.run() == ["released", "heartbeat", "too late"]
+    assert (table.state("a").holders, table.state("a").held) == ((), 0)

@@ -1,0 +1,184 @@
+"""Ctrl-C, or a signal handler that raises: no heartbeat ends by it, and no lock stays behind."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from leasehold import Lock, LockClient
+from leasehold.client.heartbeats import Heartbeats
+from leasehold.client.unreleased import Unreleased
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import Table
+from tests.unit.client.interrupting import TimeLimitError, interrupt
+
+LEASE_SECONDS = 3600.0
+MOST_MOMENTS = 200
+
+
+def is_free(lock: threading.RLock) -> bool:
+    """Whether another thread gets it."""
+    got: list[bool] = []
+
+    def look() -> None:
+        got.append(lock.acquire(timeout=0.5))
+        if got[0]:
+            lock.release()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    looking.join()
+    return got[0]
+
+
+def moments_that_stop_all_heartbeats(
+    make_client: MakeClient, prepare: Callable[[Heartbeats], object]
+) -> int:
+    """Interrupts `keep` and `drop` at each of their moments; returns after how many it is over."""
+    stuck = 0
+    for at in range(MOST_MOMENTS):
+        locks = make_client(lease=LEASE_SECONDS)
+        heartbeats = locks._heartbeats  # noqa: SLF001 - an interrupt is aimed at it
+        prepare(heartbeats)
+        held = locks.acquire("a")._held  # noqa: SLF001 - same
+        actions = [lambda h=heartbeats, o=held: h.drop(o), lambda h=heartbeats, o=held: h.keep(o)]
+        came = [interrupt(action, at=at) for action in actions]
+        if not is_free(heartbeats._lock):  # noqa: SLF001 - same
+            stuck += 1
+            with suppress(RuntimeError):
+                heartbeats._lock.release()  # noqa: SLF001 - for the end of the test
+        locks.acquire("b").release()
+        if not any(came):
+            return stuck
+    raise AssertionError("these take more moments than were tried")
+
+
+def test_an_interrupt_at_any_moment_of_keep_and_drop_leaves_no_lock_locked(
+    make_client: MakeClient,
+) -> None:
+    assert moments_that_stop_all_heartbeats(make_client, lambda _: None) == 0
+
+
+def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
+    make_client: MakeClient,
+) -> None:
+    def enter_the_condition(heartbeats: Heartbeats) -> None:
+        heartbeats._lock = heartbeats._changed  # type: ignore[assignment]  # noqa: SLF001 - the control
+
+    assert moments_that_stop_all_heartbeats(make_client, enter_the_condition) > 0
+
+
+class Interrupts:
+    """Raises in the middle of the next requests of a table that write."""
+
+    def __init__(self, table: Table, *errors: BaseException, when: str) -> None:
+        self.errors = list(errors)
+        self.when = when
+        self.update = table.memory.update_item
+        setattr(table.memory, "update_item", self.update_item)  # noqa: B010 - a stand-in's
+
+    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None and self.when == "before":
+            raise error
+        answer = self.update(**request)
+        if error is not None:
+            raise error
+        return answer
+
+
+EACH_WAY = pytest.mark.parametrize("when", ["before", "after"])
+
+
+@EACH_WAY
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError()])
+def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
+    make_client: MakeClient, table: Table, error: BaseException, when: str
+) -> None:
+    told: list[Lock] = []
+    lock = make_client(lease=LEASE_SECONDS).acquire("a", on_lost=told.append)
+    Interrupts(table, error, when=when)
+    with pytest.raises(type(error)):
+        lock.release()
+    assert table.state("a").held == 0
+    assert (lock.release(), lock.lost.is_set(), told) == (True, False, [])
+
+
+@EACH_WAY
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), TimeLimitError()])
+def test_an_interrupt_in_the_release_of_a_with_leaves_it(
+    make_client: MakeClient, table: Table, error: BaseException, when: str
+) -> None:
+    """Also one that is no more than an Exception: nothing went wrong that could be logged."""
+
+    def work() -> None:
+        with make_client(lease=LEASE_SECONDS).hold("a"):
+            Interrupts(table, error, when=when)
+
+    with pytest.raises(type(error)):
+        work()
+    assert table.state("a").held == 0
+
+
+def interrupted_twice(locks: LockClient, table: Table) -> int:
+    """Ctrl-C, Ctrl-C in a release at the end of two blocks; returns how many hold the lock then."""
+    with suppress(KeyboardInterrupt), locks, locks.hold("a"):
+        Interrupts(table, KeyboardInterrupt(), KeyboardInterrupt(), when="before")
+    return table.state("a").held
+
+
+def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(
+    make_client: MakeClient, table: Table
+) -> None:
+    assert interrupted_twice(make_client(lease=LEASE_SECONDS), table) == 0
+
+
+def test_a_client_that_knows_only_what_it_renews_would_leave_it_to_the_lease(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unreleased, "locks", lambda _self: [])
+    assert interrupted_twice(make_client(lease=LEASE_SECONDS), table) == 1
+
+
+def test_an_interrupt_before_the_release_was_sent_releases_too(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = make_client(lease=LEASE_SECONDS)
+    lock = locks.acquire("a")
+    leave = type(lock._held)._leave  # noqa: SLF001 - the moment before anything is sent
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(held: Any, **wanted: Any) -> bool:  # noqa: ANN401 - as it is
+        if interrupts:
+            raise interrupts.pop()
+        return leave(held, **wanted)
+
+    monkeypatch.setattr(type(lock._held), "_leave", interrupted)  # noqa: SLF001 - same
+    with pytest.raises(KeyboardInterrupt):
+        lock.release()
+    assert table.state("a").held == 0
+
+
+def test_what_is_free_or_over_is_not_remembered(
+    make_client: MakeClient,
+    table: Table,
+    clock: Any,  # noqa: ANN401 - the fixture's
+) -> None:
+    locks = make_client(lease=10, heartbeat_every=math.inf)
+    for number in range(3):
+        lock = locks.acquire(f"over-{number}")
+        table.outage = ConnectionResetError()
+        with pytest.raises(ConnectionResetError):
+            lock.release()
+        table.outage = None
+    remembered = locks._unreleased  # noqa: SLF001 - nothing outside tells that
+    assert len(remembered.locks()) == 3
+    clock.advance(11)
+    assert remembered.locks() == []
+    locks.acquire("free").release()
+    assert remembered._held == {}  # noqa: SLF001 - same

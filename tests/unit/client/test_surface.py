@@ -1,0 +1,167 @@
+"""What a lock tells of itself, what each call costs, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import leasehold
+from leasehold import InvalidRequest, LockClient, LockLost, LockWaitTimeout
+from tests.support import TABLE, CountingClient
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import EventfulClock, Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def test_acquire_heartbeat_and_release_are_one_request_each(dynamodb: DynamoDBClient) -> None:
+    counting = CountingClient(dynamodb)
+    with LockClient(TABLE, client=counting) as locks:  # type: ignore[arg-type]  # wraps a client
+        lock = locks.acquire("orders/7")
+        assert counting.calls == ["update_item"]
+        lock.heartbeat()
+        assert counting.calls == ["update_item"] * 2
+        assert lock.release() is True
+        assert counting.calls == ["update_item"] * 3
+
+
+def test_a_lock_that_is_held_is_refused_with_one_request(
+    make_client: MakeClient, table: Table
+) -> None:
+    make_client("anna").acquire("orders/7")
+    table.log.clear()
+    assert make_client("ben").try_acquire("orders/7") is None
+    assert table.log == ["update_item"]
+
+
+def test_a_lock_tells_what_was_granted(make_client: MakeClient, clock: EventfulClock) -> None:
+    locks = make_client("anna", lease=30)
+    lock = locks.acquire("orders/7", data={"step": 1}, owner_name="anna's report")
+    clock.advance(10)
+    assert (lock.name, lock.owner_name, lock.data) == ("orders/7", "anna's report", {"step": 1})
+    assert (lock.lease, lock.remaining) == (30, 20)
+    assert lock.fencing_token > 0
+    assert lock.owner_id not in repr(lock)
+
+
+def test_data_and_lease_may_change_with_a_heartbeat(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client(lease=30).acquire("orders/7", data={"step": 1})
+    clock.advance(5)
+    lock.heartbeat(lease=90, data={"step": 2})
+    holder = table.state("orders/7").holders[0]
+    assert (holder.data, holder.lease_ms) == ('{"step":2}', 90_000)
+    assert (lock.data, lock.lease, lock.remaining) == ({"step": 2}, 90, 90)
+
+
+def test_a_semaphore_lets_as_many_in_as_it_has_permits(make_client: MakeClient) -> None:
+    locks = make_client()
+    got = [locks.try_acquire("db", limit=3) for _ in range(5)]
+    assert [lock is not None for lock in got] == [True, True, True, False, False]
+
+
+def test_each_acquisition_is_an_owner_of_its_own(make_client: MakeClient) -> None:
+    locks = make_client()
+    first, second = locks.acquire("a"), locks.acquire("b")
+    assert first.owner_id != second.owner_id
+    assert locks.try_acquire("a") is None  # Not re-entrant: a lock is not a property of a process.
+
+
+def test_the_owner_name_is_made_of_host_process_and_program(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "worker-3")
+    monkeypatch.setattr("sys.argv", ["/srv/billing.py"])
+    locks = make_client(owner_name=None)
+    assert locks.acquire("a").owner_name == f"worker-3:{os.getpid()}:billing.py"
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "billing")
+    assert locks.acquire("b").owner_name == f"worker-3:{os.getpid()}:billing"
+
+
+def test_a_released_lock_is_not_held_and_not_lost(make_client: MakeClient, table: Table) -> None:
+    lock = make_client().acquire("a")
+    assert [lock.release(), lock.release()] == [True, True]
+    assert table.writes() == 2
+    assert (lock.remaining, lock.lost.is_set()) == (0, False)
+    with pytest.raises(LockLost, match="released"):
+        lock.check()
+    with pytest.raises(LockLost, match="released"):
+        lock.heartbeat()
+
+
+def test_who_does_not_get_the_lock_is_told_who_has_it(make_client: MakeClient) -> None:
+    make_client("anna").acquire("a")
+    with pytest.raises(LockWaitTimeout, match="within 0 s; last held by anna"):
+        make_client("ben").acquire("a", wait=0)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "an empty name": ({"name": ""}, "name"),
+    "a name with a newline": ({"name": "a\nb"}, "name"),
+    "a lease below 1 s": ({"lease": 0.5}, "lease"),
+    "a lease above 12 h": ({"lease": 43_201}, "lease"),
+    "a lease of NaN": ({"lease": math.nan}, "lease"),
+    "a wait below 0": ({"wait": -1}, "wait"),
+    "a wait of more than a week": ({"wait": 604_801}, "wait"),
+    "a wait of True": ({"wait": True}, "wait"),
+    "no permits": ({"limit": 0}, "limit"),
+    "too many permits": ({"limit": 101}, "limit"),
+    "data that is no object": ({"data": [1]}, "data"),
+    "data that is too large": ({"data": {"a": "x" * 2048}}, "data"),
+    "an owner name with a tab": ({"owner_name": "a\tb"}, "owner_name"),
+    "a callback that cannot be called": ({"on_lost": "beep"}, "on_lost"),
+    "another one": ({"on_danger": True}, "on_danger"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_refused_by_name_and_nothing_is_written(
+    make_client: MakeClient, table: Table, what: str
+) -> None:
+    arguments, field = BAD[what]
+    with pytest.raises(InvalidRequest) as refused:
+        make_client().acquire(**{"name": "a", **arguments})
+    assert (refused.value.field, table.log) == (field, [])
+
+
+BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "a lease": ({"lease": 0}, "lease"),
+    "a wait": ({"wait": -1}, "wait"),
+    "heartbeats that leave no room": (
+        {"lease": 9, "heartbeat_every": 6, "safe_period": 3},
+        "lease",
+    ),
+    "a safe period as long as the lease": ({"lease": 9, "safe_period": 9}, "lease"),
+    "heartbeats without a pause": ({"heartbeat_every": 0}, "heartbeat_every"),
+    "a takeover never heard of": ({"takeover": "always"}, "takeover"),
+    "a poll without a pause": ({"longest_poll": 0}, "longest_poll"),
+    "no workers": ({"max_workers": 0}, "max_workers"),
+    "an owner name": ({"owner_name": "a\nb"}, "owner_name"),
+    "an observer that cannot be called": ({"observe": 7}, "observe"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_SETTINGS)
+def test_bad_settings_are_refused_by_name(make_client: MakeClient, what: str) -> None:
+    settings, field = BAD_SETTINGS[what]
+    with pytest.raises(InvalidRequest) as refused:
+        make_client(**settings)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("name", ["", "my locks", None, 7])
+def test_what_is_no_table_name_is_refused(name: Any, table: Table) -> None:  # noqa: ANN401 - anything
+    with pytest.raises(InvalidRequest) as refused:
+        LockClient(name, client=table)  # type: ignore[arg-type]  # stands in for one
+    assert refused.value.field == "table_name"
+
+
+def test_everything_public_can_be_imported_from_the_package() -> None:
+    assert all(getattr(leasehold, name) is not None for name in leasehold.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Mutex'"):
+        _ = leasehold.Mutex

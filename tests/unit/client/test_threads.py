@@ -1,0 +1,126 @@
+"""Threads that cannot be had, and a main thread that ends before the others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from leasehold import LockClient
+from leasehold.client.worker_pool import Crew
+from tests.unit.client.doubles import Table
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def what_became(mode: str) -> dict[str, object]:
+    program = [sys.executable, "-m", "tests.unit.client.programs.orphaned", mode]
+    done = subprocess.run(
+        program, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout, done.stderr
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def test_locks_are_renewed_although_the_main_thread_has_ended() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        protected, unprotected = pool.map(what_became, ("protected", "unprotected"))
+    assert protected == {"renewed": True, "lost": False, "told of danger": True, "held": 0}
+    assert (unprotected["renewed"], unprotected["lost"]) == (False, True)
+
+
+class Reluctant(threading.Thread):
+    """A thread that cannot be started while the system has none left, by the prefix of its name."""
+
+    exhausted: str | None = None
+    refused: threading.Event
+
+    def start(self) -> None:
+        if self.exhausted is not None and self.name.startswith(self.exhausted):
+            self.refused.set()
+            raise RuntimeError("can't start new thread")
+        super().start()
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
+    class Threads(Reluctant):
+        """Those of one test."""
+
+        refused = threading.Event()
+
+    monkeypatch.setattr("threading.Thread", Threads)
+    return Threads
+
+
+def often_renewed(table: Table) -> LockClient:
+    """Its locks are renewed ten times a second; none is lost while a test waits for that."""
+    return LockClient("locks", client=table, lease=60, heartbeat_every=0.1)  # type: ignore[arg-type]  # stands in
+
+
+def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
+    threads: type[Reluctant],
+) -> None:
+    table = Table()
+    with often_renewed(table) as locks:
+        threads.exhausted = "leasehold-rota"
+        with pytest.raises(RuntimeError, match="thread"):
+            locks.acquire("a")
+        assert table.state("a").held == 0
+        threads.exhausted = None
+        lock = locks.acquire("a")
+        assert table.does_more(2)
+        assert not lock.lost.is_set()
+
+
+def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
+    threads: type[Reluctant],
+) -> None:
+    table = Table()
+    with often_renewed(table) as locks:
+        threads.exhausted = "leasehold-beat"
+        lock = locks.acquire("a")
+        assert threads.refused.wait(30)
+        threads.exhausted = None
+        assert table.does_more(2)
+        assert not lock.lost.is_set()
+
+
+def test_a_crew_has_no_more_threads_than_it_needs_and_survives_what_its_work_raises(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    crew = Crew(3, name="crew")
+    together = threading.Barrier(3)
+    done: list[int] = []
+
+    def leave() -> None:
+        raise SystemExit
+
+    def work(number: int) -> None:
+        together.wait(10)
+        done.append(number)
+
+    crew.begin(leave)
+    for number in range(6):
+        crew.begin(partial(work, number))
+    crew.close()
+    assert sorted(done) == list(range(6))
+    assert "SystemExit" in caplog.text
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
+
+
+def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:
+    locks = LockClient("locks", client=Table(), lease=1)  # type: ignore[arg-type]  # stands in
+    lock = locks.acquire("a")
+    waiter = threading.Thread(target=lock.lost.wait, daemon=True)
+    waiter.start()
+    locks.close()
+    waiter.join(30)
+    assert not waiter.is_alive()

@@ -1,0 +1,285 @@
+"""An error is never a grant and never a refusal; what it may have left behind is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from leasehold import LockStoreUnavailable, LockWaitTimeout
+from leasehold.errors import LeaseholdError
+from leasehold.protocol.model import AcquireRequest, Grant
+from leasehold.store.lock_store import LockStore
+from tests.support import START_MS
+from tests.support.faults import client_error, unknown_outcomes
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+
+UNKNOWN = unknown_outcomes()
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
+    make_client: MakeClient, table: Table, what: str
+) -> None:
+    table.outage = UNKNOWN[what]
+    locks = make_client()
+    with pytest.raises(LockStoreUnavailable):
+        locks.try_acquire("a")
+    with pytest.raises(LockStoreUnavailable):
+        locks.acquire("a", wait=10)
+
+
+def test_a_store_that_takes_an_error_for_a_grant_would_be_noticed(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = LockStore.acquire
+
+    def granted_anyway(self: LockStore, request: AcquireRequest) -> Any:  # noqa: ANN401 - an answer
+        try:
+            return acquire(self, request)
+        except LeaseholdError:
+            return Grant(
+                lock_name=request.lock_name,
+                owner_id=request.owner_id,
+                fencing_token=0,
+                lease_ms=request.lease_ms,
+                acquired_at_ms=START_MS,
+                expires_at_ms=START_MS + 2 * request.lease_ms,
+            )
+
+    monkeypatch.setattr(LockStore, "acquire", granted_anyway)
+    table.outage = client_error("ThrottlingException")
+    assert make_client().try_acquire("a") is not None
+
+
+def test_a_defect_of_the_set_up_is_raised_as_boto3_raises_it(
+    make_client: MakeClient, table: Table
+) -> None:
+    denied = client_error("AccessDeniedException")
+    table.outage = denied
+    with pytest.raises(type(denied), match="AccessDenied"):
+        make_client().acquire("a", wait=10)
+
+
+def test_a_grant_whose_reply_was_lost_is_given_back_if_nobody_waits_for_it(
+    make_client: MakeClient, table: Table
+) -> None:
+    """`try_acquire` tries once; what it may have got must not block others for a lease."""
+
+    def fail_the_first_reply(name: str, _arguments: object) -> None:
+        table.loses_replies = name == "update_item" and table.log == []
+
+    table.before = fail_the_first_reply
+    with pytest.raises(LockStoreUnavailable):
+        make_client().try_acquire("a")
+    assert table.state("a").held == 0
+
+
+def test_a_grant_whose_reply_was_lost_is_found_by_asking_again(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    table.loses_replies = True
+    began = clock.now_ms
+
+    def replies_come() -> None:
+        table.loses_replies = False
+
+    clock.at(3, replies_come)
+    lock = make_client().acquire("a", wait=60, lease=30)
+    assert clock.now_ms - began < 6_000
+    assert lock.fencing_token == table.state("a").fencing_token
+    # Written at the first try, so the lease is counted from there.
+    assert clock.now_ms + lock.remaining * 1000 == began + 30_000
+
+
+def test_an_outage_is_waited_out(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    table.outage = lost_reply()
+
+    def end() -> None:
+        table.outage = None
+
+    clock.at(20, end)
+    make_client().acquire("a", wait=60).check()
+
+
+def test_a_waiter_that_cannot_leave_says_that_the_outcome_is_unknown(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+
+    def begin() -> None:
+        table.outage = lost_reply()
+
+    clock.at(20, begin)
+    with pytest.raises(LockStoreUnavailable):
+        make_client("ben").acquire("a", wait=30)
+    table.outage = None
+    # Its place ends by itself, soon after its wait, so that nothing is handed to it any more.
+    assert table.waiters("a") == ["ben"]
+    clock.advance(15)
+    lock.release()
+    make_client("carl").acquire("a", wait=0).check()
+
+
+def test_a_release_whose_reply_was_lost_is_repeated_and_succeeds(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client().acquire("a")
+    table.loses_replies = True
+    clock.at(1, lambda: setattr(table, "loses_replies", False))
+    assert lock.release() is True
+    assert not lock.lost.is_set()
+
+
+def test_a_stale_release_changes_nothing(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    stale = make_client("anna", lease=10).acquire("a")
+    clock.advance(30)
+    holder = make_client("ben", takeover="stored_expiry").acquire("a")
+    before = table.state("a")
+    assert stale.release() is False
+    assert table.state("a") == before
+    holder.check()
+
+
+def test_a_release_without_its_condition_would_free_the_next_holders_lock(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    stale = make_client("anna", lease=10).acquire("a")
+    clock.advance(30)
+    make_client("ben", takeover="stored_expiry").acquire("a")
+
+    def without_condition(_name: str, arguments: dict[str, Any]) -> None:
+        table.before = None
+        arguments["ConditionExpression"] = "attribute_exists(#held) AND attribute_exists(#held)"
+        arguments["ExpressionAttributeNames"].pop("#contended")
+        arguments["ExpressionAttributeValues"].pop(":no")
+
+    table.before = without_condition
+    with suppress(KeyError):  # The answer has no holder of this name.
+        stale.release()
+    assert table.state("a").held == 0
+    assert make_client("carl").try_acquire("a") is not None
+
+
+def test_a_handle_returns_the_token_it_was_granted(
+    make_client: MakeClient, clock: EventfulClock, table: Table
+) -> None:
+    stale = make_client("anna", lease=10).acquire("a")
+    granted = stale.fencing_token
+    clock.advance(30)
+    newer = make_client("ben", takeover="stored_expiry").acquire("a")
+    assert (stale.fencing_token, newer.fencing_token > granted) == (granted, True)
+    # The counter, which a handle must not read: it would arm the stale holder with the new token.
+    assert table.state("a").fencing_token == newer.fencing_token != granted
+
+
+def test_tokens_grow_also_after_the_item_was_deleted(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    assert tokens_over_a_deletion(make_client, table, clock) == "grow"
+
+
+def test_a_counter_that_begins_anew_would_let_an_old_writer_in(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    def seed_of_zero(_name: str, arguments: dict[str, Any]) -> None:
+        values = arguments["ExpressionAttributeValues"]
+        if ":seed" in values:
+            values[":seed"] = {"N": "0"}
+
+    table.before = seed_of_zero
+    assert tokens_over_a_deletion(make_client, table, clock) == "shrink"
+
+
+def tokens_over_a_deletion(make_client: MakeClient, table: Table, clock: EventfulClock) -> str:
+    locks = make_client()
+    tokens = []
+    for _ in range(50):
+        lock = locks.acquire("a")
+        tokens.append(lock.fencing_token)
+        lock.release()
+    table.memory.items.clear()  # As TTL does, two days after the last use.
+    clock.advance(50 * 3600)
+    newest = locks.acquire("a").fencing_token
+    return "grow" if newest > max(tokens) else "shrink"
+
+
+def test_a_busy_lock_is_a_refusal_and_no_error(make_client: MakeClient) -> None:
+    make_client("anna").acquire("a")
+    assert make_client("ben").try_acquire("a") is None
+    with pytest.raises(LockWaitTimeout):
+        make_client("ben").acquire("a", wait=0)
+
+
+@dataclass
+class RepeatingRelease:
+    """A client whose next write is done, is answered to nobody, and is repeated by botocore."""
+
+    inner: Any
+    meanwhile: Callable[[], object] | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        return getattr(self.inner, name)
+
+    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is None:
+            return self.inner.update_item(**request)
+        self.inner.update_item(**request)
+        meanwhile()
+        try:
+            return self.inner.update_item(**request)
+        except ClientError as error:
+            error.response["ResponseMetadata"] = {"RetryAttempts": 1}  # type: ignore[typeddict-item]  # as far as is read
+            raise
+
+
+def test_a_release_that_botocore_repeats_after_others_came_and_went_is_no_loss(
+    make_client: MakeClient, table: Table
+) -> None:
+    client = RepeatingRelease(table)
+    others = make_client("ben")
+    lock = make_client(client=client).acquire("a")
+    client.meanwhile = lambda: others.acquire("a", wait=0).release()
+    assert lock.release() is True
+    assert not lock.lost.is_set()
+
+
+def test_an_observer_that_fails_is_logged_and_fails_no_release(
+    make_client: MakeClient, clock: EventfulClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_event: object) -> None:
+        raise ZeroDivisionError
+
+    lock = make_client("anna", observe=fail).acquire("a")
+    put: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "n"}, "sk": {"S": "n"}}}}
+    clock.at(1, lambda: lock.transact_write([put], release=True))
+    make_client("ben").acquire("a", wait=10).check()
+    assert lock.release() is True
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_waiter_that_is_interrupted_while_it_gives_up_leaves_the_queue(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    make_client("anna").acquire("a")
+    began = clock.monotonic()
+
+    def interrupt(name: str, _: dict[str, Any]) -> None:
+        if name == "transact_write_items" and clock.monotonic() >= began + 5:
+            table.before = None
+            raise KeyboardInterrupt
+
+    table.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        make_client("ben").acquire("a", wait=5)
+    assert table.waiters("a") == []

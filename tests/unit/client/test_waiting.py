@@ -1,0 +1,242 @@
+"""Waiting: one try that writes, then reads only, exact to the wait, and nothing left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leasehold import LockWaitTimeout
+from leasehold.client import acquisition as waiting
+from tests.support import acquire, release, store_over
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+
+JOINING = ["update_item", "transact_write_items", "query"]
+LEAVING = ["update_item", "transact_write_items", "get_item", "query", "update_item"]
+"""Give back (not held), leave the place for good; look who waits behind, and close the queue."""
+
+
+def test_a_waiter_writes_when_it_joins_and_then_only_reads(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+    table.log.clear()
+    clock.at(300, lock.release)
+    make_client("ben").acquire("a", wait=400)
+    polls = len(clock.waits)
+    release = ["update_item", "query", "transact_write_items"]
+    if table.log[-1] == "update_item":
+        table.log.pop()  # The look at its own place found that gone, so it asked, and was granted.
+    looks = [name for name in table.log if name == "get_item"]
+    assert table.log[:3] == JOINING
+    assert sorted(table.log) == sorted(JOINING + looks + release)
+    assert len(looks) <= polls
+    assert polls < 130  # 35 for 25 s, until the longest poll of 5 s; then one in 3.75 s.
+
+
+def test_a_waiter_that_writes_at_each_poll_would_be_noticed(
+    make_client: MakeClient,
+    table: Table,
+    clock: EventfulClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting.Waiting, "_look", waiting.Waiting._ask)  # noqa: SLF001 - the control
+    lock = make_client("anna", lease=600).acquire("a")
+    clock.at(30, lock.release)
+    make_client("ben").acquire("a", wait=60)
+    assert table.writes() > 20
+
+
+@pytest.mark.parametrize("wait", [0.05, 1, 7.3, 90])
+def test_a_wait_is_exact_and_leaves_nothing_behind(
+    make_client: MakeClient, table: Table, clock: EventfulClock, wait: float
+) -> None:
+    make_client("anna", lease=600).acquire("a")
+    began = clock.now_ms
+    with pytest.raises(LockWaitTimeout, match="last held by anna"):
+        make_client("ben").acquire("a", wait=wait)
+    assert clock.now_ms - began == round(wait * 1000)
+    assert (table.waiters("a"), table.state("a").contended) == ([], False)
+    assert table.log[-5:] == LEAVING
+
+
+def test_the_last_look_at_the_deadline_finds_the_lock(
+    make_client: MakeClient, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+    clock.at(60, lock.release)
+    make_client("ben").acquire("a", wait=60).check()
+
+
+def test_a_grant_between_the_last_look_and_leaving_goes_to_the_next_waiter(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+    looks: list[float] = []
+
+    def release_after_the_last_look(name: str, _arguments: object) -> None:
+        if name == "update_item" and clock.now_ms == ends_ms and not looks:
+            looks.append(1)
+            lock.release()
+
+    ends_ms = clock.now_ms + 10_000
+    table.before = release_after_the_last_look
+    with pytest.raises(LockWaitTimeout):
+        make_client("ben").acquire("a", wait=10)
+    assert looks
+    assert (table.state("a").held, table.waiters("a")) == (0, [])
+    make_client("carl").acquire("a", wait=0).check()
+
+
+def test_an_interrupted_wait_leaves_nothing_behind(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    make_client("anna", lease=600).acquire("a")
+    clock.at(5, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        make_client("ben").acquire("a", wait=60)
+    assert (table.waiters("a"), table.state("a").contended) == ([], False)
+
+
+def test_closing_the_client_ends_its_waits(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    make_client("anna", lease=600).acquire("a")
+    ben = make_client("ben")
+    clock.at(5, ben.close)
+    with pytest.raises(RuntimeError, match="closed"):
+        ben.acquire("a", wait=60)
+    assert table.waiters("a") == []
+
+
+def test_a_waiter_that_was_dropped_from_the_queue_enters_it_again_at_its_old_place(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+    seen = []
+
+    def drop() -> None:
+        for key in [key for key in table.memory.items if key[1].startswith("WAITER#")]:
+            seen.append(key)
+            del table.memory.items[key]
+
+    clock.at(10, drop)
+    clock.at(40, lambda: seen.extend(key for key in table.memory.items if key[1] != "STATE"))
+    clock.at(50, lock.release)
+    make_client("ben").acquire("a", wait=60).check()
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+
+
+def test_a_read_that_fails_costs_no_place(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+
+    def outage(error: Exception | None) -> None:
+        table.outage = error
+
+    clock.at(10, lambda: outage(lost_reply()))
+    clock.at(30, lambda: outage(None))
+    clock.at(40, lock.release)
+    make_client("ben").acquire("a", wait=60).check()
+    assert table.log.count("transact_write_items") == 2  # ben joined once, anna handed over once.
+
+
+def test_a_permit_that_became_free_by_a_higher_limit_is_taken(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    """Nobody leaves, so nobody hands over: the waiter sees it and asks."""
+    make_client("anna", lease=600).acquire("a", limit=2)
+    second = make_client("ben", lease=600).acquire("a", limit=2)
+    began = clock.now_ms
+
+    def leave_without_a_successor() -> None:
+        state = table.memory.items["LOCK#a", "STATE"]
+        state.pop(f"holder:{second.owner_id}")
+        state.pop(f"token:{second.owner_id}")
+        state["held"] = {"N": "1"}
+
+    clock.at(20, leave_without_a_successor)
+    make_client("carl").acquire("a", limit=2, wait=60).check()
+    assert clock.now_ms - began < 27_000
+
+
+def test_the_lease_of_a_handed_over_lock_is_counted_from_before_the_hand_over(
+    make_client: MakeClient, clock: EventfulClock
+) -> None:
+    """Others may count it from the hand-over on, so the holder must not count from its own look."""
+    lock = make_client("anna", lease=600).acquire("a")
+    handed_over: list[int] = []
+
+    def hand_over_permit() -> None:
+        lock.release()
+        handed_over.append(clock.now_ms)
+
+    clock.at(100, hand_over_permit)
+    got = make_client("ben").acquire("a", wait=200, lease=30)
+    ends_ms = clock.now_ms + got.remaining * 1000
+    assert clock.now_ms > handed_over[0]
+    assert ends_ms <= handed_over[0] + 30_000
+
+
+def test_a_hand_over_that_was_found_late_is_renewed_before_it_is_returned(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+
+    def release_and_stall() -> None:
+        lock.release()
+        clock.advance(25)
+
+    clock.at(100, release_and_stall)
+    got = make_client("ben").acquire("a", wait=200, lease=30)
+    assert got.remaining == 30
+    assert table.state("a").holders[0].revision > 1
+
+
+def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+    direct = store_over(table, clock)
+
+    def release_and_stall_while_somebody_else_takes_it() -> None:
+        lock.release()
+        clock.advance(100)
+        table.before = take_it
+
+    def take_it(_name: str, arguments: dict[str, Any]) -> None:
+        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+            table.before = None
+            direct.acquire(acquire("carl", lock_name="a", lease_ms=600_000))
+            clock.at(20, lambda: direct.release(release("carl", lock_name="a")))
+
+    clock.at(100, release_and_stall_while_somebody_else_takes_it)
+    got = make_client("ben").acquire("a", wait=300, lease=30)
+    got.check()
+    assert got.fencing_token == lock.fencing_token + 3
+
+
+def test_a_late_hand_over_that_cannot_be_renewed_is_asked_for_until_it_can(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", lease=600).acquire("a")
+
+    def renewals_fail(_name: str, arguments: dict[str, Any]) -> None:
+        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+            raise lost_reply()
+
+    def release_and_stall() -> None:
+        lock.release()
+        clock.advance(25)
+        table.before = renewals_fail
+        clock.at(3, lambda: setattr(table, "before", None))
+
+    clock.at(100, release_and_stall)
+    got = make_client("ben").acquire("a", wait=200, lease=30)
+    assert got.remaining == 30

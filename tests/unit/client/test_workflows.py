@@ -1,0 +1,169 @@
+"""One queue for clients and workflows: who leaves tells a waiting workflow, and asks who lives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError, NoRegionError
+
+from leasehold.protocol.model import HandOff
+from leasehold.store.events import Event, LivenessUnknown, PushUnknown
+from leasehold.store.lock_store import LockStore
+from tests.support import acquire, owner, release, store_over
+from tests.support.faults import client_error
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.doubles import EventfulClock, Table
+
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
+
+
+class _Exceptions:
+    TaskDoesNotExist = type("TaskDoesNotExist", (ClientError,), {})
+    TaskTimedOut = type("TaskTimedOut", (ClientError,), {})
+    InvalidToken = type("InvalidToken", (ClientError,), {})
+    ExecutionDoesNotExist = type("ExecutionDoesNotExist", (ClientError,), {})
+
+
+@dataclass
+class StepFunctions:
+    """Remembers whom it told what; refuses everything if it is to."""
+
+    status: str = "RUNNING"
+    refuses: Exception | None = None
+    told: list[tuple[str, Any]] = field(default_factory=list)
+    exceptions: type[_Exceptions] = _Exceptions
+
+    def send_task_success(self, **request: str) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.told.append((request["taskToken"], json.loads(request["output"])))
+
+    def describe_execution(self, **_request: str) -> dict[str, str]:
+        if self.refuses is not None:
+            raise self.refuses
+        return {"status": self.status}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def queue_a_workflow(table: Table, clock: EventfulClock) -> LockStore:
+    workflow = store_over(table, clock)
+    workflow.acquire(
+        acquire(
+            "billing",
+            lock_name="a",
+            execution_arn=EXECUTION,
+            waits=True,
+            task_token="token-1",
+            entered_at_ms=clock.now_ms,
+        )
+    )
+    return workflow
+
+
+def test_a_client_that_leaves_hands_over_to_the_workflow_that_waits(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    step_functions = StepFunctions()
+    lock = make_client("anna", stepfunctions=step_functions).acquire("a")
+    queue_a_workflow(table, clock)
+    lock.release()
+    ((token, answer),) = step_functions.told
+    assert (token, answer["acquired"], answer["owner_id"]) == ("token-1", True, owner("billing"))
+    assert answer["fencing_token"] == lock.fencing_token + 1
+
+
+def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna", stepfunctions=StepFunctions(), lease=600).acquire("a")
+    workflow = queue_a_workflow(table, clock)
+    order: list[str] = []
+    clock.at(10, lock.release)
+    clock.at(11, lambda: order.append(table.state("a").holders[0].owner_name))
+    clock.at(20, lambda: workflow.release(release("billing", lock_name="a")))
+    ben = make_client("ben").acquire("a", wait=60)
+    order.append(table.state("a").holders[0].owner_name)
+    assert order == ["billing", "ben"]
+    ben.check()
+
+
+def test_a_permission_that_is_missing_is_no_error_but_is_told(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    seen: list[Event] = []
+    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
+    locks = make_client("anna", stepfunctions=step_functions, observe=seen.append)
+    lock = locks.acquire("a")
+    queue_a_workflow(table, clock)
+    assert lock.release() is True
+    assert [type(event) for event in seen] == [PushUnknown, HandOff]
+    assert table.state("a").holders[0].owner_name == "billing"
+
+
+def test_a_client_for_step_functions_that_cannot_be_made_is_no_error(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    class NoSession:
+        def client(self, *_: object, **__: object) -> None:
+            raise NoRegionError
+
+    table.meta = type("Meta", (), {"region_name": None})  # type: ignore[attr-defined]  # boto3's
+    seen: list[Event] = []
+    lock = make_client("anna", session=NoSession(), observe=seen.append).acquire("a")
+    queue_a_workflow(table, clock)
+    assert lock.release() is True
+    assert PushUnknown(lock_name="a") in seen
+
+
+def workflow_overdue(table: Table, clock: EventfulClock) -> None:
+    """A workflow holds the lock, and its lease of a minute is long over."""
+    workflow = store_over(table, clock)
+    workflow.acquire(acquire("billing", lock_name="a", execution_arn=EXECUTION))
+    clock.advance(300)
+
+
+def test_a_workflow_that_runs_is_not_robbed(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    workflow_overdue(table, clock)
+    locks = make_client("ben", stepfunctions=StepFunctions("RUNNING"), takeover="stored_expiry")
+    assert locks.try_acquire("a") is None
+
+
+def test_a_workflow_of_which_nothing_is_known_is_not_robbed(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    workflow_overdue(table, clock)
+    seen: list[Event] = []
+    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
+    locks = make_client(
+        "ben", stepfunctions=step_functions, takeover="stored_expiry", observe=seen.append
+    )
+    assert locks.try_acquire("a") is None
+    assert seen == [LivenessUnknown(lock_name="a", execution_arn=EXECUTION)]
+
+
+def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_is_known(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    workflow_overdue(table, clock)
+    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
+    locks = make_client("ben", stepfunctions=step_functions, takeover="stored_expiry")
+    workflow = store_over(table, clock)
+    table.log.clear()
+    clock.at(300, lambda: workflow.release(release("billing", lock_name="a")))
+    locks.acquire("a", wait=400)
+    # It asks anew every 30 s: a claim that fails, a place that is kept, a count of the queue.
+    assert table.writes() < 30
+
+
+def test_the_lock_of_a_workflow_that_is_over_is_taken(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    workflow_overdue(table, clock)
+    locks = make_client("ben", stepfunctions=StepFunctions("ABORTED"), takeover="stored_expiry")
+    assert locks.try_acquire("a") is not None

@@ -1,0 +1,43 @@
+"""Fixtures: a table in memory, a clock moved by hand, a client, and the context of Lambda."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from leasehold import LockClient
+from tests.unit.client.doubles import EventfulClock, Table
+
+
+@dataclass
+class Context:
+    """What the Lambda runtime hands to a handler beside the event."""
+
+    seconds_left: float
+
+    def get_remaining_time_in_millis(self) -> int:
+        return round(self.seconds_left * 1000)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture
+def clock() -> EventfulClock:
+    return EventfulClock()
+
+
+@pytest.fixture
+def locks(table: Table, clock: EventfulClock) -> Iterator[LockClient]:
+    with LockClient(
+        "locks",
+        client=table,  # type: ignore[arg-type]  # stands in for a client
+        clock=clock,
+        heartbeat_every=math.inf,
+    ) as client:
+        yield client

@@ -1,0 +1,158 @@
+"""The client of who gave none: made when it is needed, for what the call is like."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from leasehold import InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
+from leasehold.decorator import default_clients
+from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.decorator.conftest import Context
+
+LOOKS_ONCE = {"takeover": "stored_expiry"}
+
+
+@pytest.fixture
+def made(
+    monkeypatch: pytest.MonkeyPatch, table: Table, clock: EventfulClock
+) -> list[dict[str, Any]]:
+    """The settings of the clients that are made by themselves."""
+    settings: list[dict[str, Any]] = []
+
+    def make(table_name: str, **given: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
+        settings.append({"table_name": table_name, **given})
+        stand_ins: dict[str, Any] = {"client": table, "clock": clock, "heartbeat_every": math.inf}
+        return LockClient(table_name, **{**stand_ins, **given})
+
+    monkeypatch.setattr(default_clients, "LockClient", make)
+    monkeypatch.setattr(default_clients, "_clients", {})
+    return settings
+
+
+def its_lease(_event: object, _context: object, lock: Lock | None = None) -> float:
+    """A handler that returns the lease under which it runs."""
+    assert lock is not None
+    return lock.lease
+
+
+@locked("deploy")
+def without_client(_event: object, _context: object = None) -> str:
+    """Has no client of its own."""
+    return "done"
+
+
+def test_a_client_is_made_from_the_environment_when_it_is_needed_and_kept(
+    made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    for _ in range(3):
+        assert without_client({}, Context(30)) == "done"
+        assert without_client({}) == "done"
+    assert made == [
+        {
+            "table_name": "locks",
+            "heartbeat_every": math.inf,
+            "safe_period": 0.05,
+            "takeover": "stored_expiry",
+        },
+        {"table_name": "locks"},
+    ]
+
+
+def nothing(_event: object, _context: object = None) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("how", "arguments", "expected"),
+    [
+        ({}, ({},), {}),
+        ({"if_taken": "skip"}, ({},), LOOKS_ONCE),
+        ({"if_taken": "raise"}, ({},), LOOKS_ONCE),
+        ({"lease": 20}, ({}, Context(30)), LOOKS_ONCE),
+        ({}, ({}, Context(30)), {**LOOKS_ONCE, "heartbeat_every": math.inf, "safe_period": 0.05}),
+    ],
+    ids=["waits", "skip", "raise", "Lambda with a lease", "Lambda"],
+)
+def test_who_has_no_time_to_watch_gets_a_client_that_goes_by_the_stored_end(
+    how: dict[str, Any],
+    arguments: tuple[Any, ...],
+    expected: dict[str, Any],
+    made: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    locked("deploy", **how)(nothing)(*arguments)
+    assert made == [{"table_name": "locks", **expected}]
+
+
+@pytest.mark.parametrize("if_taken", ["wait", "skip", "raise"])
+def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
+    if_taken: Any,  # noqa: ANN401 - one of three words
+    made: list[dict[str, Any]],
+    locks: LockClient,
+    clock: EventfulClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control is a client that watches, and looks only once."""
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    locks.acquire("deploy")
+    clock.advance(3600)
+    assert locks.try_acquire("deploy") is None
+    ran: list[str] = []
+
+    def work() -> None:
+        ran.append(if_taken)
+
+    locked("deploy", if_taken=if_taken)(work)()
+    assert (ran, len(made)) == ([if_taken], 1)
+
+
+def test_an_invocation_takes_the_lock_of_one_that_died_without_having_watched_it(
+    made: list[dict[str, Any]],
+    locks: LockClient,
+    clock: EventfulClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control is a client that goes by what it has watched, and has not looked before."""
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    locks.acquire("deploy", lease=10)
+    clock.advance(13)
+    with pytest.raises(LockWaitTimeout):
+        locked("deploy", if_taken="raise", client=locks)(its_lease)({}, Context(30))
+    assert locked("deploy", if_taken="raise")(its_lease)({}, Context(30)) == 31
+    assert len(made) == 1
+
+
+def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
+    made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LEASEHOLD_TABLE_NAME", raising=False)
+    with pytest.raises(InvalidRequest, match="give a client, or set LEASEHOLD_TABLE_NAME"):
+        without_client({})
+    assert made == []
+
+
+@pytest.mark.parametrize(("begins_anew", "status"), [(True, 0), (False, -signal.SIGALRM)])
+def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
+    monkeypatch: pytest.MonkeyPatch, *, begins_anew: bool, status: int
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    making = default_clients._making  # noqa: SLF001 - the moment in which it is held is short
+    if not begins_anew:
+        monkeypatch.setattr(making, "begin_anew", lambda: None)
+    with making.lock:  # As a thread of the parent that the child does not have.
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(1)
+            try:
+                default_clients.default_client(heartbeats=True, watches=True)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status

@@ -1,0 +1,214 @@
+"""`@locked`: a function runs only while it holds its lock."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from leasehold import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
+from tests.unit.client.doubles import EventfulClock, Table
+
+
+def test_it_runs_while_it_holds_the_lock_and_returns_its_result(
+    locks: LockClient, table: Table
+) -> None:
+    @locked("orders/{order_id}", client=locks)
+    def charge(order_id: int, *, amount: int = 3) -> str:
+        assert table.state(f"orders/{order_id}").held == 1
+        return f"{amount} for {order_id}"
+
+    assert charge(7) == "3 for 7"
+    assert charge(order_id=8, amount=4) == "4 for 8"
+    assert (table.state("orders/7").held, table.state("orders/8").held) == (0, 0)
+    assert table.writes() == 4
+
+
+def test_what_it_raises_leaves_after_the_release(locks: LockClient, table: Table) -> None:
+    @locked("a", client=locks)
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert table.state("a").held == 0
+
+
+def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
+    locks: LockClient, clock: EventfulClock
+) -> None:
+    @locked("a", lease=10, client=locks)
+    def stall() -> None:
+        clock.advance(11)
+
+    with pytest.raises(LockLost):
+        stall()
+
+
+@pytest.mark.parametrize(
+    ("mode", "waited"), [({"wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)]
+)
+def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_then_raises(
+    mode: dict[str, Any], waited: float, locks: LockClient, clock: EventfulClock
+) -> None:
+    ran: list[str] = []
+
+    def function() -> None:
+        ran.append("work")
+
+    work = locked("a", client=locks, **mode)(function)
+
+    locks.acquire("a", lease=3600)
+    began = clock.monotonic()
+    with pytest.raises(LockWaitTimeout):
+        work()
+    assert clock.monotonic() - began == pytest.approx(waited)
+    assert ran == []
+
+
+def test_a_function_that_waits_runs_when_the_lock_is_handed_over(
+    locks: LockClient, clock: EventfulClock
+) -> None:
+    @locked("a", client=locks)
+    def work() -> str:
+        return "done"
+
+    first = locks.acquire("a", lease=3600)
+    clock.at(20, first.release)
+    assert work() == "done"
+
+
+def test_a_call_that_is_skipped_returns_what_stands_for_it(locks: LockClient) -> None:
+    ran: list[str] = []
+
+    @locked("a", if_taken="skip", client=locks)
+    def work() -> str:
+        ran.append("work")
+        return "done"
+
+    @locked("a", if_taken="skip", otherwise="somebody is at it", client=locks)
+    def work_or_say() -> str:
+        return "done"
+
+    with locks.hold("a"):
+        assert (work(), work_or_say(), ran) == (None, "somebody is at it", [])
+    assert (work(), work_or_say(), ran) == ("done", "done", ["work"])
+
+
+def test_as_many_calls_run_at_a_time_as_the_limit_says(locks: LockClient) -> None:
+    @locked("a", if_taken="skip", limit=2, client=locks)
+    def nest(depth: int) -> int | None:
+        return 1 if depth == 1 else nest(depth - 1)
+
+    assert (nest(2), nest(3)) == (1, None)
+
+
+def test_a_parameter_named_lock_gets_the_lock_and_callers_do_not_see_it(
+    locks: LockClient,
+) -> None:
+    @locked("a", client=locks)
+    def work(number: int, lock: Lock | None = None) -> tuple[int, str]:
+        assert lock is not None
+        lock.check()
+        return number, lock.name
+
+    @locked("a", client=locks)
+    def other(*, lock: Lock) -> str:
+        return lock.name
+
+    assert work(3) == (3, "a")
+    assert other() == "a"  # type: ignore[call-arg]  # it gets a lock
+    assert [*inspect.signature(work).parameters] == ["number"]
+    with pytest.raises(TypeError):
+        work(3, lock=None)
+
+
+def test_methods_and_the_functions_name_stay_as_they_are(locks: LockClient, table: Table) -> None:
+    class Account:
+        number = 12
+
+        @locked("accounts/{self.number}", client=locks)
+        def debit(self) -> int:
+            """Takes money."""
+            return table.state("accounts/12").held
+
+        @staticmethod
+        @locked("all", client=locks)
+        def audit() -> int:
+            return table.state("all").held
+
+        @classmethod
+        @locked("{cls.__name__}", client=locks)
+        def close(cls) -> int:
+            return table.state("Account").held
+
+    assert (Account().debit(), Account.audit(), Account.close()) == (1, 1, 1)
+    assert (Account.debit.__name__, Account.debit.__doc__) == ("debit", "Takes money.")
+
+
+def test_a_wrong_call_is_a_type_error_and_nothing_is_written(
+    locks: LockClient, table: Table
+) -> None:
+    @locked("orders/{order_id}", client=locks)
+    def charge(order_id: int) -> int:
+        return order_id
+
+    with pytest.raises(TypeError, match="missing a required argument: 'order_id'"):
+        charge()  # type: ignore[call-arg]  # that is wrong
+    assert table.log == []
+
+
+def generator() -> Any:  # noqa: ANN401 - never called
+    yield
+
+
+def lock_first(lock: Lock, number: int) -> None: ...
+
+
+def positional_lock(number: int, lock: Lock, /) -> None: ...
+
+
+def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the_lock(
+    locks: LockClient, table: Table
+) -> None:
+    ran: list[int] = []
+
+    async def work() -> None:
+        ran.append(table.state("a").held)
+
+    def plain() -> object:
+        return work()
+
+    with pytest.raises(InvalidRequest, match="function: must be a coroutine function"):
+        locked("a", client=locks)(plain)()
+    assert (ran, table.state("a").held) == ([], 0)
+    with pytest.raises(StopIteration):
+        work().send(None)
+    assert ran == [0]  # The control: what it would have seen.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "function", "field"),
+    [
+        ({"if_taken": "give up"}, len, "if_taken"),
+        ({"if_taken": "skip", "wait": 3}, len, "wait"),
+        ({"wait": -3}, len, "wait"),
+        ({"otherwise": 3}, len, "otherwise"),
+        ({}, generator, "function"),
+        ({}, 7, "function"),
+        ({}, lock_first, "lock"),
+        ({}, positional_lock, "lock"),
+        ({"lease": 0}, len, "lease"),
+        ({"limit": 101}, len, "limit"),
+    ],
+)
+def test_what_cannot_be_locked_so_is_refused_when_it_is_decorated(
+    arguments: dict[str, Any],
+    function: Any,  # noqa: ANN401 - odd things
+    field: str,
+    locks: LockClient,
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        locked("a", client=locks, **arguments)(function)
+    assert refused.value.field == field

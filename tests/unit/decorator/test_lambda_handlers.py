@@ -1,0 +1,178 @@
+"""Lambda handlers: the lease is what is left of the invocation, and nothing has to renew it."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from botocore.exceptions import ConnectionClosedError
+
+from leasehold import Lock, LockClient, LockLost, LockWaitTimeout, locked
+from leasehold.decorator.call import Call
+from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+from tests.unit.decorator.conftest import Context
+
+
+def its_lease(_event: object, _context: object, lock: Lock | None = None) -> float:
+    """A handler that returns the lease under which it runs."""
+    assert lock is not None
+    return lock.lease
+
+
+handler = locked("deploy", client=lambda: Clients.current)(its_lease)
+
+
+class Clients:
+    """Where the handlers find their client, as it is made after their module."""
+
+    current: LockClient
+
+
+@pytest.fixture(autouse=True)
+def current(locks: LockClient) -> None:
+    Clients.current = locks
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "lease"), [(30, 31), (0.25, 1.25), (-1, 1), (899.5, 900.5)]
+)
+def test_the_lease_lasts_until_the_invocation_must_have_ended(
+    seconds_left: float, lease: float
+) -> None:
+    assert handler({}, Context(seconds_left)) == lease
+
+
+def test_a_lease_that_is_given_stands() -> None:
+    given = locked("deploy", lease=5, client=lambda: Clients.current)(its_lease)
+    assert given({}, Context(30)) == 5
+
+
+def test_a_function_without_such_a_context_takes_the_clients_lease() -> None:
+    assert handler({}, "no context") == 60
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds_left", "waited"), [(None, 30, 29), (10, 30, 10), (10, 0.5, 0)]
+)
+def test_no_wait_is_longer_than_what_is_left_of_the_invocation(
+    wait: float | None, seconds_left: float, waited: float, locks: LockClient, clock: EventfulClock
+) -> None:
+    bounded = locked("deploy", wait=wait, client=locks)(its_lease)
+    locks.acquire("deploy", lease=3600)
+    began = clock.monotonic()
+    with pytest.raises(LockWaitTimeout):
+        bounded({}, Context(seconds_left))
+    assert clock.monotonic() - began == pytest.approx(waited)
+
+
+@pytest.mark.parametrize("wait", [5, 150])
+def test_without_a_wait_of_its_own_a_handler_waits_as_long_as_its_client(
+    wait: float, table: Table, clock: EventfulClock
+) -> None:
+    with LockClient("locks", client=table, clock=clock, wait=wait, heartbeat_every=math.inf) as own:  # type: ignore[arg-type]  # stands in
+        own.acquire("deploy", lease=3600)
+        began = clock.monotonic()
+        with pytest.raises(LockWaitTimeout):
+            locked("deploy", client=own)(its_lease)({}, Context(600))
+    assert clock.monotonic() - began == pytest.approx(wait)
+
+
+@dataclass
+class Invocation:
+    """A context whose time passes."""
+
+    clock: EventfulClock
+    ends_at: float
+
+    def get_remaining_time_in_millis(self) -> int:
+        return round((self.ends_at - self.clock.monotonic()) * 1000)
+
+
+def end_after_the_deadline(table: Table, clock: EventfulClock, client: LockClient) -> float:
+    """An invocation gets its lock late; returns by how many seconds the lease is too long."""
+    first = client.acquire("deploy", lease=3600)
+    clock.at(250, first.release)
+    invocation = Invocation(clock, clock.monotonic() + 300)
+    seen: list[float] = []
+
+    @locked("deploy", wait=290, client=client)
+    def work(_event: object, _context: object) -> None:
+        [holder] = table.state("deploy").holders
+        seen.append(holder.expires_at_ms / 1000 - invocation.ends_at)
+
+    work({}, invocation)
+    return seen[0]
+
+
+def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
+    table: Table, clock: EventfulClock, locks: LockClient
+) -> None:
+    assert end_after_the_deadline(table, clock, locks) == pytest.approx(1)
+
+
+def test_one_that_nobody_shortens_would_outlast_it_by_the_wait(
+    table: Table, clock: EventfulClock, locks: LockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Call, "shorter_lease", lambda _self, _lease: None)
+    assert end_after_the_deadline(table, clock, locks) > 240
+
+
+def test_without_a_wait_that_takes_no_request(
+    table: Table, clock: EventfulClock, locks: LockClient
+) -> None:
+    locked("deploy", client=locks)(its_lease)({}, Invocation(clock, clock.monotonic() + 300))
+    assert table.log == ["update_item"] * 2
+
+
+@pytest.mark.parametrize(("gone", "raises"), [(False, None), (True, LockLost)])
+def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
+    table: Table,
+    clock: EventfulClock,
+    locks: LockClient,
+    *,
+    gone: bool,
+    raises: type[Exception] | None,
+) -> None:
+    def fail(_name: str, arguments: dict[str, Any]) -> None:
+        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+            table.before = None
+            if not gone:
+                raise lost_reply()
+            table.memory.items.clear()
+
+    first = locks.acquire("deploy", lease=3600)
+    clock.at(100, first.release)
+    clock.at(100, lambda: setattr(table, "before", fail))
+    handle = locked("deploy", wait=290, client=locks)(its_lease)
+    invocation = Invocation(clock, clock.monotonic() + 300)
+    with pytest.raises(raises) if raises else nullcontext():
+        assert 190 < handle({}, invocation) <= 301
+
+
+@pytest.mark.parametrize(("lease", "is_free"), [(None, True), (600, False)])
+def test_the_lock_of_an_invocation_that_died_is_free_soon_after_its_deadline(
+    lease: float | None,
+    is_free: bool,  # noqa: FBT001 - a parameter of the test
+    locks: LockClient,
+    table: Table,
+    clock: EventfulClock,
+) -> None:
+    """It could not release. The control: with a lease of its own, its lock stays taken."""
+
+    @locked("deploy", lease=lease, client=locks)
+    def die(_event: object, _context: Context) -> None:
+        table.outage = ConnectionClosedError(endpoint_url="https://dynamodb")
+
+    deadline = clock.monotonic() + 30
+    die({}, Context(30))
+    table.outage = None
+    try:
+        locks.acquire("deploy", wait=45)
+    except LockWaitTimeout:
+        assert not is_free
+    else:
+        assert is_free
+        assert 0 < clock.monotonic() - deadline < 10  # It looked for the first time after 5 s.

@@ -1,0 +1,114 @@
+"""The lock's name, from the arguments of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from leasehold import InvalidRequest, LockClient, locked
+from tests.unit.client.doubles import Table
+
+
+@dataclass
+class Order:
+    number: int
+    lines: list[str]
+
+
+class Opaque:
+    """Has no text of its own."""
+
+
+def handle(event: dict[str, Any], context: object = None, *more: str, **options: str) -> None:
+    """Takes whatever comes."""
+
+
+def names_in(table: Table) -> set[str]:
+    return {pk.removeprefix("LOCK#") for pk, _ in table.memory.items}
+
+
+@pytest.mark.parametrize(
+    ("template", "call", "name"),
+    [
+        ("nightly", lambda f: f({}), "nightly"),
+        ("orders/{event[detail][id]}", lambda f: f({"detail": {"id": 7}}), "orders/7"),
+        ("{event.number:05d}/{event.lines[0]}", lambda f: f(Order(7, ["a"])), "00007/a"),
+        ("{event}", lambda f: f(UUID(int=7)), str(UUID(int=7))),
+        ("{event}-{context}", lambda f: f(event=1, context=2), "1-2"),
+        ("{more[1]}/{region}", lambda f: f({}, 0, "a", "b", region="eu"), "b/eu"),
+        ("{{{event}}}", lambda f: f(1), "{1}"),
+        (lambda event, **_: f"made/{event['id']}", lambda f: f({"id": 3}), "made/3"),
+    ],
+)
+def test_fields_are_filled_as_by_format(
+    template: str | Callable[..., str],
+    call: Callable[[Callable[..., None]], None],
+    name: str,
+    locks: LockClient,
+    table: Table,
+) -> None:
+    call(locked(template, client=locks)(handle))
+    assert names_in(table) == {name}
+
+
+@pytest.mark.parametrize(
+    ("template", "event", "why"),
+    [
+        ("orders/{event[detail][id]}", {"detail": {}}, "KeyError"),
+        ("orders/{event[id][0]}", {"id": 7}, "TypeError"),
+        ("orders/{event.number}", {}, "AttributeError"),
+        ("orders/{event[number]}", [1], "TypeError"),
+        ("orders/{event[3]}", [1], "IndexError"),
+        ("orders/{event:05d}", "seven", "ValueError"),
+        ("orders/{event[id]}", {"id": None}, "a value is None"),
+        ("orders/{event}", Opaque(), "a Opaque has no text of its own, only an address"),
+        ("orders/{event}", {"id": 7}, "a dict has its elements in any order"),
+        ("orders/{event[tags]}", {"tags": {"a", "b"}}, "a set has its elements in any order"),
+    ],
+)
+def test_a_name_that_cannot_be_formed_is_refused_before_anything_is_written(
+    template: str, event: object, why: str, locks: LockClient, table: Table
+) -> None:
+    with pytest.raises(InvalidRequest, match=why) as refused:
+        locked(template, client=locks)(handle)(event)  # type: ignore[arg-type]  # odd events
+    assert refused.value.field == "name"
+    assert table.log == []
+
+
+def test_a_plain_format_would_make_a_name_that_nobody_else_arrives_at() -> None:
+    """The control: two equal calls, in two processes, would not meet in one lock."""
+    one, other = Opaque(), Opaque()
+    assert f"orders/{one}" != f"orders/{other}"
+
+
+def positional(order_id: int) -> None:
+    """Has one parameter."""
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("orders/{order}", "its fields must be parameters of the function"),
+        ("orders/{}", "its fields must be parameters of the function"),
+        ("orders/{0}", "its fields must be parameters of the function"),
+        ("orders/{order_id", "must be a format string"),
+        (7, "must be a string, or a function"),
+    ],
+)
+def test_a_wrong_template_is_refused_when_it_decorates(
+    template: Any,  # noqa: ANN401 - odd templates
+    why: str,
+    locks: LockClient,
+) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        locked(template, client=locks)(positional)
+
+
+def test_a_function_whose_name_breaks_the_rules_is_refused(locks: LockClient, table: Table) -> None:
+    with pytest.raises(InvalidRequest, match="name: must be a string of 1 to 512 bytes"):
+        locked(lambda _: "", client=locks)(positional)(7)
+    assert table.log == []

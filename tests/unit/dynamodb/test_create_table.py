@@ -1,0 +1,174 @@
+"""`create_table`: a table as the CDK construct makes it, however often it is called."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from leasehold import InvalidRequest, LockClient, create_table
+from localaws import LocalAws
+from tests.support import create_lock_table
+from tests.support.faults import client_error
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def described(client: DynamoDBClient, name: str) -> dict[str, Any]:
+    table = client.describe_table(TableName=name)["Table"]
+    ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+    return {
+        "key": [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]],
+        "billing": table["BillingModeSummary"]["BillingMode"],
+        "status": table["TableStatus"],
+        "ttl": (ttl["AttributeName"], ttl["TimeToLiveStatus"]),
+        "recovery": backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"],
+        "protected": table["DeletionProtectionEnabled"],
+    }
+
+
+LOCK_TABLE = {
+    "key": [("pk", "HASH"), ("sk", "RANGE")],
+    "billing": "PAY_PER_REQUEST",
+    "status": "ACTIVE",
+    "ttl": ("expiry_time", "ENABLED"),
+    "recovery": "DISABLED",
+    "protected": False,
+}
+
+
+def requests_of(client: DynamoDBClient, *operations: str) -> list[str]:
+    """Those of these operations that are sent from now on."""
+    sent: list[str] = []
+    for operation in operations:
+        client.meta.events.register(
+            f"before-send.dynamodb.{operation}",
+            lambda operation=operation, **_: sent.append(operation),
+        )
+    return sent
+
+
+@dataclass
+class Refusing:
+    """A DynamoDB client that is told that somebody else changes the table at this moment."""
+
+    inner: Any
+    others_are_faster: bool
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        return getattr(self.inner, name)
+
+    def update_table(self, **arguments: Any) -> None:  # noqa: ANN401 - as of boto3
+        if self.others_are_faster:
+            self.inner.update_table(**arguments)
+        raise client_error("ResourceInUseException")
+
+
+@pytest.fixture
+def dynamodb(fresh_dynamodb: DynamoDBClient) -> DynamoDBClient:
+    """An account without tables, for each test."""
+    return fresh_dynamodb
+
+
+def test_it_makes_a_table_that_a_client_can_use(dynamodb: DynamoDBClient) -> None:
+    create_table(dynamodb, "new-locks")
+    assert described(dynamodb, "new-locks") == LOCK_TABLE
+    with LockClient("new-locks", client=dynamodb) as locks, locks.hold("a") as lock:
+        lock.check()
+
+
+@pytest.mark.parametrize(
+    ("setting", "kept"),
+    [
+        ("point_in_time_recovery", {"recovery": "ENABLED"}),
+        ("deletion_protection", {"protected": True}),
+    ],
+)
+def test_a_later_call_adds_what_is_missing_and_none_switches_it_off(
+    dynamodb: DynamoDBClient, setting: str, kept: dict[str, Any]
+) -> None:
+    create_table(dynamodb, "new-locks")
+    assert described(dynamodb, "new-locks") == LOCK_TABLE
+    later: list[dict[str, Any]] = [{setting: True}, {}]
+    for settings in later:
+        create_table(dynamodb, "new-locks", **settings)
+        assert described(dynamodb, "new-locks") == {**LOCK_TABLE, **kept}
+
+
+def test_ttl_is_not_enabled_twice_because_dynamodb_refuses_that(dynamodb: DynamoDBClient) -> None:
+    calls = requests_of(dynamodb, "UpdateTimeToLive")
+    for _ in range(2):
+        create_table(dynamodb, "new-locks")
+    assert calls == ["UpdateTimeToLive"]
+
+
+def test_protection_is_switched_on_once_and_waited_for(dynamodb: DynamoDBClient) -> None:
+    create_table(dynamodb, "new-locks")
+    calls = requests_of(dynamodb, "UpdateTable", "DescribeTable")
+    create_table(dynamodb, "new-locks", deletion_protection=True)
+    assert calls[-2:] == ["UpdateTable", "DescribeTable"]
+    create_table(dynamodb, "new-locks", deletion_protection=True)
+    assert calls.count("UpdateTable") == 1
+
+
+@pytest.mark.parametrize("others", [True, False], ids=["others are faster", "nobody protects it"])
+def test_a_refused_update_is_no_error_if_others_have_switched_it_on(
+    dynamodb: DynamoDBClient, *, others: bool
+) -> None:
+    create_table(dynamodb, "new-locks")
+    refusing: Any = Refusing(dynamodb, others_are_faster=others)
+    with nullcontext() if others else pytest.raises(ClientError, match="ResourceInUse"):
+        create_table(refusing, "new-locks", deletion_protection=True)
+    assert described(dynamodb, "new-locks") == {**LOCK_TABLE, "protected": others}
+
+
+@pytest.mark.parametrize(("attribute", "refused"), [("other", True), ("expiry_time", False)])
+def test_a_table_whose_ttl_is_on_another_attribute_is_refused_and_left_as_it_is(
+    dynamodb: DynamoDBClient, attribute: str, *, refused: bool
+) -> None:
+    create_lock_table(dynamodb, "theirs")
+    dynamodb.update_time_to_live(
+        TableName="theirs",
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute},
+    )
+    expected = pytest.raises(InvalidRequest, match="this one has it on 'other'")
+    with expected if refused else nullcontext():
+        create_table(dynamodb, "theirs", deletion_protection=True)
+    left = {"ttl": (attribute, "ENABLED"), "protected": not refused}
+    assert described(dynamodb, "theirs") == {**LOCK_TABLE, **left}
+
+
+def test_a_table_of_another_key_is_refused(dynamodb: DynamoDBClient) -> None:
+    dynamodb.create_table(
+        TableName="orders",
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+    )
+    with pytest.raises(InvalidRequest) as refused:
+        create_table(dynamodb, "orders")
+    assert refused.value.field == "name"
+
+
+def test_settings_are_put_on_a_new_table(dynamodb: DynamoDBClient) -> None:
+    create_table(dynamodb, "new-locks", deletion_protection=True, tags={"team": "billing"})
+    table = dynamodb.describe_table(TableName="new-locks")["Table"]
+    tags = dynamodb.list_tags_of_resource(ResourceArn=table["TableArn"])["Tags"]
+    assert (table["DeletionProtectionEnabled"], tags) == (
+        True,
+        [{"Key": "team", "Value": "billing"}],
+    )
+
+
+def test_several_processes_may_make_it_at_once(aws: LocalAws) -> None:
+    clients = [aws.client("dynamodb") for _ in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda client: create_table(client, "made-by-six"), clients))
+    ttl = clients[0].describe_time_to_live(TableName="made-by-six")["TimeToLiveDescription"]
+    assert ttl["TimeToLiveStatus"] == "ENABLED"

@@ -1,0 +1,164 @@
+"""Many holders in turn over real HTTP, each releasing with its writes; and holders gone stale."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.protocol.model import AcquireRequest, Grant
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.task_tokens import Delivery
+from tests.support import LOCK, TABLE, FakeClock, owner
+from tests.unit.guarded.bench import LEDGER, Bench, deposit, is_refused
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+THREADS = 8
+ENTRY_MS = itertools.count(1_900_000_000_000)
+
+
+@dataclass
+class Crowd:
+    """Threads that queue for one lock, woken by nothing but the push of whoever left."""
+
+    bench: Bench
+    limit: int = 1
+    woken: dict[str, threading.Event] = field(default_factory=dict)
+    tokens: list[int] = field(default_factory=list)
+    queued: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def __post_init__(self) -> None:
+        self.bench.context = LockContext(  # real time: the fake clock is for one thread
+            table=LockTable(self.bench.client, TABLE),
+            push=self._push,
+            retry_budget=RetryBudget(
+                seconds=60
+            ),  # on a busy machine somebody may be outrun for seconds
+        )
+        self.bench.store = LockStore(self.bench.context)
+
+    def _push(self, task_token: str, grant: Grant) -> Delivery:
+        self.tokens.append(grant.fencing_token)
+        self.woken[task_token].set()
+        return Delivery.DELIVERED
+
+    def turn(self, name: str) -> None:
+        """Waits for the lock, writes to the ledger, and leaves in the same transaction."""
+        self.woken[name] = threading.Event()
+        request = AcquireRequest(
+            lock_name=LOCK,
+            owner_id=owner(name),
+            owner_name=name,
+            lease_ms=600_000,
+            limit=self.limit,
+            waits=True,
+            task_token=name,
+            entered_at_ms=next(ENTRY_MS),
+        )
+        answer = self.bench.store.acquire(request)
+        if not isinstance(answer, Grant):
+            self.queued.release()
+            assert self.woken[name].wait(30), f"nobody woke {name}"
+            answer = self.bench.store.acquire(request)
+        assert isinstance(answer, Grant)
+        one_more = self.one_more() if self.limit == 1 else deposit("x")
+        self.bench.writes(answer).transact_write([one_more], release=True)
+
+    def one_more(self) -> TransactWriteItemTypeDef:
+        """The balance as it is read now, plus one: it loses updates unless one is inside."""
+        balance = (self.bench.balance("x") or 0) + 1
+        item = {"account": {"S": "x"}, "balance": {"N": str(balance)}}
+        return {"Put": {"TableName": LEDGER, "Item": item}}
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_everybody_has_a_turn_and_nobody_is_forgotten(
+    dynamodb: DynamoDBClient, clock: FakeClock, limit: int
+) -> None:
+    bench = Bench(dynamodb, clock, dynamodb)
+    crowd = Crowd(bench, limit=limit)
+    names = [f"visitor-{i:03d}" for i in range(40)]
+    first = [f"first-{i}" for i in range(limit)]
+    for name in first:
+        bench.granted(name, limit=limit, lease_ms=600_000)
+    with ThreadPoolExecutor(THREADS) as pool:
+        turns = pool.map(crowd.turn, names)
+        assert all(crowd.queued.acquire(timeout=30) for _ in range(THREADS))
+        for name in first:
+            bench.release(name)
+        list(turns)
+    state = bench.state()
+    assert bench.balance("x") == len(names)
+    assert (state.held, state.holders, bench.waiters()) == (0, (), [])
+    assert len(crowd.tokens) == len(set(crowd.tokens))
+    assert len(crowd.tokens) >= THREADS  # so many at least had to wait, and were woken
+
+
+def stale_attempts(bench: Bench, *, holders: int, writes_each: int, guarded: bool) -> int:
+    """How many writes of holders whose place was taken over are accepted, while others hold."""
+    stale = []
+    for number in range(holders):
+        stale.append(bench.granted(f"stale-{number}", lease_ms=1_000))
+        bench.clock.advance(10)
+    bench.granted("current", lease_ms=3_600_000)
+
+    def attempt(grant: Grant) -> bool:
+        if guarded:
+            return not is_refused(lambda: bench.writes(grant).transact_write([deposit("x")]))
+        bench.inner.transact_write_items(TransactItems=[deposit("x")])
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        return sum(pool.map(attempt, stale * writes_each))
+
+
+def test_of_two_hundred_writes_of_stale_holders_none_is_accepted(bench: Bench) -> None:
+    assert stale_attempts(bench, holders=10, writes_each=20, guarded=True) == 0
+    assert bench.balance("x") is None
+
+
+def test_with_the_guard_off_they_are_all_accepted(bench: Bench) -> None:
+    assert stale_attempts(bench, holders=2, writes_each=10, guarded=False) == 20
+    assert bench.balance("x") == 20
+
+
+def test_a_write_that_races_with_a_takeover_is_written_or_refused_and_never_both(
+    bench: Bench,
+) -> None:
+    for number in range(20):
+        grant = bench.granted(f"stale-{number}", lease_ms=1_000)
+        bench.clock.advance(10)
+        account = f"account-{number}"
+        race = _Race(bench, grant, account)
+        with ThreadPoolExecutor(2) as pool:
+            refused = pool.submit(race.write)
+            pool.submit(race.take_over_permit).result()
+        assert bench.balance(account) == (None if refused.result() else 1)
+        bench.clock.advance(10)
+
+
+@dataclass
+class _Race:
+    bench: Bench
+    grant: Grant
+    account: str
+    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
+
+    def write(self) -> bool:
+        self.barrier.wait()
+        writes = self.bench.writes(self.grant)
+        return is_refused(lambda: writes.transact_write([deposit(self.account)]))
+
+    def take_over_permit(self) -> None:
+        self.barrier.wait()
+        self.bench.granted(f"after-{self.account}", lease_ms=1_000)

@@ -1,0 +1,188 @@
+"""A guarded write is interrupted, and made again: by Ctrl-C, or by a signal handler that raises."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ParamValidationError
+
+from leasehold import Lock, LockClient, LockLost
+from leasehold.guarded.guarded_writes import GuardedWrites
+from tests.support import LOCK, TABLE, FakeClock
+from tests.support.faults import FaultyClient, client_error
+from tests.unit.client.interrupting import TimeLimitError
+from tests.unit.guarded.bench import Bench, deposit
+
+EACH_WAY = pytest.mark.parametrize("release", [False, True])
+INTERRUPTS = pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), TimeLimitError()])
+
+
+@pytest.fixture
+def faulty(bench: Bench) -> FaultyClient:
+    """Its second write is done, or not; then an interrupt comes instead of the answer."""
+    return FaultyClient(bench.inner, TimeLimitError(), when="after", calls=[2])
+
+
+@pytest.fixture
+def lock(faulty: FaultyClient, clock: FakeClock) -> Iterator[Lock]:
+    client: Any = faulty
+    with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
+        yield locks.acquire(LOCK)
+
+
+def interrupted(lock: Lock, *, release: bool) -> None:
+    with suppress(KeyboardInterrupt, TimeLimitError):
+        lock.transact_write([deposit("x")], release=release)
+        raise AssertionError("it was not interrupted")
+
+
+@EACH_WAY
+@INTERRUPTS
+def test_an_interrupted_write_that_is_made_again_is_done_once(
+    bench: Bench, faulty: FaultyClient, lock: Lock, *, interrupt: BaseException, release: bool
+) -> None:
+    faulty.error = interrupt  # type: ignore[assignment]  # Ctrl-C is more than an Exception
+    interrupted(lock, release=release)
+    lock.transact_write([deposit("x")], release=release)
+    assert (bench.balance("x"), len(bench.holders())) == (1, 0 if release else 1)
+    assert not lock.lost.is_set()
+
+
+@INTERRUPTS
+def test_a_memory_of_lost_replies_alone_would_do_it_twice(
+    bench: Bench,
+    faulty: FaultyClient,
+    lock: Lock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    interrupt: BaseException,
+) -> None:
+    monkeypatch.setattr(GuardedWrites, "abandon", GuardedWrites.forget)
+    faulty.error = interrupt  # type: ignore[assignment]  # Ctrl-C is more than an Exception
+    interrupted(lock, release=False)
+    lock.transact_write([deposit("x")])
+    assert bench.balance("x") == 2
+
+
+@EACH_WAY
+def test_one_that_was_interrupted_before_it_was_sent_is_made_up_for(
+    bench: Bench, faulty: FaultyClient, lock: Lock, *, release: bool
+) -> None:
+    faulty.when = "before"
+    interrupted(lock, release=release)
+    lock.transact_write([deposit("x")], release=release)
+    assert (bench.balance("x"), len(bench.holders())) == (1, 0 if release else 1)
+
+
+def test_after_an_interrupted_write_with_release_no_heartbeat_tells_of_a_theft(
+    bench: Bench, lock: Lock
+) -> None:
+    interrupted(lock, release=True)
+    assert bench.holders() == []
+    with pytest.raises(LockLost, match="may have been released"):
+        lock.heartbeat()
+    assert not lock.lost.is_set()
+    assert lock.release() is True
+
+
+def test_the_end_of_the_client_releases_what_an_interrupted_write_has_not(
+    bench: Bench, clock: FakeClock
+) -> None:
+    client: Any = FaultyClient(bench.inner, TimeLimitError(), when="before", calls=[2])
+    with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
+        interrupted(locks.acquire(LOCK), release=True)
+        assert len(bench.holders()) == 1
+    assert bench.holders() == []
+
+
+def test_a_second_interrupt_before_anything_is_noted_makes_no_second_write(
+    bench: Bench, lock: Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call is known from before it was sent, and its caller is back."""
+    abandon = GuardedWrites.abandon
+    impatient = [TimeLimitError()]
+
+    def abandon_impatiently(writes: GuardedWrites, call: Any) -> None:  # noqa: ANN401 - as it is
+        if impatient:
+            raise impatient.pop()
+        abandon(writes, call)
+
+    monkeypatch.setattr(GuardedWrites, "abandon", abandon_impatiently)
+    interrupted(lock, release=False)
+    lock.transact_write([deposit("x")])
+    assert bench.balance("x") == 1
+
+
+@pytest.mark.parametrize(("abandoned", "balance"), [(False, 2), (True, 1)])
+def test_the_same_write_of_two_threads_at_a_time_is_two_writes(
+    bench: Bench, clock: FakeClock, *, abandoned: bool, balance: int
+) -> None:
+    """And one, if the first has gone away without an answer."""
+    first_is_done, go_on = threading.Event(), threading.Event()
+
+    class Slow(FaultyClient):
+        def _write(self, send: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as it is
+            self.count += 1
+            answer = send(**arguments)
+            if self.count == 2:
+                first_is_done.set()
+                if abandoned:
+                    raise self.error
+                assert go_on.wait(10)
+            return answer
+
+    client: Any = Slow(bench.inner, TimeLimitError())
+    with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
+        lock = locks.acquire(LOCK)
+
+        def write() -> None:
+            with suppress(TimeLimitError):
+                lock.transact_write([deposit("x")])
+
+        first = threading.Thread(target=write)
+        first.start()
+        assert first_is_done.wait(10)
+        if abandoned:
+            first.join(10)
+        write()
+        go_on.set()
+        first.join(10)
+    assert bench.balance("x") == balance
+
+
+@EACH_WAY
+@pytest.mark.parametrize(
+    "error",
+    [client_error("ValidationException"), ParamValidationError(report="no such thing")],
+    ids=["refused by DynamoDB", "refused by boto3"],
+)
+def test_a_write_that_was_not_let_in_is_certainly_not_written(
+    bench: Bench, faulty: FaultyClient, lock: Lock, *, error: Exception, release: bool
+) -> None:
+    """botocore has sent it once, at most: the lock is held, and the same call is a new one."""
+    if isinstance(error, ClientError):
+        error.response["ResponseMetadata"]["RetryAttempts"] = 0
+    faulty.error, faulty.when = error, "before"
+    with pytest.raises(type(error)):
+        lock.transact_write([deposit("x")], release=release)
+    lock.check()
+    lock.transact_write([deposit("x")])
+    lock.transact_write([deposit("x")])
+    assert bench.balance("x") == 2
+
+
+@EACH_WAY
+def test_a_write_that_is_not_let_in_when_botocore_repeats_it_may_be_written(
+    bench: Bench, faulty: FaultyClient, lock: Lock, *, release: bool
+) -> None:
+    """The reply to the first sending got lost, and the credentials are over at the second."""
+    faulty.error = client_error("ExpiredTokenException")
+    with pytest.raises(ClientError, match="ExpiredToken"):
+        lock.transact_write([deposit("x")], release=release)
+    lock.transact_write([deposit("x")], release=release)
+    assert bench.balance("x") == 1

@@ -1,0 +1,252 @@
+"""Writes and release in one transaction: all of it or nothing, and no waiter is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from leasehold.errors import LockLost, LockStoreUnavailable, TransactionRefused
+from leasehold.protocol.model import AcquireRequest, Liveness, NotHeld, Released, ReleaseRequest
+from leasehold.protocol.permits import release_permit
+from leasehold.protocol.schema import lock_key
+from leasehold.workflows.task_tokens import Delivery
+from tests.support import LOCK, START_MS, TABLE, CountingClient, owner
+from tests.support.faults import FaultyClient, client_error
+from tests.unit.guarded.bench import Bench, Pushes, deposit, open_account
+
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
+HOUR_MS = 3_600_000
+LATE = AcquireRequest(lock_name=LOCK, owner_id=owner("late"), owner_name="late", waits=True)
+
+
+def test_writes_and_release_are_one_request_when_nobody_waits(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    counting = CountingClient(bench.inner)
+    bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
+    assert counting.calls == ["transact_write_items"]
+    assert (bench.balance("x"), bench.holders(), bench.state().held) == (1, [], 0)
+
+
+def test_a_lock_released_with_writes_is_released_for_everybody_else_to_see(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    bench.writes(grant).transact_write([deposit("x")], release=True)
+    assert isinstance(bench.release("anna"), Released)
+    assert isinstance(bench.beat("anna"), NotHeld)
+    assert bench.granted("ben").fencing_token == grant.fencing_token + 1
+
+
+def test_the_oldest_waiter_becomes_the_holder_in_the_same_transaction(bench: Bench) -> None:
+    pushes = Pushes()
+    bench.push = pushes
+    grant = bench.granted("anna")
+    bench.waits("ben")
+    bench.waits("carl")
+    counting = CountingClient(bench.inner)
+    bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
+    assert counting.calls == ["transact_write_items", "query", "transact_write_items"]
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["ben"], ["carl"])
+    assert pushes.told == ["ben"]
+    assert bench.state().holders[0].fencing_token == grant.fencing_token + 1
+
+
+def test_the_queue_goes_on_from_one_releasing_writer_to_the_next(bench: Bench) -> None:
+    bench.granted("anna")
+    names = ["anna", "ben", "carl"]
+    for name in names[1:]:
+        bench.waits(name)
+    for name in names:
+        assert bench.holders() == [name]
+        grant = bench.granted(name)  # asks again, and is told that it holds
+        bench.writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (3, [], [])
+    assert bench.state().contended is False
+
+
+def test_a_queue_that_emptied_meanwhile_is_closed_in_the_same_transaction(bench: Bench) -> None:
+    grant = bench.granted("anna", lease_ms=12 * HOUR_MS)
+    bench.waits("ben", task_token=None)
+    bench.clock.advance(HOUR_MS / 1000)  # ben has stopped asking
+    bench.writes(grant).transact_write([deposit("x")], release=True)
+    state = bench.state()
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, [], [])
+    assert (state.contended, state.last_released) == (False, owner("anna"))
+
+
+def test_a_waiter_with_a_lowered_limit_is_not_let_in_too_early(bench: Bench) -> None:
+    grants = [bench.granted(name, limit=3) for name in ("anna", "ben", "carl")]
+    bench.waits("dora", limit=1)
+    bench.writes(grants[0]).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders()) == (1, ["ben", "carl"])
+    bench.writes(grants[1]).transact_write([deposit("x")], release=True)
+    bench.writes(grants[2]).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders()) == (3, ["dora"])
+
+
+def test_after_a_raised_limit_all_permits_are_handed_on_and_written_once(bench: Bench) -> None:
+    pushes = Pushes()
+    bench.push = pushes
+    grant = bench.granted("anna", limit=1)
+    for name in ("ben", "carl"):
+        bench.waits(name, limit=1)
+    bench.waits("dora", limit=1)
+    raise_limit_of_waiters(bench, limit=2)
+    bench.writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders()) == (1, ["ben", "carl"])
+    assert pushes.told == ["ben", "carl"]
+
+
+def raise_limit_of_waiters(bench: Bench, *, limit: int) -> None:
+    """As if they had asked again under a raised limit, and nobody had served them yet."""
+    found = bench.inner.query(
+        TableName=TABLE,
+        KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",
+        ExpressionAttributeValues={":lock": {"S": f"LOCK#{LOCK}"}, ":waiter": {"S": "WAITER#"}},
+    )
+    for item in found["Items"]:
+        bench.inner.put_item(TableName=TABLE, Item={**item, "limit": {"N": str(limit)}})
+
+
+def test_refused_items_keep_the_lock_and_leave_the_queue_alone(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    bench.writes(grant).transact_write([open_account("x", 5)])
+    bench.waits("ben")
+    with pytest.raises(TransactionRefused) as caught:
+        bench.writes(grant).transact_write([deposit("y"), open_account("x")], release=True)
+    assert caught.value.failed == (1,)
+    assert (bench.balance("y"), bench.holders(), bench.waiters()) == (None, ["anna"], ["ben"])
+    bench.writes(grant).transact_write([deposit("y")], release=True)
+    assert (bench.balance("y"), bench.holders(), bench.waiters()) == (1, ["ben"], [])
+
+
+@dataclass
+class Meanwhile:
+    """Does something between two requests of another client: before its nth transaction."""
+
+    inner: Any
+    number: int
+    action: Callable[[], object]
+    count: int = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        return getattr(self.inner, name)
+
+    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3
+        self.count += 1
+        if self.count == self.number:
+            self.action()
+        return self.inner.transact_write_items(**request)
+
+
+def test_who_joins_just_before_the_transaction_is_handed_the_lock(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    meanwhile = Meanwhile(bench.inner, 1, lambda: bench.waits("ben"))
+    bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["ben"], [])
+
+
+def test_who_joins_while_the_queue_is_being_closed_is_handed_the_lock(bench: Bench) -> None:
+    grant = bench.granted("anna", lease_ms=12 * HOUR_MS)
+    bench.waits("ben", task_token=None)
+    bench.clock.advance(HOUR_MS / 1000)  # ben is gone: the second transaction closes the queue
+    meanwhile = Meanwhile(bench.inner, 2, lambda: bench.waits("carl"))
+    bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["carl"], [])
+
+
+def test_a_waiter_that_gives_up_in_between_is_passed_over(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    entered_ms = bench.waits("ben").entered_at_ms
+    bench.waits("carl")
+    key = {"pk": lock_key(LOCK)["pk"], "sk": {"S": f"WAITER#{entered_ms:015d}#{owner('ben')}"}}
+    meanwhile = Meanwhile(bench.inner, 2, lambda: bench.inner.delete_item(TableName=TABLE, Key=key))
+    bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["carl"], [])
+
+
+@pytest.mark.parametrize("transaction", [1, 2])
+def test_who_loses_the_lock_while_it_releases_has_written_nothing(
+    bench: Bench, transaction: int
+) -> None:
+    grant = bench.granted("anna", lease_ms=1_000)
+    if transaction == 2:  # the second one hands over
+        bench.waits("ben", lease_ms=60_000)
+    bench.clock.advance(10)
+    meanwhile = Meanwhile(bench.inner, transaction, lambda: bench.store.acquire(LATE))
+    with pytest.raises(LockLost):
+        bench.through(meanwhile).writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders()) == (None, ["late" if transaction == 1 else "ben"])
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_killed_before_any_of_its_transactions_it_has_done_nothing(
+    bench: Bench, number: int
+) -> None:
+    grant = bench.granted("anna")
+    bench.waits("ben")
+    killed = FaultyClient(bench.inner, client_error("InternalServerError", 500), calls=[number])
+    with pytest.raises(LockStoreUnavailable):
+        bench.through(killed).writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (None, ["anna"], ["ben"])
+
+
+def test_a_waiter_whose_workflow_is_over_is_passed_over_right_after_the_commit(
+    bench: Bench,
+) -> None:
+    grant = bench.granted("anna")
+    bench.waits("ben", execution_arn=EXECUTION)
+    context = replace(
+        bench.context,
+        push=lambda _token, _grant: Delivery.GONE,
+        liveness_of=lambda _execution_arn: Liveness.OVER,
+    )
+    bench.context = context
+    bench.writes(grant).transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, [], [])
+    assert bench.state().contended is False
+
+
+def test_an_outage_right_after_the_commit_is_no_error_of_the_commit(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    bench.waits("ben")
+    bench.waits("carl")
+    raise_limit_of_waiters(bench, limit=2)
+    outage = FaultyClient(bench.inner, client_error("InternalServerError", 500), calls=[3])
+    bench.through(outage).writes(grant).transact_write([deposit("x")], release=True)
+    assert outage.count == 3  # the third was to hand carl the second permit
+    assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["ben"], ["carl"])
+    answered = bench.granted("carl", waits=True, limit=2)  # it asks again by itself
+    assert answered.fencing_token == grant.fencing_token + 2
+
+
+def test_writes_without_the_release_in_them_can_be_torn_from_it(bench: Bench) -> None:
+    """The negative control: two calls, and the process dies in between."""
+    grant = bench.granted("anna")
+    dying = FaultyClient(bench.inner, client_error("InternalServerError", 500), calls=[2])
+    through = bench.through(dying)
+    through.writes(grant).transact_write([deposit("x")])
+    with pytest.raises(LockStoreUnavailable):
+        through.release("anna")
+    assert (bench.balance("x"), bench.holders()) == (1, ["anna"])
+
+
+def test_a_release_that_does_not_look_at_the_queue_forgets_the_waiter(bench: Bench) -> None:
+    """The negative control of all hand-offs above."""
+    bench.granted("anna")
+    bench.waits("ben")
+    leave = release_permit(ReleaseRequest(lock_name=LOCK, owner_id=owner("anna")), now_ms=START_MS)
+    bench.inner.update_item(
+        TableName=TABLE,
+        Key=leave.key,
+        UpdateExpression=leave.change,
+        ConditionExpression="attribute_exists(#mine)",
+        ExpressionAttributeNames={
+            name: attribute for name, attribute in leave.names.items() if name != "#contended"
+        },
+        ExpressionAttributeValues={
+            name: value for name, value in leave.values.items() if name != ":no"
+        },
+    )
+    assert (bench.holders(), bench.waiters()) == ([], ["ben"])

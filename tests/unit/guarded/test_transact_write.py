@@ -1,0 +1,250 @@
+"""Writes under a lock that goes on being held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from leasehold.errors import (
+    InvalidRequest,
+    LockLost,
+    LockStoreUnavailable,
+    TransactionRefused,
+)
+from leasehold.guarded.guarded_writes import GuardedWrites
+from tests.support import LOCK, TABLE, CountingClient, owner
+from tests.support.faults import FaultyClient, client_error
+from tests.unit.guarded.bench import Bench, deposit, open_account
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+Items = list["TransactWriteItemTypeDef"]
+
+SHAPE = "each must be a dict with one of Put, Update, Delete, ConditionCheck, but item {} is not"
+PLACE = "each must have a TableName, and an Item or a Key; item {} has not"
+
+
+def test_the_writes_of_a_holder_are_committed_together_and_the_lock_stays(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    bench.writes(grant).transact_write([deposit("x", 3), deposit("y", 4)])
+    assert (bench.balance("x"), bench.balance("y")) == (3, 4)
+    assert bench.holders() == ["anna"]
+
+
+def test_it_is_one_request(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    counting = CountingClient(bench.inner)
+    bench.through(counting).writes(grant).transact_write([deposit("x")])
+    assert counting.calls == ["transact_write_items"]
+
+
+def test_a_context_is_made_from_the_client_if_none_is_given(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    writes = GuardedWrites(
+        bench.inner,
+        table_name=TABLE,
+        lock_name=LOCK,
+        owner_id=grant.owner_id,
+        fencing_token=grant.fencing_token,
+    )
+    writes.transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), bench.holders()) == (1, [])
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_whose_place_was_taken_over_has_lost_the_lock_and_writes_nothing(
+    bench: Bench, *, release: bool
+) -> None:
+    stale = bench.granted("anna", lease_ms=1_000)
+    bench.clock.advance(10)
+    bench.granted("ben")
+    with pytest.raises(LockLost, match=f"'{LOCK}' is not held any more under fencing token"):
+        bench.writes(stale).transact_write([deposit("x")], release=release)
+    assert (bench.balance("x"), bench.holders()) == (None, ["ben"])
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_an_older_grant_to_the_same_owner_has_lost_the_lock(bench: Bench, *, release: bool) -> None:
+    older = bench.granted("anna", lease_ms=1_000)
+    bench.clock.advance(10)
+    bench.granted("ben", lease_ms=1_000)
+    bench.clock.advance(10)
+    bench.granted("anna")
+    with pytest.raises(LockLost):
+        bench.writes(older).transact_write([deposit("x")], release=release)
+    assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_a_lock_that_does_not_exist_is_lost(bench: Bench, *, release: bool) -> None:
+    writes = GuardedWrites(
+        bench.inner,
+        table_name=TABLE,
+        lock_name=LOCK,
+        owner_id=owner("anna"),
+        fencing_token=1,
+        context=bench.context,
+    )
+    with pytest.raises(LockLost):
+        writes.transact_write([deposit("x")], release=release)
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_a_refused_item_is_named_by_the_callers_index_and_nothing_is_written(
+    bench: Bench, *, release: bool
+) -> None:
+    grant = bench.granted("anna")
+    bench.writes(grant).transact_write([open_account("x", 5)])
+    with pytest.raises(TransactionRefused) as caught:
+        bench.writes(grant).transact_write(
+            [deposit("y"), open_account("x"), deposit("z")], release=release
+        )
+    assert caught.value.failed == (1,)
+    assert [reason.code for reason in caught.value.reasons] == [
+        "None",
+        "ConditionalCheckFailed",
+        "None",
+    ]
+    assert caught.value.reasons[1].item == {"account": {"S": "x"}, "balance": {"N": "5"}}
+    assert str(caught.value) == (
+        "the transaction was refused and nothing was written (item 1: ConditionalCheckFailed)"
+    )
+    assert (bench.balance("y"), bench.balance("z"), bench.holders()) == (None, None, ["anna"])
+
+
+def test_a_lost_lock_is_reported_rather_than_a_refused_item(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    bench.writes(grant).transact_write([open_account("x")])
+    bench.release("anna")
+    with pytest.raises(LockLost):
+        bench.writes(grant).transact_write([open_account("x")])
+
+
+def key_of_the_lock() -> dict[str, Any]:
+    return {"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}}
+
+
+@pytest.mark.parametrize("table", [TABLE, f"arn:aws:dynamodb:us-east-1:123456789012:table/{TABLE}"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table: {"Delete": {"TableName": table, "Key": key_of_the_lock()}},
+        lambda table: {"Put": {"TableName": table, "Item": key_of_the_lock()}},
+        lambda table: {"ConditionCheck": {"TableName": table, "Key": key_of_the_lock()}},
+    ],
+)
+def test_an_item_of_the_lock_itself_is_refused_by_name(
+    bench: Bench, table: str, write: Callable[[str], dict[str, Any]]
+) -> None:
+    grant = bench.granted("anna")
+    with pytest.raises(InvalidRequest) as caught:
+        bench.writes(grant).transact_write(cast("Items", [deposit("x"), write(table)]))
+    assert (caught.value.field, caught.value.rule) == (
+        "items",
+        "must not touch the lock's own items in the lock table, as item 1 does",
+    )
+
+
+def test_an_item_of_the_same_key_in_another_table_is_the_applications_own(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    writes = bench.writes(grant)
+    other_lock = bench.granted("anna", lock_name="other")
+    check = bench.writes(other_lock).condition_check()
+    elsewhere = {"Delete": {"TableName": "ledger-of-locks", "Key": key_of_the_lock()}}
+    writes.transact_write([deposit("x"), check])
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        writes.transact_write(cast("Items", [elsewhere]))
+
+
+@pytest.mark.parametrize(
+    ("items", "release", "rule"),
+    [
+        ([], False, "must be 1 to 99 writes"),
+        ([deposit(str(i)) for i in range(100)], False, "must be 1 to 99 writes"),
+        (
+            [deposit(str(i)) for i in range(99)],
+            True,
+            "must be 1 to 98 writes when the lock is released with them",
+        ),
+        (
+            [deposit("x"), {"Get": {}}],
+            False,
+            SHAPE.format(1),
+        ),
+        (
+            [deposit("x") | open_account("x")],
+            False,
+            SHAPE.format(0),
+        ),
+        (
+            ["deposit"],
+            False,
+            SHAPE.format(0),
+        ),
+        ("deposit", False, "must be a list of writes, as for boto3's transact_write_items"),
+        ([{"Put": None}], False, PLACE.format(0)),
+        ([{"Put": {"TableName": 5, "Item": {}}}], False, PLACE.format(0)),
+        ([{"Delete": {"TableName": "ledger"}}], True, PLACE.format(0)),
+    ],
+)
+def test_items_that_break_a_rule_are_refused_before_anything_is_sent(
+    bench: Bench, items: Items, rule: str, *, release: bool
+) -> None:
+    grant = bench.granted("anna")
+    counting = CountingClient(bench.inner)
+    with pytest.raises(InvalidRequest) as caught:
+        bench.through(counting).writes(grant).transact_write(items, release=release)
+    assert (caught.value.field, caught.value.rule) == ("items", rule)
+    assert counting.calls == []
+
+
+@pytest.mark.parametrize(("most", "release"), [(99, False), (98, True)])
+def test_as_many_items_as_the_rule_allows_are_committed(
+    bench: Bench, most: int, *, release: bool
+) -> None:
+    grant = bench.granted("anna")
+    bench.waits("ben")
+    items = [deposit(str(i)) for i in range(most)]
+    bench.writes(grant).transact_write(items, release=release)
+    assert bench.balance(str(most - 1)) == 1
+    assert bench.holders() == (["ben"] if release else ["anna"])
+
+
+def test_a_transaction_that_another_one_is_in_the_way_of_is_sent_again(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    conflict = client_error("TransactionConflictException")
+    faulty = FaultyClient(bench.inner, conflict, calls=[1, 2])
+    bench.through(faulty).writes(grant).transact_write([deposit("x")])
+    assert bench.balance("x") == 1
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_a_throttle_without_end_is_no_lost_lock(bench: Bench, *, release: bool) -> None:
+    grant = bench.granted("anna")
+    faulty = FaultyClient(bench.inner, client_error("ThrottlingException"))
+    with pytest.raises(LockStoreUnavailable):
+        bench.through(faulty).writes(grant).transact_write([deposit("x")], release=release)
+    assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
+
+
+def test_what_dynamodb_finds_invalid_is_raised_as_boto3_raises_it(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    with pytest.raises(ClientError, match="multiple operations on one item"):
+        bench.writes(grant).transact_write([deposit("x"), deposit("x")])
+
+
+def test_a_defect_of_our_own_write_is_not_blamed_on_the_callers_items(bench: Bench) -> None:
+    grant = bench.granted("anna")
+    response: Any = {
+        "Error": {"Code": "TransactionCanceledException", "Message": "no"},
+        "CancellationReasons": [{"Code": "ValidationError"}, {"Code": "None"}],
+    }
+    cancelled = bench.inner.exceptions.TransactionCanceledException(response, "TransactWriteItems")
+    faulty = FaultyClient(bench.inner, cancelled)
+    with pytest.raises(bench.inner.exceptions.TransactionCanceledException):
+        bench.through(faulty).writes(grant).transact_write([deposit("x")])
+    assert bench.balance("x") is None

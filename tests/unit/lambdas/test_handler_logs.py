@@ -1,0 +1,110 @@
+"""Logs of the handlers: JSON lines that say what happened and never who can prove it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from lambdas import acquire, heartbeat, reap, release
+from leasehold.errors import InvalidRequest
+from tests.support.bad_inputs import ACQUIRES
+from tests.support.lambda_context import LambdaContextStub
+
+CONTEXT = LambdaContextStub()
+ANNA = {"lock_name": "customer/1", "owner_id": "5f0e7c1e-anna-4c57-9d43-000000000001"}
+BEN = {"lock_name": "customer/1", "owner_id": "77aa01f2-ben_-4a1b-8b1e-000000000002"}
+
+pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+
+def fingerprint(owner: dict[str, str]) -> str:
+    return hashlib.sha256(owner["owner_id"].encode()).hexdigest()[:12]
+
+
+def logged(text: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [line for line in lines if "_aws" not in line]
+
+
+def run_all_operations() -> None:
+    for owner in (ANNA, BEN):
+        acquire.handler({**owner, "owner_name": "billing"}, CONTEXT)
+        acquire.handler(dict(owner), CONTEXT)
+        heartbeat.handler(dict(owner), CONTEXT)
+    for owner in (ANNA, BEN, ANNA):
+        release.handler(dict(owner), CONTEXT)
+        heartbeat.handler(dict(owner), CONTEXT)
+        acquire.handler(dict(owner), CONTEXT)
+
+
+def test_no_line_of_any_operation_holds_an_owner_id(capsys: pytest.CaptureFixture[str]) -> None:
+    run_all_operations()
+    out, err = capsys.readouterr()
+    assert len(logged(out)) > 10
+    assert err == ""
+    for owner in (ANNA, BEN):
+        assert owner["owner_id"] not in out
+        assert owner["owner_id"].split("-", 1)[1] not in out
+
+
+def test_an_owner_can_be_followed_through_the_logs_by_its_fingerprint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    acquire.handler(dict(ANNA), CONTEXT)
+    acquire.handler(dict(BEN), CONTEXT)
+    release.handler(dict(ANNA), CONTEXT)
+    release.handler(dict(BEN), CONTEXT)
+    lines = logged(capsys.readouterr().out)
+    assert [(line["level"], line["message"], line["owner"]) for line in lines] == [
+        ("INFO", "granted", fingerprint(ANNA)),
+        ("INFO", "refused", fingerprint(BEN)),
+        ("INFO", "released", fingerprint(ANNA)),
+        ("WARNING", "not held", fingerprint(BEN)),
+    ]
+    assert {line["lock_name"] for line in lines} == {"customer/1"}
+    assert {line["service"] for line in lines} == {"leasehold"}
+    assert {line["function_request_id"] for line in lines} == {CONTEXT.aws_request_id}
+
+
+def test_an_owner_id_that_the_function_made_is_not_logged_either(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = acquire.handler({"lock_name": "customer/2"}, CONTEXT)
+    out, err = capsys.readouterr()
+    assert answer["owner_id"] not in out + err
+
+
+def test_invalid_requests_log_nothing_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    for bad in ACQUIRES:
+        with pytest.raises(InvalidRequest):
+            acquire.handler(bad.event, CONTEXT)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("field", ["ownerid", "owner_id "])
+def test_an_owner_id_in_a_misspelled_field_is_not_shown(field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        release.handler({"lock_name": "x", field: ANNA["owner_id"]}, CONTEXT)
+    assert ANNA["owner_id"] not in str(caught.value)
+
+
+def test_an_owner_id_that_breaks_its_rule_is_not_shown() -> None:
+    """It may be the proof of ownership of a lock with one character too many."""
+    with pytest.raises(InvalidRequest) as caught:
+        release.handler({"lock_name": "x", "owner_id": f"{ANNA['owner_id']}\n"}, CONTEXT)
+    assert ANNA["owner_id"] not in str(caught.value)
+
+
+def test_a_message_that_could_not_be_worked_off_tells_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It may end in the dead-letter queue, days before somebody looks."""
+    record = {"messageId": "1", "eventSource": "aws:sqs", "body": "{}"}
+    failures = reap.handler({"Records": [record]}, CONTEXT)["batchItemFailures"]
+    assert failures == [{"itemIdentifier": "1"}]
+    [line] = logged(capsys.readouterr().out)
+    assert (line["level"], line["exception_name"]) == ("WARNING", "InvalidRequest")
+    assert "must be an Execution Status Change event of Step Functions" in line["exception"]

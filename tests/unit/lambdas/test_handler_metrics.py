@@ -1,0 +1,167 @@
+"""Metrics of the handlers, read from the EMF lines that CloudWatch would read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lambdas import acquire, heartbeat, release
+from leasehold.errors import InvalidRequest
+from leasehold.protocol.model import Liveness
+from leasehold.protocol.schema import lock_key
+from leasehold.workflows.executions import Execution
+from tests.support import TABLE
+from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
+from tests.support.lambda_context import LambdaContextStub
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CONTEXT = LambdaContextStub()
+RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
+
+pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+
+def emitted(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The EMF objects among what was printed since the last look."""
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [line for line in lines if "_aws" in line]
+
+
+def values(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
+    """Each metric's values since the last look."""
+    return {
+        metric["Name"]: line[metric["Name"]]
+        for line in emitted(capsys)
+        for directive in line["_aws"]["CloudWatchMetrics"]
+        for metric in directive["Metrics"]
+    }
+
+
+def let_the_lease_end(dynamodb: DynamoDBClient, owner_id: str = VALID_OWNER) -> None:
+    dynamodb.update_item(
+        TableName=TABLE,
+        Key=lock_key("nightly-report"),
+        UpdateExpression="SET #holder.expires_at_ms = :past",
+        ExpressionAttributeNames={"#holder": f"holder:{owner_id}"},
+        ExpressionAttributeValues={":past": {"N": "1"}},
+    )
+
+
+def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    (line,) = emitted(capsys)
+    assert line == {
+        "_aws": {
+            "Timestamp": line["_aws"]["Timestamp"],
+            "CloudWatchMetrics": [
+                {
+                    "Namespace": "Leasehold",
+                    "Dimensions": [["service"]],
+                    "Metrics": [{"Name": "Granted", "Unit": "Count"}],
+                }
+            ],
+        },
+        "service": "leasehold",
+        "Granted": [1.0],
+    }
+
+
+def test_a_repeated_acquire_counts_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    acquire.handler(dict(NAMED), CONTEXT)
+    assert [line["Granted"] for line in emitted(capsys)] == [[1.0]]
+
+
+def test_a_busy_lock_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    capsys.readouterr()
+    acquire.handler(dict(RIVAL), CONTEXT)
+    assert values(capsys) == {"Busy": [1.0]}
+
+
+def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixture[str]) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    release.handler(dict(NAMED), CONTEXT)
+    capsys.readouterr()
+    assert acquire.handler(dict(NAMED), CONTEXT)["reason"] == "ALREADY_RELEASED"
+    assert values(capsys) == {}
+
+
+def test_a_takeover_is_counted_beside_the_grant(
+    dynamodb: DynamoDBClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    let_the_lease_end(dynamodb)
+    capsys.readouterr()
+    acquire.handler(dict(RIVAL), CONTEXT)
+    assert values(capsys) == {"Granted": [1.0], "TakenOver": [1.0]}
+
+
+@pytest.mark.parametrize(
+    ("liveness", "expected"),
+    [
+        (Liveness.RUNNING, {"Busy": [1.0], "Extended": [1.0]}),
+        (Liveness.UNKNOWN, {"Busy": [1.0], "LivenessUnknown": [1.0]}),
+        (Liveness.OVER, {"Granted": [1.0], "TakenOver": [1.0]}),
+    ],
+)
+def test_what_was_learned_of_the_holders_workflow_is_counted(
+    dynamodb: DynamoDBClient,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    liveness: Liveness,
+    expected: dict[str, list[float]],
+) -> None:
+    monkeypatch.setattr(
+        "leasehold.workflows.executions.describe_execution",
+        lambda _client: lambda _arn: Execution(liveness),
+    )
+    acquire.handler({**NAMED, "execution_arn": VALID_EXECUTION}, CONTEXT)
+    let_the_lease_end(dynamodb)
+    capsys.readouterr()
+    acquire.handler(dict(RIVAL), CONTEXT)
+    assert values(capsys) == expected
+
+
+def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    capsys.readouterr()
+    release.handler(dict(NAMED), CONTEXT)
+    (line,) = emitted(capsys)
+    assert line["_aws"]["CloudWatchMetrics"][0]["Metrics"] == [
+        {"Name": "Released", "Unit": "Count"},
+        {"Name": "HeldTime", "Unit": "Milliseconds"},
+    ]
+    assert line["Released"] == [1.0]
+    (held_ms,) = line["HeldTime"]
+    assert 0 <= held_ms < 10_000
+    release.handler(dict(NAMED), CONTEXT)
+    assert values(capsys) == {}
+
+
+def test_a_lost_lock_is_counted_by_heartbeat_and_release(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    heartbeat.handler(dict(NAMED), CONTEXT)
+    assert values(capsys) == {"Lost": [1.0]}
+    release.handler(dict(NAMED), CONTEXT)
+    assert values(capsys) == {"Lost": [1.0]}
+
+
+def test_a_renewal_and_an_invalid_request_count_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    capsys.readouterr()
+    heartbeat.handler(dict(NAMED), CONTEXT)
+    with pytest.raises(InvalidRequest):
+        acquire.handler({"lock_name": ""}, CONTEXT)
+    assert values(capsys) == {}

@@ -1,0 +1,143 @@
+"""The Lambda entry points: what they answer, what they raise, and what they leave in the table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from lambdas import acquire, heartbeat, release
+from leasehold.errors import InvalidRequest, LockStoreUnavailable
+from tests.support import TABLE
+from tests.support.bad_inputs import ACQUIRES, HEARTBEATS, NAMED, NO_OBJECTS, RELEASES, VALID_OWNER
+from tests.support.lambda_context import LambdaContextStub
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Handler = Callable[[Any, Any], dict[str, Any]]
+HANDLERS: dict[str, Handler] = {
+    "acquire": acquire.handler,
+    "heartbeat": heartbeat.handler,
+    "release": release.handler,
+}
+CONTEXT = LambdaContextStub()
+RIVAL = "rival-0123456789"
+
+pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+
+def test_acquire_heartbeat_and_release_answer_as_the_contract_says(
+    dynamodb: DynamoDBClient,
+) -> None:
+    granted = acquire.handler({**NAMED, "lease_seconds": 90}, CONTEXT)
+    token, acquired_at = granted["fencing_token"], granted["acquired_at"]
+    assert granted == {
+        "acquired": True,
+        "lock_name": "nightly-report",
+        "owner_id": VALID_OWNER,
+        "fencing_token": token,
+        "lease_seconds": 90,
+        "acquired_at": acquired_at,
+        "expires_at": granted["expires_at"],
+    }
+    renewed = heartbeat.handler(dict(NAMED), CONTEXT)
+    assert renewed == {
+        "renewed": True,
+        "lock_name": "nightly-report",
+        "owner_id": VALID_OWNER,
+        "fencing_token": token,
+        "lease_seconds": 90,
+        "acquired_at": acquired_at,
+        "expires_at": renewed["expires_at"],
+    }
+    assert renewed["expires_at"] >= granted["expires_at"]
+    assert release.handler(dict(NAMED), CONTEXT) == {
+        "released": True,
+        "lock_name": "nightly-report",
+        "owner_id": VALID_OWNER,
+    }
+    item = dynamodb.scan(TableName=TABLE)["Items"][0]
+    assert item["held"] == {"N": "0"}
+    assert not [name for name in item if name.startswith(("holder:", "token:"))]
+
+
+def test_a_busy_lock_is_refused_without_the_holders_owner_id() -> None:
+    granted = acquire.handler({**NAMED, "owner_name": "anna"}, CONTEXT)
+    refused = acquire.handler({"lock_name": "nightly-report", "owner_id": RIVAL}, CONTEXT)
+    assert refused == {
+        "acquired": False,
+        "lock_name": "nightly-report",
+        "owner_id": RIVAL,
+        "reason": "HELD",
+        "holders": [
+            {
+                "owner_name": "anna",
+                "acquired_at": granted["acquired_at"],
+                "expires_at": granted["expires_at"],
+            }
+        ],
+        "retry_after_seconds": 1,
+    } | {"retry_after_seconds": refused["retry_after_seconds"]}
+    assert 1 <= refused["retry_after_seconds"] <= 2
+
+
+def test_who_does_not_hold_the_lock_is_told_so() -> None:
+    answer = {"lock_name": "nightly-report", "owner_id": VALID_OWNER, "reason": "NOT_HELD"}
+    assert heartbeat.handler(dict(NAMED), CONTEXT) == {"renewed": False, **answer}
+    assert release.handler(dict(NAMED), CONTEXT) == {"released": False, **answer}
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [("acquire", ACQUIRES), ("heartbeat", HEARTBEATS), ("release", RELEASES)],
+)
+def test_an_invalid_request_writes_nothing(
+    dynamodb: DynamoDBClient, name: str, table: list[Any]
+) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    before = dynamodb.scan(TableName=TABLE)["Items"]
+    for bad in [*table, *NO_OBJECTS]:
+        with pytest.raises(InvalidRequest):
+            HANDLERS[name](bad.event, CONTEXT)
+    assert dynamodb.scan(TableName=TABLE)["Items"] == before
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_match_on(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    with pytest.raises(LockStoreUnavailable):
+        HANDLERS[name](dict(NAMED), CONTEXT)
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_a_missing_table_is_a_defect_and_not_an_answer(
+    dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert dynamodb
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "nowhere")
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        HANDLERS[name](dict(NAMED), CONTEXT)
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_importing_a_handler_loads_no_network_library_and_opens_no_connection(name: str) -> None:
+    program = f"""
+import socket, sys
+def forbidden(*_):
+    raise AssertionError("a connection at import")
+socket.socket.connect = forbidden
+import lambdas.{name}
+loaded = {{"boto3", "botocore.session", "botocore.client", "urllib3"}} & set(sys.modules)
+assert not loaded, loaded
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,154 @@
+"""The entry points and the queue: task tokens, pushes, metrics of waiting, and no secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lambdas import acquire, heartbeat, release
+from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.protocol.model import Grant
+from leasehold.workflows.task_tokens import Delivery
+from tests.support.lambda_context import LambdaContextStub
+
+CONTEXT = LambdaContextStub()
+LOCK = {"lock_name": "customer/1"}
+ANNA = {**LOCK, "owner_id": "anna-0123456789ab"}
+BEN = {**LOCK, "owner_id": "ben_-0123456789ab"}
+TOKEN = "task-token-of-ben"
+BEN_WAITS = {**BEN, "task_token": TOKEN, "entered_at_ms": 1_700_000_000_000}
+
+pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+
+@dataclass
+class Pushes:
+    outcome: Delivery = Delivery.DELIVERED
+    sent: list[tuple[str, Grant]] = field(default_factory=list)
+
+    def push(self, task_token: str, grant: Grant) -> Delivery:
+        self.sent.append((task_token, grant))
+        return self.outcome
+
+
+@pytest.fixture
+def pushes(monkeypatch: pytest.MonkeyPatch) -> Pushes:
+    pushes = Pushes()
+    monkeypatch.setattr(
+        "leasehold.workflows.task_tokens.push_by_task_token", lambda _client: pushes.push
+    )
+    return pushes
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[str]]:
+    """The metrics' values, and the messages logged, since the last look."""
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    values = {
+        metric["Name"]: line[metric["Name"]]
+        for line in lines
+        if "_aws" in line
+        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+    }
+    return values, [line["message"] for line in lines if "_aws" not in line]
+
+
+def test_a_free_lock_is_granted_through_the_task_token_at_once(pushes: Pushes) -> None:
+    answer = acquire.handler(dict(BEN_WAITS), CONTEXT)
+    ((token, grant),) = pushes.sent
+    assert (token, grant.fencing_token) == (TOKEN, answer["fencing_token"])
+
+
+def test_a_busy_lock_queues_and_counts_the_waiter_without_a_push(
+    pushes: Pushes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    granted = acquire.handler(dict(ANNA), CONTEXT)
+    printed(capsys)
+    answer = acquire.handler(dict(BEN_WAITS), CONTEXT)
+    assert answer == {
+        "acquired": False,
+        **BEN,
+        "reason": "QUEUED",
+        "ticket": 1_700_000_000_000,
+        "position": 1,
+        "holders": [
+            {
+                "owner_name": "",
+                "acquired_at": granted["acquired_at"],
+                "expires_at": granted["expires_at"],
+            }
+        ],
+        "retry_after_seconds": answer["retry_after_seconds"],
+    }
+    assert pushes.sent == []
+    assert printed(capsys) == ({"Queued": [1.0], "QueueLength": [1.0]}, ["queued"])
+
+
+def test_a_release_hands_over_pushes_and_counts_the_hand_off(
+    pushes: Pushes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    granted = acquire.handler(dict(ANNA), CONTEXT)
+    acquire.handler(dict(BEN_WAITS), CONTEXT)
+    printed(capsys)
+    assert release.handler(dict(ANNA), CONTEXT)["released"]
+    ((token, grant),) = pushes.sent
+    assert (token, grant.owner_id) == (TOKEN, BEN["owner_id"])
+    assert grant.fencing_token == granted["fencing_token"] + 1
+    values, messages = printed(capsys)
+    assert messages == ["handed over", "released"]
+    assert (values["Granted"], values["HandedOver"], values["Released"]) == ([1.0], [1.0], [1.0])
+    assert set(values) >= {"WaitTime", "HeldTime"}
+    assert set(values) <= {
+        "Granted",
+        "HandedOver",
+        "HandOffLatency",
+        "HeldTime",
+        "Released",
+        "WaitTime",
+    }
+    assert heartbeat.handler(dict(BEN), CONTEXT)["fencing_token"] == grant.fencing_token
+
+
+def test_a_grant_that_step_functions_did_not_take_is_repeated_and_never_answered(
+    pushes: Pushes,
+) -> None:
+    pushes.outcome = Delivery.UNKNOWN
+    with pytest.raises(LockStoreUnavailable, match="repeat the call"):
+        acquire.handler(dict(BEN_WAITS), CONTEXT)
+    pushes.outcome = Delivery.DELIVERED
+    acquire.handler(dict(BEN_WAITS), CONTEXT)
+    (_, lost), (_, delivered) = pushes.sent
+    assert lost.fencing_token == delivered.fencing_token
+
+
+def test_a_delayed_duplicate_fails_its_task_at_once_instead_of_waiting(pushes: Pushes) -> None:
+    acquire.handler(dict(BEN), CONTEXT)
+    release.handler(dict(BEN), CONTEXT)
+    with pytest.raises(LockLost, match="released before"):
+        acquire.handler(dict(BEN_WAITS), CONTEXT)
+    assert pushes.sent == []
+
+
+@pytest.mark.usefixtures("pushes")
+def test_giving_up_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    acquire.handler(dict(ANNA), CONTEXT)
+    acquire.handler(dict(BEN_WAITS), CONTEXT)
+    printed(capsys)
+    gave_up = {**BEN, "entered_at_ms": BEN_WAITS["entered_at_ms"]}
+    assert release.handler(gave_up, CONTEXT) == {"released": True, **BEN}
+    values, messages = printed(capsys)
+    assert (values, messages) == ({"LeftQueue": [1.0]}, ["released"])
+
+
+@pytest.mark.usefixtures("pushes")
+def test_neither_owner_ids_nor_task_tokens_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    acquire.handler(dict(ANNA), CONTEXT)
+    acquire.handler(dict(BEN_WAITS), CONTEXT)
+    release.handler(dict(ANNA), CONTEXT)
+    acquire.handler(dict(BEN_WAITS), CONTEXT)
+    out, err = capsys.readouterr()
+    assert "handed over" in out
+    for secret in (ANNA["owner_id"], BEN["owner_id"], TOKEN):
+        assert secret not in out + err

@@ -1,0 +1,198 @@
+"""A write whose reply got lost is recognized by its id: the change is made once, or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.httpsession import URLLib3Session
+
+from leasehold import optimistic
+from leasehold.errors import OutcomeUnknown, VersionConflict
+from tests.support.faults import client_error, lost_reply
+from tests.unit.optimistic.tables import ANNA, FaultyTable, add, noted, retry_budget, stored
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.service_resource import Table
+
+
+def losing(table: Table, *calls: int, **fields: Any) -> Any:  # noqa: ANN401 - a table
+    return FaultyTable(table, lost_reply(), when="after", calls=calls, **fields)
+
+
+def test_an_own_write_is_recognized_and_not_made_twice(table: Table) -> None:
+    optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
+    optimistic.update(losing(table, 1, 2, 3), ANNA, add(10), retry_budget=retry_budget())
+    assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
+
+
+def test_what_the_repeat_returns_is_what_was_written(table: Table) -> None:
+    written = optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
+    assert optimistic.read(table, ANNA) == written
+
+
+def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
+    faulty: Any = FaultyTable(table, lost_reply(), calls=[1, 2])
+    optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+    assert (faulty.count, stored(table)) == (
+        3,
+        {"account": "anna", "balance": 10, "version": 1},
+    )
+
+
+@pytest.mark.parametrize(("arrived", "computed"), [("before", 2), ("after", 1)])
+def test_one_write_of_somebody_else_tells_what_was_in_its_place(
+    table: Table, arrived: Literal["before", "after"], computed: int
+) -> None:
+    """The seen one: a conflict. Ours: done."""
+    optimistic.update(table, ANNA, add(100))
+    calls: list[Any] = []
+    faulty: Any = FaultyTable(
+        table,
+        lost_reply(),
+        when=arrived,
+        calls=[1],
+        then=lambda: optimistic.update(table, ANNA, add(1)),
+    )
+    optimistic.update(faulty, ANNA, noted(add(10), calls), retry_budget=retry_budget())
+    assert stored(table) == {"account": "anna", "balance": 111, "version": 3}
+    assert len(calls) == computed
+
+
+@pytest.mark.parametrize("keeps_the_id", [True, False])
+def test_one_write_by_code_that_raises_the_number_only_is_a_conflict_if_it_leaves_the_id(
+    table: Table, *, keeps_the_id: bool
+) -> None:
+    seen = optimistic.put(table, ANNA, {"balance": 100}, seen=None)
+    kept = {"version_id": seen["version_id"]} if keeps_the_id else {}
+    theirs = {**ANNA, "balance": 101, "version": 2, **kept}
+    faulty: Any = FaultyTable(
+        table, lost_reply(), calls=[1], then=lambda: table.put_item(Item=theirs)
+    )
+    with nullcontext() if keeps_the_id else pytest.raises(OutcomeUnknown):
+        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+    assert (stored(table) or {})["balance"] == (111 if keeps_the_id else 101)
+
+
+@pytest.mark.parametrize("arrived", ["before", "after"])
+def test_what_others_have_written_over_is_reported_as_unknown_and_not_made_again(
+    table: Table, arrived: Literal["before", "after"]
+) -> None:
+    def others_write() -> None:
+        for _ in range(2):
+            optimistic.update(table, ANNA, add(1))
+
+    faulty: Any = FaultyTable(table, lost_reply(), when=arrived, calls=[1], then=others_write)
+    with pytest.raises(OutcomeUnknown, match="read it before making the change again"):
+        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+    assert (stored(table) or {})["balance"] == (2 if arrived == "before" else 12)
+
+
+def test_without_the_id_the_change_would_be_made_twice(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: nobody recognizes his own write."""
+    monkeypatch.setattr("leasehold.protocol.versions.happened", lambda **_: False)
+    optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
+    assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
+
+
+@pytest.mark.parametrize("by", ["us", "somebody else"])
+def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: str) -> None:
+    """Both may not think that they did: the item could stand for a job that is taken once."""
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    when: Literal["before", "after"] = "after" if by == "us" else "before"
+    faulty: Any = FaultyTable(
+        table, lost_reply(), when=when, calls=[1], then=lambda: table.delete_item(Key=ANNA)
+    )
+    with pytest.raises(OutcomeUnknown):
+        optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
+    assert (stored(table), faulty.count) == (None, 2)
+
+
+def test_a_deletion_that_never_arrived_is_sent_again(table: Table) -> None:
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    faulty: Any = FaultyTable(table, lost_reply(), calls=[1])
+    optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
+    assert (stored(table), faulty.count) == (None, 2)
+
+
+def test_a_deletion_that_never_arrived_is_a_conflict_if_somebody_wrote(table: Table) -> None:
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    faulty: Any = FaultyTable(
+        table, lost_reply(), calls=[1], then=lambda: optimistic.update(table, ANNA, add(1))
+    )
+    with pytest.raises(VersionConflict):
+        optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
+    assert stored(table) == {"account": "anna", "balance": 2, "version": 2}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_outage_that_outlasts_the_patience_is_unknown_and_no_conflict(
+    table: Table, when: Literal["before", "after"]
+) -> None:
+    faulty: Any = FaultyTable(table, client_error("InternalServerError", 500), when=when)
+    with pytest.raises(OutcomeUnknown):
+        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+    assert faulty.count > 1
+
+
+def test_a_throttle_that_outlasts_the_patience_is_raised_as_it_is_for_nothing_was_written(
+    table: Table,
+) -> None:
+    faulty: Any = FaultyTable(table, client_error("ThrottlingException"))
+    faulty.error.response["ResponseMetadata"]["RetryAttempts"] = 0
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+    assert stored(table) is None
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException"])
+def test_an_error_that_botocore_met_on_a_repeat_leaves_it_open_what_the_first_did(
+    table: Table, code: str
+) -> None:
+    faulty: Any = FaultyTable(table, client_error(code))
+    assert faulty.error.response["ResponseMetadata"]["RetryAttempts"] == 2
+    with pytest.raises(OutcomeUnknown):
+        optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
+
+
+@pytest.fixture
+def first_reply_lost(table: Table) -> Iterator[list[str]]:
+    """botocore gets no reply to its first PutItem, and repeats the request by itself."""
+    session = URLLib3Session()
+    lost: list[str] = []
+
+    def lose(request: Any, **_: object) -> None:  # noqa: ANN401 - botocore's
+        if not lost:
+            lost.append(session.send(request).text)
+            raise ReadTimeoutError(endpoint_url=request.url)
+
+    table.meta.client.meta.events.register("before-send.dynamodb.PutItem", lose)
+    yield lost
+    table.meta.client.meta.events.unregister("before-send.dynamodb.PutItem", lose)
+    session.close()
+
+
+def test_a_repeat_by_botocore_itself_is_no_conflict(
+    table: Table, first_reply_lost: list[str]
+) -> None:
+    calls: list[Any] = []
+    optimistic.update(table, ANNA, noted(add(10), calls))
+    assert first_reply_lost == ["{}"]
+    assert calls == [None]
+    assert stored(table) == {"account": "anna", "balance": 10, "version": 1}
+
+
+def test_a_plain_conditional_write_calls_that_repeat_a_conflict(
+    table: Table, first_reply_lost: list[str]
+) -> None:
+    """The negative control."""
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        table.put_item(
+            Item={**ANNA, "balance": 10}, ConditionExpression="attribute_not_exists(account)"
+        )
+    assert first_reply_lost == ["{}"]

@@ -1,0 +1,281 @@
+"""`optimistic.update`: what one client sees, and what becomes of a change when others write too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from leasehold import optimistic
+from leasehold.errors import InvalidRequest, VersionConflict
+from tests.support import FakeClock
+from tests.support.faults import client_error
+from tests.unit.optimistic.tables import (
+    ANNA,
+    CountingTable,
+    FaultyTable,
+    MeanwhileTable,
+    add,
+    plain,
+    retry_budget,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.service_resource import Table
+
+
+def test_the_first_write_makes_version_one(table: Table) -> None:
+    written = optimistic.update(table, ANNA, add(100))
+    assert plain(written) == {"account": "anna", "balance": 100, "version": 1}
+    assert stored(table) == plain(written)
+
+
+def test_each_write_raises_the_version_by_one_and_has_an_id_of_its_own(table: Table) -> None:
+    written = [optimistic.update(table, ANNA, add(100)) for _ in range(3)]
+    assert [item["version"] for item in written if item] == [1, 2, 3]
+    assert len({item["version_id"] for item in written if item}) == 3
+    assert stored(table) == {"account": "anna", "balance": 300, "version": 3}
+
+
+def test_an_uncontended_update_is_one_read_and_one_write(table: Table) -> None:
+    counting: Any = CountingTable(table)
+    optimistic.update(counting, ANNA, add(1))
+    optimistic.update(counting, ANNA, add(1))
+    assert counting.calls == ["get_item", "put_item"] * 2
+
+
+def test_a_conflict_costs_one_read_and_one_write_more(table: Table) -> None:
+    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=2)
+    counting: Any = CountingTable(busy)
+    optimistic.update(counting, ANNA, add(10), retry_budget=retry_budget())
+    assert counting.calls == ["get_item", "put_item"] * 3
+    assert stored(table) == {"account": "anna", "balance": 12, "version": 3}
+
+
+def test_a_change_that_changes_nothing_writes_nothing(table: Table) -> None:
+    before = optimistic.update(table, ANNA, add(100))
+    counting: Any = CountingTable(table)
+    assert optimistic.update(counting, ANNA, lambda item: item) == before
+    assert optimistic.update(counting, ANNA, lambda _: {"balance": Decimal(100)}) == before
+    assert optimistic.update(counting, {"account": "ben"}, lambda _: None) is None
+    assert counting.calls == ["get_item"] * 3
+
+
+def test_a_change_may_delete_the_item_and_make_it_anew(table: Table) -> None:
+    optimistic.update(table, ANNA, add(100))
+    assert optimistic.update(table, ANNA, lambda _: None) is None
+    assert stored(table) is None
+    assert plain(optimistic.update(table, ANNA, add(5))) == {
+        "account": "anna",
+        "balance": 5,
+        "version": 1,
+    }
+
+
+def test_the_change_gets_a_copy_that_it_may_spoil(table: Table) -> None:
+    optimistic.put(table, ANNA, {"tags": ["a"]}, seen=None)
+
+    def spoil(item: Any) -> Any:  # noqa: ANN401 - an item
+        item["tags"].append("b")
+        return {**item, "tags": ["a"]}
+
+    counting: Any = CountingTable(table)
+    optimistic.update(counting, ANNA, spoil)
+    assert counting.calls == ["get_item"]
+
+
+def test_an_error_of_the_change_leaves_the_update_and_writes_nothing(table: Table) -> None:
+    class OverdrawnError(Exception):
+        pass
+
+    def refuse(_item: Any) -> Any:  # noqa: ANN401 - an item
+        raise OverdrawnError
+
+    with pytest.raises(OverdrawnError):
+        optimistic.update(table, ANNA, refuse)
+    assert stored(table) is None
+
+
+def test_an_item_of_before_versions_is_taken_over(table: Table) -> None:
+    table.put_item(Item={**ANNA, "balance": 7})
+    optimistic.update(table, ANNA, add(1))
+    assert stored(table) == {"account": "anna", "balance": 8, "version": 1}
+
+
+def test_an_item_whose_version_others_count_is_taken_over(table: Table) -> None:
+    table.put_item(Item={**ANNA, "balance": 7, "version": 41})
+    optimistic.update(table, ANNA, add(1))
+    optimistic.update(table, ANNA, add(1))
+    assert stored(table) == {"account": "anna", "balance": 9, "version": 43}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [None, {**ANNA, "balance": 0}, {**ANNA, "balance": 0, "version": 41}],
+    ids=["no item", "no version", "no id"],
+)
+@pytest.mark.parametrize("by", ["update", "code that keeps the number only"])
+def test_whoever_writes_in_between_is_not_overwritten(
+    table: Table, before: dict[str, Any] | None, by: str
+) -> None:
+    if before is not None:
+        table.put_item(Item=before)
+
+    def write_in_between() -> None:
+        if by == "update":
+            optimistic.update(table, ANNA, add(5))
+        else:
+            version = (before or {}).get("version", 0) + 1
+            table.put_item(Item={**ANNA, "balance": 5, "version": version})
+
+    busy: Any = MeanwhileTable(table, write_in_between)
+    optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget())
+    assert (stored(table) or {})["balance"] == 15
+
+
+def test_an_item_made_anew_at_the_same_version_is_not_taken_for_the_old_one(table: Table) -> None:
+    optimistic.update(table, ANNA, add(100))
+
+    def delete_and_open_anew() -> None:
+        optimistic.update(table, ANNA, lambda _: None)
+        optimistic.update(table, ANNA, add(3))
+
+    busy: Any = MeanwhileTable(table, delete_and_open_anew)
+    optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget())
+    assert stored(table) == {"account": "anna", "balance": 4, "version": 2}
+
+
+def test_by_the_number_alone_it_would_be_taken_for_the_old_one(table: Table) -> None:
+    """The negative control: an id that every write shares."""
+    table.put_item(Item={**ANNA, "balance": 100, "version": 1})
+
+    def delete_and_open_anew() -> None:
+        table.delete_item(Key=ANNA)
+        table.put_item(Item={**ANNA, "balance": 3, "version": 1})
+
+    busy: Any = MeanwhileTable(table, delete_and_open_anew)
+    optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget())
+    assert stored(table) == {"account": "anna", "balance": 101, "version": 2}
+
+
+def test_a_change_to_delete_what_others_changed_is_made_anew(table: Table) -> None:
+    optimistic.update(table, ANNA, add(0))
+    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(5)))
+    optimistic.update(
+        busy,
+        ANNA,
+        lambda item: item if item and item["balance"] else None,
+        retry_budget=retry_budget(),
+    )
+    assert stored(table) == {"account": "anna", "balance": 5, "version": 2}
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_after_the_last_try_it_is_a_conflict_and_nothing_was_written(
+    table: Table, retries: int
+) -> None:
+    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=99)
+    with pytest.raises(VersionConflict, match=rf"before {retries + 1} tries to write it"):
+        optimistic.update(busy, ANNA, add(1000), retries=retries, retry_budget=retry_budget())
+    assert stored(table) == {"account": "anna", "balance": retries + 1, "version": retries + 1}
+
+
+def test_the_pauses_have_full_jitter_and_double_up_to_half_a_second(
+    table: Table, clock: FakeClock
+) -> None:
+    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=7)
+    optimistic.update(busy, ANNA, add(1), retry_budget=retry_budget(clock))
+    longest = [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+    assert clock.waits == [pytest.approx(seconds * 0.5) for seconds in longest]
+
+
+def test_a_deadline_ends_the_tries(table: Table, clock: FakeClock) -> None:
+    busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=99)
+    limited = replace(retry_budget(clock), deadline=clock.monotonic() + 0.1)
+    with pytest.raises(VersionConflict):
+        optimistic.update(busy, ANNA, add(1), retry_budget=limited, retries=10_000)
+    assert sum(clock.waits) < 0.3
+
+
+def test_an_attribute_of_another_name_can_keep_the_version(table: Table) -> None:
+    written = optimistic.update(table, ANNA, add(1), version_attribute="edition")
+    assert written is not None
+    assert set(written) == {"account", "balance", "edition", "edition_id"}
+
+
+def test_a_key_that_the_change_moves_is_refused(table: Table) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        optimistic.update(table, ANNA, lambda _: {"account": "ben"})
+    assert (caught.value.field, caught.value.value) == ("account", "'ben'")
+
+
+@pytest.mark.parametrize("version", ["1", True, Decimal("1.5"), None])
+def test_a_stored_version_that_is_no_number_is_refused(table: Table, version: Any) -> None:  # noqa: ANN401 - anything
+    table.put_item(Item={**ANNA, "balance": 7, "version": version})
+    with pytest.raises(InvalidRequest) as caught:
+        optimistic.update(table, ANNA, add(1))
+    assert caught.value.field == "version"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"key": {}}, "key"),
+        ({"key": "anna"}, "key"),
+        ({"version_attribute": ""}, "version_attribute"),
+        ({"version_attribute": "account"}, "version_attribute"),
+        ({"retries": -1}, "retries"),
+        ({"retries": 1.5}, "retries"),
+        ({"retries": True}, "retries"),
+    ],
+)
+def test_arguments_that_break_a_rule_are_refused_by_name(
+    table: Table, arguments: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        optimistic.update(table, **{"key": ANNA, "change": add(1), **arguments})
+    assert caught.value.field == field
+
+
+def test_a_defect_is_raised_as_boto3_raises_it(table: Table) -> None:
+    denied: Any = FaultyTable(table, client_error("AccessDeniedException"))
+    denied.error.response["ResponseMetadata"]["RetryAttempts"] = 0
+    with pytest.raises(ClientError, match="AccessDenied"):
+        optimistic.update(denied, ANNA, add(1))
+    assert denied.count == 1
+
+
+def test_a_change_between_a_number_and_a_truth_value_is_a_change(table: Table) -> None:
+    """Python says that True == 1; DynamoDB does not."""
+    optimistic.put(table, ANNA, {"open": 1, "parts": [{"done": 0}]}, seen=None)
+    optimistic.update(table, ANNA, lambda item: {**(item or {}), "open": True})
+    assert (stored(table) or {})["open"] is True
+    optimistic.update(table, ANNA, lambda item: {**(item or {}), "parts": [{"done": False}]})
+    assert (stored(table) or {})["parts"] == [{"done": False}]
+    assert (stored(table) or {})["parts"][0]["done"] is False
+
+
+def test_a_change_that_forgets_to_return_the_item_does_not_delete_it(table: Table) -> None:
+    optimistic.update(table, ANNA, add(100))
+
+    def forget(item: Any) -> Any:  # noqa: ANN401 - an item
+        item["balance"] -= 30
+
+    with pytest.raises(InvalidRequest, match="change: must return"):
+        optimistic.update(table, ANNA, forget)
+    assert stored(table) == {"account": "anna", "balance": 100, "version": 1}
+
+
+def test_what_is_no_item_is_refused_by_name(table: Table) -> None:
+    nothing: Any = 5
+    with pytest.raises(InvalidRequest, match="item: must be"):
+        optimistic.update(table, ANNA, lambda _: nothing)
+    with pytest.raises(InvalidRequest, match="item: must be"):
+        optimistic.put(table, ANNA, nothing, seen=None)
+    with pytest.raises(InvalidRequest, match="seen: must be"):
+        optimistic.put(table, ANNA, {}, seen=nothing)
+    assert stored(table) is None

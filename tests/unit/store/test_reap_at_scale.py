@@ -1,0 +1,144 @@
+"""Executions with more claims than one invocation can free, or one page can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold.dynamodb.lock_table import LockTable
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.protocol.claims import Claim, Stage, claims_of, end, record
+from leasehold.protocol.model import Reaped
+from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.support import TABLE, CountingClient, FakeClock
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CLAIMS = 1_000
+WAITERS = 200
+SECONDS_A_LOOK = 19.0
+MOST_LOOKS = 20
+
+
+@dataclass
+class SlowClient:
+    """Each request takes its time."""
+
+    inner: Any
+    clock: FakeClock
+    seconds: float
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        if name != "exceptions":
+            self.clock.advance(self.seconds)
+        return getattr(self.inner, name)
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    return Bench(MemoryDynamoDB(), clock)
+
+
+def look(bench: Bench, *, second: bool, seconds_a_request: float = 0.01) -> Reaped:
+    deadline = bench.clock.monotonic() + SECONDS_A_LOOK
+    retry_budget = RetryBudget(clock=bench.clock, deadline=deadline)
+    client = SlowClient(bench.client, bench.clock, seconds_a_request)
+    return bench.reap(second=second, client=client, retry_budget=retry_budget)
+
+
+def looks_until_complete(bench: Bench, *, second: bool) -> list[Reaped]:
+    """As the handler does: the same look again and again, while it is not complete."""
+    looks = [look(bench, second=second)]
+    while not looks[-1].complete:
+        assert len(looks) < MOST_LOOKS
+        looks.append(look(bench, second=second))
+    return looks
+
+
+def test_looks_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) -> None:
+    table = LockTable(bench.client, TABLE)
+    for number in range(CLAIMS):
+        name = f"lock-{number % 500}"
+        owner_id = f"iteration-{number:06d}"
+        claim = Claim(execution_arn=RUN, lock_name=name, owner_id=owner_id, entered_at_ms=1)
+        table.update(record(claim, now_ms=bench.clock.now_ms))
+    names = [f"lock-{number}" for number in range(0, 500, 50)]
+    for name in names:
+        bench.wait("anna", lock_name=name)
+        bench.wait("ben", lock_name=name, execution_arn=OTHER_RUN)
+    bench.end()
+    first = looks_until_complete(bench, second=False)
+    second = looks_until_complete(bench, second=True)
+    assert min(len(first), len(second)) > 1
+    assert sum(reaped.holders for reaped in first) == len(names)
+    assert sum(reaped.holders + reaped.waiters for reaped in second) == 0
+    assert [bench.holders(name) for name in names] == [["ben"]] * len(names)
+    stages = {claim["fenced"]["N"] for claim in bench.claims() if RUN in claim["pk"]["S"]}
+    assert stages == {str(Stage.FREED_SECOND.value)}
+
+
+def test_no_waiter_is_left_when_the_first_lock_is_released_however_many_looks_that_takes(
+    bench: Bench,
+) -> None:
+    for number in range(WAITERS):
+        bench.wait(f"iteration-{number:04d}")
+    bench.end()
+    while not (reaped := look(bench, second=False, seconds_a_request=0.1)).holders:
+        assert not reaped.complete
+        assert bench.holders() == ["iteration-0000"]
+    assert (bench.waiters(), bench.pushed) == ([], [])
+
+
+@pytest.mark.parametrize(("ended", "is_free"), [(True, True), (False, False)])
+def test_claims_whose_work_has_ended_do_not_delay_what_is_held(
+    bench: Bench, *, ended: bool, is_free: bool
+) -> None:
+    """A Map of many iterations with keep_alive leaves as many of them; were they like others…"""
+    table = LockTable(bench.client, TABLE)
+    for number in range(WAITERS):
+        claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
+        write = end if ended else record
+        table.update(write(claim, now_ms=bench.clock.now_ms))
+    bench.wait("anna")
+    bench.end()
+    reaped = look(bench, second=False, seconds_a_request=1.0)
+    assert (reaped.complete, bench.holders() == []) == (False, is_free)
+
+
+def test_a_claim_whose_work_has_ended_costs_two_requests_a_look(bench: Bench) -> None:
+    table = LockTable(bench.client, TABLE)
+    for number in range(WAITERS):
+        claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
+        table.update(end(claim, now_ms=bench.clock.now_ms))
+    bench.end()
+    client = CountingClient(bench.client)
+    for second in (False, True):
+        client.calls.clear()
+        assert bench.reap(second=second, client=client).complete
+        assert len(client.calls) == 1 + 2 * WAITERS
+
+
+def test_claims_that_do_not_fit_into_one_page_are_all_found(dynamodb: DynamoDBClient) -> None:
+    """A page ends after 1 MB; each of these items has 4 KB."""
+    items: list[Any] = [
+        {
+            "pk": {"S": f"EXECUTION#{RUN}"},
+            "sk": {"S": f"LOCK#{'x' * 500}#owner-{number:010d}"},
+            "lock_name": {"S": "x" * 500},
+            "owner_id": {"S": f"owner-{number:010d}"},
+            "task_token": {"S": "t" * 3_000},
+            "revision": {"N": "1"},
+        }
+        for number in range(300)
+    ]
+    for start in range(0, len(items), 25):
+        puts: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + 25]]
+        dynamodb.batch_write_item(RequestItems={TABLE: puts})
+    table = LockTable(dynamodb, TABLE)
+    query = claims_of(RUN, before=Stage.FREED_FIRST)
+    assert len(table.query(query)) < len(items)
+    assert table.query_all(query) == items

@@ -1,0 +1,101 @@
+"""Refused is not unknown: what DynamoDB did not answer is an error, no grant and no refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
+from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol import schema
+from leasehold.protocol.model import Refusal, RefusalReason
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from tests.support import TABLE, FakeClock, acquire, heartbeat, release, store_over
+from tests.support.faults import THROTTLES, FaultyClient, client_error, defects, unknown_outcomes
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Operation = Callable[[LockStore], object]
+OPERATIONS: dict[str, Operation] = {
+    "acquire": lambda store: store.acquire(acquire("anna")),
+    "heartbeat": lambda store: store.heartbeat(heartbeat("anna")),
+    "release": lambda store: store.release(release("anna")),
+}
+operations = pytest.mark.parametrize("operate", OPERATIONS.values(), ids=OPERATIONS.keys())
+
+
+def items(dynamodb: DynamoDBClient) -> list[Any]:
+    return list(dynamodb.scan(TableName=TABLE)["Items"])
+
+
+@operations
+@pytest.mark.parametrize("name", unknown_outcomes())
+def test_a_failure_that_says_nothing_about_the_write_is_lock_store_unavailable(
+    dynamodb: DynamoDBClient, clock: FakeClock, operate: Operation, name: str
+) -> None:
+    error = unknown_outcomes()[name]
+    store = store_over(FaultyClient(dynamodb, error), clock)
+    with pytest.raises(LockStoreUnavailable, match="repeat the call") as caught:
+        operate(store)
+    assert caught.value.__cause__ is error
+
+
+@operations
+@pytest.mark.parametrize("name", defects())
+def test_a_defect_of_the_set_up_is_raised_as_it_is(
+    dynamodb: DynamoDBClient, clock: FakeClock, operate: Operation, name: str
+) -> None:
+    error = defects()[name]
+    store = store_over(FaultyClient(dynamodb, error), clock)
+    with pytest.raises(ClientError) as caught:
+        operate(store)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("code", THROTTLES)
+def test_throttled_on_every_call_is_never_a_grant_and_writes_nothing(
+    dynamodb: DynamoDBClient, clock: FakeClock, code: str
+) -> None:
+    store = store_over(FaultyClient(dynamodb, client_error(code)), clock)
+    for _ in range(3):
+        with pytest.raises(LockStoreUnavailable):
+            store.acquire(acquire("anna"))
+    assert items(dynamodb) == []
+
+
+class NaiveTable(LockTable):
+    """Takes every failure for a failed condition."""
+
+    def update(self, update: Any) -> Written | ConditionFailed:  # noqa: ANN401 - passed on only
+        try:
+            return super().update(update)
+        except LockStoreUnavailable:
+            return ConditionFailed({schema.HELD: {"N": "1"}})
+
+
+def test_without_the_translation_a_throttle_would_be_reported_as_a_refusal(
+    dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
+    """The negative control: nobody holds the lock, and the caller is told that it is held."""
+    client: Any = FaultyClient(dynamodb, client_error("InternalServerError", 500))
+    store = LockStore(LockContext(table=NaiveTable(client, TABLE), clock=clock))
+    answer = store.acquire(acquire("anna"))
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, answer.holders) == (RefusalReason.HELD, ())
+
+
+def test_a_takeover_that_got_no_answer_is_unknown_too(
+    dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
+    store_over(dynamodb, clock).acquire(acquire("anna", lease_ms=1_000))
+    before = items(dynamodb)
+    clock.advance(10)
+    faulty = FaultyClient(dynamodb, client_error("InternalServerError", 500), calls=[2])
+    with pytest.raises(LockStoreUnavailable):
+        store_over(faulty, clock).acquire(acquire("ben"))
+    assert items(dynamodb) == before

@@ -1,0 +1,177 @@
+"""Requests on the right side of each boundary, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leasehold.protocol.model import (
+    AcquireRequest,
+    HeartbeatRequest,
+    KeepAliveRequest,
+    ReleaseRequest,
+)
+from leasehold.wire.requests import parse_acquire, parse_heartbeat, parse_release
+from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
+
+
+def test_all_fields_of_acquire() -> None:
+    event = {
+        "lock_name": "customer/1",
+        "owner_id": VALID_OWNER,
+        "owner_name": "billing",
+        "lease_seconds": 1.5,
+        "limit": 3,
+        "data": {"why": "é", "list": [1, None]},
+        "execution_arn": VALID_EXECUTION,
+        "entered_at_ms": 1_900_000_000_000,
+    }
+    assert parse_acquire(event) == AcquireRequest(
+        lock_name="customer/1",
+        owner_id=VALID_OWNER,
+        owner_name="billing",
+        lease_ms=1_500,
+        limit=3,
+        data='{"why":"é","list":[1,null]}',
+        execution_arn=VALID_EXECUTION,
+        entered_at_ms=1_900_000_000_000,
+    )
+
+
+def test_defaults_of_acquire() -> None:
+    assert parse_acquire(dict(NAMED)) == AcquireRequest(
+        lock_name="nightly-report",
+        owner_id=VALID_OWNER,
+        owner_name="",
+        lease_ms=60_000,
+        limit=1,
+        data=None,
+        execution_arn=None,
+        entered_at_ms=None,
+    )
+
+
+def test_an_owner_id_is_made_anew_for_each_acquisition_that_brings_none() -> None:
+    made = {parse_acquire({"lock_name": "x"}).owner_id for _ in range(100)}
+    assert len(made) == 100
+    assert all(
+        parse_release({"lock_name": "x", "owner_id": owner_id}).owner_id == owner_id
+        for owner_id in made
+    )
+
+
+def test_heartbeat_with_and_without_its_options() -> None:
+    assert parse_heartbeat(dict(NAMED)) == HeartbeatRequest(
+        lock_name="nightly-report", owner_id=VALID_OWNER, lease_ms=None, data=None
+    )
+    assert parse_heartbeat({**NAMED, "lease_seconds": 30, "data": {}}) == HeartbeatRequest(
+        lock_name="nightly-report", owner_id=VALID_OWNER, lease_ms=30_000, data="{}"
+    )
+
+
+def test_a_heartbeat_with_a_task_token_keeps_a_lock_alive() -> None:
+    acquisition = AcquireRequest(
+        lock_name="nightly-report",
+        owner_id=VALID_OWNER,
+        owner_name="billing",
+        lease_ms=30_000,
+        limit=3,
+        execution_arn=VALID_EXECUTION,
+        entered_at_ms=7,
+    )
+    terms = {"owner_name": "billing", "lease_seconds": 30, "limit": 3, "entered_at_ms": 7}
+    assert parse_heartbeat({**BEAT, **terms}) == KeepAliveRequest(
+        acquisition=acquisition, execution_arn=VALID_EXECUTION, task_token="a-task-token"
+    )
+
+
+def test_defaults_of_a_heartbeat_with_a_task_token() -> None:
+    assert parse_heartbeat(dict(BEAT)) == KeepAliveRequest(
+        acquisition=AcquireRequest(
+            lock_name="nightly-report", owner_id=VALID_OWNER, execution_arn=VALID_EXECUTION
+        ),
+        execution_arn=VALID_EXECUTION,
+        task_token="a-task-token",
+    )
+
+
+def test_a_task_token_is_not_shown_by_repr() -> None:
+    assert "a-task-token" not in repr(parse_heartbeat(dict(BEAT)))
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_all_fields_of_release(*, keep_alive: bool) -> None:
+    event = {"entered_at_ms": 7, "execution_arn": VALID_EXECUTION, "keep_alive": keep_alive}
+    assert parse_release({**NAMED, **event}) == ReleaseRequest(
+        lock_name="nightly-report",
+        owner_id=VALID_OWNER,
+        entered_at_ms=7,
+        execution_arn=VALID_EXECUTION,
+        keep_alive=keep_alive,
+    )
+
+
+def test_release() -> None:
+    expected = ReleaseRequest(lock_name="nightly-report", owner_id=VALID_OWNER)
+    assert parse_release(dict(NAMED)) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lock_name", "x"),
+        ("lock_name", " "),
+        ("lock_name", "x" * 512),
+        ("lock_name", "€" * 170 + "xx"),
+        ("lock_name", "LOCK#a#STATE"),
+        ("lock_name", "😀 \N{NO-BREAK SPACE}"),
+        ("owner_id", "x" * 16),
+        ("owner_id", "x" * 128),
+        ("owner_id", " !\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"),
+        ("owner_name", ""),
+        ("owner_name", "x" * 512),
+        ("owner_name", "é" * 512),
+        ("owner_name", "😀" * 256),
+        ("execution_arn", VALID_EXECUTION),
+        ("execution_arn", VALID_EXECUTION.replace("aws", "aws-us-gov")),
+        ("execution_arn", VALID_EXECUTION.replace("run-1", "r" * 80)),
+    ],
+)
+def test_text_on_the_boundary_is_kept_as_it_is(field: str, value: str) -> None:
+    request = parse_acquire({**NAMED, field: value})
+    assert getattr(request, field) == value
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lease_ms"),
+    [(1, 1_000), (1.0, 1_000), (1.0004, 1_000), (1.0006, 1_001), (43_200, 43_200_000)],
+)
+def test_a_lease_is_kept_in_milliseconds(seconds: float, lease_ms: int) -> None:
+    assert parse_acquire({**NAMED, "lease_seconds": seconds}).lease_ms == lease_ms
+    renewal = parse_heartbeat({**NAMED, "lease_seconds": seconds})
+    assert isinstance(renewal, HeartbeatRequest)
+    assert renewal.lease_ms == lease_ms
+
+
+@pytest.mark.parametrize(("value", "limit"), [(1, 1), (100, 100), (5.0, 5)])
+def test_a_limit_may_be_written_as_a_float_without_a_fraction(value: float, limit: int) -> None:
+    parsed = parse_acquire({**NAMED, "limit": value}).limit
+    assert (parsed, type(parsed)) == (limit, int)
+
+
+@pytest.mark.parametrize("value", [0, 1_900_000_000_000.0, 253_402_300_799_999])
+def test_the_time_of_entry_is_a_whole_number_up_to_the_year_9999(value: float) -> None:
+    parsed = parse_acquire({**NAMED, "entered_at_ms": value}).entered_at_ms
+    assert (parsed, type(parsed)) == (int(value), int)
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [({}, 2), ({"a": "x" * 2040}, 2048), ({"a": "€" * 680}, 2048), ({"a": 1e300}, 12)],
+    ids=["empty", "2048 bytes", "2048 bytes of 3-byte characters", "a large number"],
+)
+def test_data_is_measured_in_bytes_of_compact_utf8(data: dict[str, Any], size: int) -> None:
+    kept = parse_acquire({**NAMED, "data": data}).data
+    assert kept is not None
+    assert len(kept.encode()) == size
