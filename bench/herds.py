@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from tests.behaviour.herd import Herd, all_at_once
+from tests.behaviour.waiters import Herd, all_at_once
 from tests.support import create_lock_table
 
 if TYPE_CHECKING:

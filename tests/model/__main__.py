@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from tests.model.configurations import CONFIGURATIONS
+from tests.model.catalogue import run_configuration, run_mutant
+from tests.model.contention.configurations import CONFIGURATIONS
+from tests.model.contention.mutants import MUTANTS
+from tests.model.executions.mutants import SCENE_MUTANTS, explore_mutant
+from tests.model.executions.scenes import SCENES
 from tests.model.explore import Explored, explore
 from tests.model.known_gaps import KNOWN_GAPS
-from tests.model.mutants import MUTANTS
-from tests.model.run import run_configuration, run_mutant
-from tests.model.scene_mutants import SCENE_MUTANTS, explore_mutant
-from tests.model.scenes import SCENES
 from tests.model.search import Report
 
 _SCENES = {scene.name: scene for scene in SCENES}

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from tests.model.configurations import CONFIGURATIONS
+from tests.model.catalogue import control_of, run_configuration, run_control, run_mutant
+from tests.model.contention.configurations import CONFIGURATIONS
+from tests.model.contention.mutants import MUTANTS
+from tests.model.executions.mutants import SCENE_MUTANTS, explore_control, explore_mutant
+from tests.model.executions.scenes import REAPING, SCENES
 from tests.model.explore import Explored, explore
 from tests.model.known_gaps import KNOWN_GAPS
-from tests.model.mutants import MUTANTS
-from tests.model.run import control_of, run_configuration, run_control, run_mutant
-from tests.model.scene_mutants import SCENE_MUTANTS, explore_control, explore_mutant
-from tests.model.scenes import REAPING, SCENES
 from tests.model.search import Report
 
 Reports = dict[str, "Future[Report]"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.model.lives import Lives, Move, State
-from tests.model.naming import Names, naming
-from tests.model.promises import Judge
-from tests.model.scene import Promise, Scene
+from tests.model.executions.invariants import Judge
+from tests.model.executions.scene import Promise, Scene
+from tests.model.executions.transitions import Lives, Move, State
+from tests.model.request_names import Names, naming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

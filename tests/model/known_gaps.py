@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.model.clients import Client
-from tests.model.properties import Property
+from tests.model.contention.clients import Client
+from tests.model.contention.invariants import Property
 from tests.model.search import Configuration
 
 DELAYED_DUPLICATE: Final = Configuration(

@@ -23,7 +23,7 @@ from leasehold.store.lock_store import LockStore
 from leasehold.workflows.executions import Execution
 from leasehold.workflows.task_tokens import Delivery
 from tests.model.expressions import changed
-from tests.model.naming import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, Names
+from tests.model.request_names import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, Names
 
 START_MS: Final = 1_900_000_000_000
 EPOCH_MS: Final = 1_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.model.clients import Client
-from tests.model.faults import Faults
-from tests.model.naming import Names, naming
-from tests.model.properties import Checker, Property
-from tests.model.traces import tell
-from tests.model.world import Move, State, World
+from tests.model.contention.clients import Client
+from tests.model.contention.faults import Faults
+from tests.model.contention.invariants import Checker, Property
+from tests.model.contention.traces import tell
+from tests.model.contention.transitions import Move, State, World
+from tests.model.request_names import Names, naming
 
 ALL: frozenset[Property] = frozenset(Property)
 

@@ -7,10 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from leasehold.dynamodb.lock_table import LockTable
-from tests.model.lives import Lives
-from tests.model.naming import READ, STEP_NAMES_OF_CLAIMS, Names, naming
+from tests.model.executions.scenes import SCENES
+from tests.model.executions.transitions import Lives
 from tests.model.replay import Call
-from tests.model.scenes import SCENES
+from tests.model.request_names import READ, STEP_NAMES_OF_CLAIMS, Names, naming
 from tests.support import TABLE
 
 if TYPE_CHECKING:

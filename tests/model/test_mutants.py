@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model.conftest import Searches
-from tests.model.mutants import MUTANTS
+from tests.model.contention.mutants import MUTANTS
 
 
 @pytest.mark.parametrize("name", MUTANTS)

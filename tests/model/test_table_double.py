@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.protocol import schema
-from tests.model.clients import Client
-from tests.model.configurations import workflows
-from tests.model.faults import NONE, Faults
-from tests.model.naming import NEVER_SEEN, STEP_NAMES, Names, naming
+from tests.model.contention.clients import Client
+from tests.model.contention.configurations import workflows
+from tests.model.contention.faults import NONE, Faults
+from tests.model.contention.transitions import State, World
 from tests.model.replay import Call
-from tests.model.world import State, World
+from tests.model.request_names import NEVER_SEEN, STEP_NAMES, Names, naming
 from tests.support import TABLE
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.task_tokens import Push
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import TABLE, FakeClock
+from tests.support.memory_table import MemoryTable
 
 REQUESTS = ("update_item", "transact_write_items", "delete_item", "query")
 
@@ -25,7 +25,7 @@ class Killed(BaseException):
 class CrashingClient:
     """Counts requests; at the ordered one it is killed, or lets somebody else go first."""
 
-    inner: MemoryDynamoDB
+    inner: MemoryTable
     mutate: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None
     count: int = 0
     kill_at: int | None = None

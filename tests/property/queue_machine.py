@@ -24,9 +24,9 @@ from leasehold.protocol.model import (
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.task_tokens import Delivery
 from tests.property.crashing import CrashingClient, Killed, queue_store
-from tests.property.memory_dynamodb import MemoryDynamoDB
-from tests.property.stored import read_stored
+from tests.property.stored_lock import read_stored
 from tests.support import FakeClock
+from tests.support.memory_table import MemoryTable
 
 TOLERANCE_MS = 2_000
 LIMITS = {"mutex": 1, "pair": 2}
@@ -53,7 +53,7 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock()
-        self.dynamodb = MemoryDynamoDB()
+        self.dynamodb = MemoryTable()
         self.client = CrashingClient(self.dynamodb, type(self).mutate)
         self.push_outcome = Delivery.DELIVERED
         self.store: LockStore = queue_store(self.client, self.clock, self.push)

@@ -8,11 +8,11 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from leasehold.errors import LockStoreUnavailable
 from tests.property.bench import Bench
-from tests.property.machine import LockMachine
-from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.property.lock_machine import LockMachine
 from tests.property.mutants import MUTANTS
 from tests.property.queue_machine import QueueMachine
 from tests.property.queue_mutants import QUEUE_MUTANTS
+from tests.support.memory_table import MemoryTable
 
 BUDGET = settings(
     max_examples=150,
@@ -30,7 +30,7 @@ def test_a_wrong_protocol_is_found(name: str) -> None:
     class Wrong(LockMachine):
         @staticmethod
         def make_bench() -> Bench:
-            benches.append(Bench(MemoryDynamoDB(), mutate=MUTANTS[name]))
+            benches.append(Bench(MemoryTable(), mutate=MUTANTS[name]))
             return benches[-1]
 
     # A wrong protocol may also leave an item that makes no sense to the store.
@@ -51,7 +51,7 @@ def test_a_wrong_queue_is_found(name: str) -> None:
 
 def test_a_contender_without_clock_tolerance_is_found() -> None:
     class Hasty(LockMachine):
-        make_bench = staticmethod(lambda: Bench(MemoryDynamoDB(), tolerance_ms=0))
+        make_bench = staticmethod(lambda: Bench(MemoryTable(), tolerance_ms=0))
 
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Hasty, settings=BUDGET)

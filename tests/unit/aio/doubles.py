@@ -11,7 +11,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
-from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.support.memory_table import MemoryTable
 
 READS = ("get_item", "query")
 WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
@@ -39,7 +39,7 @@ class AsyncTable:
         on_answer: called whenever an answer arrives.
     """
 
-    memory: MemoryDynamoDB = field(default_factory=MemoryDynamoDB)
+    memory: MemoryTable = field(default_factory=MemoryTable)
     latency_seconds: float = LATENCY_SECONDS
     ways: list[float] = field(default_factory=list)
     outage: Exception | None = None

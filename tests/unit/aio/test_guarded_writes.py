@@ -12,7 +12,7 @@ import pytest
 
 from leasehold import AsyncLock, LockLost
 from leasehold.guarded.guarded_writes import GuardedWrites
-from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.support.memory_table import MemoryTable
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, lost_reply
 from tests.unit.aio.virtual_time import in_virtual_time
@@ -32,7 +32,7 @@ MOMENTS = [n * 0.05 for n in range(9)]
 
 
 @dataclass
-class Dynamo(MemoryDynamoDB):
+class Dynamo(MemoryTable):
     """Knows request tokens, and what it only checks it leaves where it is."""
 
     tokens: set[str] = field(default_factory=set)

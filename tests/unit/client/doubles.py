@@ -12,8 +12,8 @@ from botocore.exceptions import ReadTimeoutError
 
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import FakeClock
+from tests.support.memory_table import MemoryTable
 
 READS = ("get_item", "query")
 WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
@@ -69,7 +69,7 @@ class Table:
         log: the name of each request that was done, in order.
     """
 
-    memory: MemoryDynamoDB = field(default_factory=MemoryDynamoDB)
+    memory: MemoryTable = field(default_factory=MemoryTable)
     latency_seconds: float = 0.0
     outage: Exception | None = None
     loses_replies: bool = False

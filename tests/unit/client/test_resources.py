@@ -18,7 +18,7 @@ import pytest
 from leasehold import LockClient
 from leasehold.client.connection import Connection
 from localaws import LocalAws
-from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.support.memory_table import MemoryTable
 from tests.unit.client.doubles import Table
 
 CYCLES = 10_000
@@ -45,7 +45,7 @@ def descriptors() -> int:
 class OneLock:
     """Answers claims and releases of one lock as DynamoDB would: ten thousand take a second."""
 
-    exceptions: Any = field(default_factory=MemoryDynamoDB.exceptions)
+    exceptions: Any = field(default_factory=MemoryTable.exceptions)
     item: dict[str, Any] = field(default_factory=dict)
     requests: int = 0
 

@@ -13,8 +13,8 @@ from leasehold.protocol.model import AcquireRequest, Grant, Holder
 from leasehold.protocol.permits import take_over_permit
 from leasehold.protocol.schema import lock_key
 from leasehold.wire.requests import parse_acquire
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import START_MS, FakeClock, store_over
+from tests.support.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -106,7 +106,7 @@ def test_a_hundred_of_the_fullest_holders_fit_into_one_item(
 
 def guards_item(clock: FakeClock, *, guards: int, label: str = "") -> int:
     """Bytes of a lock that so many guards hold, whose owner_name is their ARN unless labelled."""
-    client = MemoryDynamoDB()
+    client = MemoryTable()
     for number in range(guards):
         arn = f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=number)}"
         request = AcquireRequest(

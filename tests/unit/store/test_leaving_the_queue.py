@@ -11,9 +11,9 @@ from leasehold.protocol.model import Grant, Liveness, Refusal, RefusalReason
 from leasehold.store import hand_over as vacating
 from leasehold.store import release as releasing
 from leasehold.workflows.task_tokens import Delivery
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
+from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench, Between
 
 LEASE_AND_TOLERANCE_SECONDS = 63
@@ -23,7 +23,7 @@ MOST_WRITES = 4
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
     """Somebody holds the lock, and anna, a workflow, waits for it."""
-    bench = Bench(MemoryDynamoDB(), clock)
+    bench = Bench(MemoryTable(), clock)
     bench.store().acquire(acquire("holder"))
     bench.wait("anna")
     return bench

@@ -11,8 +11,8 @@ from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.claims import Claim, Stage, claims_of, end, record
 from leasehold.protocol.model import Reaped
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import TABLE, CountingClient, FakeClock
+from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SlowClient:
 
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryDynamoDB(), clock)
+    return Bench(MemoryTable(), clock)
 
 
 def look(bench: Bench, *, second: bool, seconds_a_request: float = 0.01) -> Reaped:

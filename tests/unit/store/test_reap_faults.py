@@ -6,15 +6,15 @@ import pytest
 
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Queued, Reaped, Refusal
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
+from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, beat
 
 
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryDynamoDB(), clock)
+    return Bench(MemoryTable(), clock)
 
 
 def stopped_and_looked_at(bench: Bench) -> None:

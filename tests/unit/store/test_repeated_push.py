@@ -10,8 +10,8 @@ import pytest
 from leasehold.protocol.model import Grant
 from leasehold.protocol.verdict import AlreadyHolder, judge
 from leasehold.store import acquire as acquisition
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import FakeClock, acquire, release
+from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import Bench
 
 LEASE_MS = 60_000
@@ -20,7 +20,7 @@ SLOW_MS = 90_000
 
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
-    return Bench(MemoryDynamoDB(), clock)
+    return Bench(MemoryTable(), clock)
 
 
 def told(bench: Bench) -> Grant:

@@ -11,8 +11,8 @@ from leasehold.protocol import permits as requests
 from leasehold.protocol import queue
 from leasehold.protocol.model import Grant, Renewal
 from leasehold.protocol.schema import lock_key
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench
 
 DAY_SECONDS = 24 * 3600
@@ -23,7 +23,7 @@ SHORTEST_SECONDS = 48 * 3600
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
     """A lock that a workflow has used, a year and a month ago."""
-    bench = Bench(MemoryDynamoDB(), clock)
+    bench = Bench(MemoryTable(), clock)
     bench.store().acquire(acquire("workflow", execution_arn=RUN))
     bench.store().release(release("workflow", execution_arn=RUN))
     clock.advance(LONG_AGO_DAYS * DAY_SECONDS)
@@ -104,6 +104,6 @@ def test_it_costs_one_request_more_and_then_none(bench: Bench) -> None:
 
 
 def test_a_lock_that_no_workflow_has_used_is_kept_for_two_days_only(clock: FakeClock) -> None:
-    bench = Bench(MemoryDynamoDB(), clock)
+    bench = Bench(MemoryTable(), clock)
     claim(bench)
     assert seconds_to_live(bench) == SHORTEST_SECONDS

@@ -11,8 +11,8 @@ from mypy_boto3_stepfunctions import SFNClient
 from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.model import Liveness, Refusal
 from leasehold.workflows.task_tokens import Delivery, push_by_task_token
-from tests.property.memory_dynamodb import MemoryDynamoDB
 from tests.support import FakeClock, acquire
+from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench
 from tests.unit.workflows.test_task_tokens import GRANT, TOKEN
 
@@ -26,7 +26,7 @@ THROTTLED = "ThrottlingException"
 @pytest.fixture
 def bench(clock: FakeClock) -> Bench:
     """All permits are out to workflows whose leases are over."""
-    bench = Bench(MemoryDynamoDB(), clock)
+    bench = Bench(MemoryTable(), clock)
     for number in range(PERMITS):
         store = bench.store()
         store.acquire(acquire(f"w{number}", execution_arn=f"{RUN}{number}", limit=PERMITS))

@@ -9,8 +9,7 @@ from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Queued, Reaped, Refusal
 from leasehold.workflows.executions import Execution
 from leasehold.workflows.task_tokens import Delivery
-from tests.model.calls import Calls
-from tests.model.cast import (
+from tests.model.executions.actors import (
     ACQUIRE,
     BEAT,
     DOOMED,
@@ -26,9 +25,10 @@ from tests.model.cast import (
     Status,
     Workflow,
 )
-from tests.model.naming import DESCRIBE, END_BEAT, LIVENESS, PUSH, Names
+from tests.model.executions.calls import Calls
+from tests.model.executions.scene import Scene
 from tests.model.replay import Call
-from tests.model.scene import Scene
+from tests.model.request_names import DESCRIBE, END_BEAT, LIVENESS, PUSH, Names
 
 _BEATS_AFTER_THE_WORK: Final = 3
 MOST_ACQUISITIONS: Final = 3

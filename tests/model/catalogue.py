@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.model.configurations import CONFIGURATIONS
+from tests.model.contention.configurations import CONFIGURATIONS
+from tests.model.contention.mutants import MUTANTS, Mutant
 from tests.model.known_gaps import KNOWN_GAPS
-from tests.model.mutants import MUTANTS, Mutant
 from tests.model.search import Configuration, Report, search
 
 

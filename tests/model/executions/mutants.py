@@ -21,11 +21,10 @@ from leasehold.store import lock_store as store
 from leasehold.store import reap as reaping
 from leasehold.store import release as releasing
 from leasehold.store.context import LockContext
-from tests.model.cast import Beats
-from tests.model.explore import Explored, explore
-from tests.model.mutations import without
-from tests.model.scene import Promise, Scene
-from tests.model.scenes import (
+from tests.model.contention.weakened import without
+from tests.model.executions.actors import Beats
+from tests.model.executions.scene import Promise, Scene
+from tests.model.executions.scenes import (
     ANNA,
     CARE,
     CARE_THAT_FAILS,
@@ -34,6 +33,7 @@ from tests.model.scenes import (
     SECOND,
     ZITA,
 )
+from tests.model.explore import Explored, explore
 
 _NOT_FENCED: Final = "attribute_not_exists(#fenced)"
 _AS_SEEN: Final = "#revision = :seen"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.model.configurations import CONFIGURATIONS
 from tests.model.conftest import Searches
+from tests.model.contention.configurations import CONFIGURATIONS
 from tests.model.known_gaps import DELAYED_DUPLICATE
-from tests.model.naming import LIVENESS, NEVER_SEEN, PUSH, READ, STEP_NAMES
+from tests.model.request_names import LIVENESS, NEVER_SEEN, PUSH, READ, STEP_NAMES
 
 _FEWEST_STATES = 400_000
 

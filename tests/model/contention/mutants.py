@@ -16,12 +16,12 @@ from leasehold.store import acquire as acquisition
 from leasehold.store import hand_over as vacating
 from leasehold.store import join as joining
 from leasehold.store import release as releasing
-from tests.model import mutations
-from tests.model.clients import Client
-from tests.model.configurations import workflows
-from tests.model.faults import Faults
-from tests.model.mutations import without
-from tests.model.properties import Property
+from tests.model.contention import weakened as mutations
+from tests.model.contention.clients import Client
+from tests.model.contention.configurations import workflows
+from tests.model.contention.faults import Faults
+from tests.model.contention.invariants import Property
+from tests.model.contention.weakened import without
 
 _WAIT_SEQ: Final = "#wait_seq = :wait_seq"
 _PERMITS_OUT: Final = "#held >= :limit"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tests.model.cast import Member
+from tests.model.executions.actors import Member
 
 
 class Promise(StrEnum):

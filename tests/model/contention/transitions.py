@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from leasehold.protocol.model import Grant, Liveness
 from leasehold.workflows.task_tokens import Delivery
-from tests.model.clients import OVER, Client, Status
-from tests.model.faults import (
+from tests.model.contention.clients import OVER, Client, Status
+from tests.model.contention.faults import (
     CRASH,
     EPOCH,
     LOST_PUSH,
@@ -22,8 +22,8 @@ from tests.model.faults import (
     Budget,
     Faults,
 )
-from tests.model.naming import LIVENESS, PUSH, Names
-from tests.model.progress import Progress
+from tests.model.contention.progress import Progress
+from tests.model.request_names import LIVENESS, PUSH, Names
 from tests.model.table import Outcome, Table
 
 State = tuple[int, ...]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.model.conftest import Searches
+from tests.model.executions.mutants import ONE_LOOK, SCENE_MUTANTS
+from tests.model.executions.scenes import KEEPING, REAPING, SCENES
 from tests.model.explore import explore
-from tests.model.naming import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, STEP_NAMES_OF_CLAIMS
-from tests.model.scene_mutants import ONE_LOOK, SCENE_MUTANTS
-from tests.model.scenes import KEEPING, REAPING, SCENES
+from tests.model.request_names import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, STEP_NAMES_OF_CLAIMS
 
 _FEWEST_ORDERS = 2_000
 

@@ -25,8 +25,8 @@ from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from leasehold.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.property.bench import Bench
-from tests.property.model import Model
-from tests.property.stored import Stored, read_stored
+from tests.property.reference_locks import Model
+from tests.property.stored_lock import Stored, read_stored
 
 OWNERS = tuple(f"owner-{letter}-0123456789" for letter in "abcd")
 LOCKS = ("x", "y")

@@ -6,10 +6,10 @@ all leases are over; workflows that run keep theirs, because Step Functions is a
 
 from __future__ import annotations
 
-from tests.model.clients import OVER, Local, Status
-from tests.model.faults import CRASH, ORPHAN
+from tests.model.contention.clients import OVER, Local, Status
+from tests.model.contention.faults import CRASH, ORPHAN
+from tests.model.contention.transitions import FIRST_CLIENT, State, World
 from tests.model.table import LockReader
-from tests.model.world import FIRST_CLIENT, State, World
 
 
 class Healing:

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.property.bench import Bench
-from tests.property.machine import LockMachine
-from tests.property.memory_dynamodb import MemoryDynamoDB
+from tests.property.lock_machine import LockMachine
 from tests.support import TABLE
+from tests.support.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def test_any_order_of_calls_faults_and_clocks_gives_the_answers_of_the_model() -> None:
     class InMemory(LockMachine):
-        make_bench = staticmethod(lambda: Bench(MemoryDynamoDB()))
+        make_bench = staticmethod(lambda: Bench(MemoryTable()))
 
     run_state_machine_as_test(InMemory, settings=settings(max_examples=250, stateful_step_count=40))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, LockState
-from tests.model.clients import Status
-from tests.model.faults import CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
-from tests.model.healing import Healing
+from tests.model.contention.clients import Status
+from tests.model.contention.faults import CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
+from tests.model.contention.recovery import Healing
+from tests.model.contention.transitions import FIRST_CLIENT, State, World
 from tests.model.replay import EPOCH_MS, START_MS
 from tests.model.table import LockReader
-from tests.model.world import FIRST_CLIENT, State, World
 
 
 class Property(StrEnum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from leasehold.protocol.items import read_state, read_waiter
-from tests.model.clients import LOCK
-from tests.model.faults import CRASH, EPOCH, LOST_PUSH, LOST_REPLY, NONE, ORPHAN, REPEAT
+from tests.model.contention.clients import LOCK
+from tests.model.contention.faults import CRASH, EPOCH, LOST_PUSH, LOST_REPLY, NONE, ORPHAN, REPEAT
+from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.model.replay import START_MS
-from tests.model.world import FIRST_CLIENT, Move, State, World
 
 _FIRST_TOKEN = START_MS * 1000
 _FAULTS = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from leasehold.dynamodb.lock_table import LockTable
-from tests.model.cast import DOOMED, Member, Operation
+from tests.model.executions.actors import DOOMED, Member, Operation
 from tests.model.items import Items, Outcome
-from tests.model.naming import Names
 from tests.model.replay import Call, run_to_next_call
+from tests.model.request_names import Names
 from tests.model.table import Numbered
 
 

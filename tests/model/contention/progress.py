@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.model.clients import (
+from tests.model.contention.clients import (
     OPERATING,
     Client,
     Local,
@@ -19,8 +19,8 @@ from tests.model.clients import (
     operate,
     task_token,
 )
-from tests.model.naming import Names
 from tests.model.replay import Call, run_to_next_call
+from tests.model.request_names import Names
 from tests.model.table import Numbered, Table
 
 _LONGEST_OPERATION: Final = 40

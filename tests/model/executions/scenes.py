@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.model.cast import Beats, Force, Look, Workflow
-from tests.model.scene import ALL, Promise, Scene
+from tests.model.executions.actors import Beats, Force, Look, Workflow
+from tests.model.executions.scene import ALL, Promise, Scene
 
 ANNA: Final = Workflow(name="anna", place=0, doomed=True)
 ZITA: Final = Workflow(name="zita", place=1, doomed=True)

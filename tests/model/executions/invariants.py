@@ -5,9 +5,9 @@ from __future__ import annotations
 from leasehold.protocol import schema
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
-from tests.model.cast import BEAT, Beats, Look, Status, Workflow
-from tests.model.lives import MOST_ACQUISITIONS, Lives, Move, State
-from tests.model.scene import Promise
+from tests.model.executions.actors import BEAT, Beats, Look, Status, Workflow
+from tests.model.executions.scene import Promise
+from tests.model.executions.transitions import MOST_ACQUISITIONS, Lives, Move, State
 
 _STATE_KEY = ("LOCK#lock", "STATE")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.property.model import Lock
+from tests.property.reference_locks import Lock
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tests.property.expressions import (
+from tests.support.expressions import (
     InvalidExpression,
     Item,
     Scope,
@@ -39,7 +39,7 @@ class _Exceptions:
 
 
 @dataclass
-class MemoryDynamoDB:
+class MemoryTable:
     """The calls of a boto3 client that the lock protocol makes.
 
     Attributes:

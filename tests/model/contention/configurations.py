@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.model.clients import Client
-from tests.model.faults import Faults
+from tests.model.contention.clients import Client
+from tests.model.contention.faults import Faults
 from tests.model.search import Configuration
 
 NAMES: Final = ("anna", "ben", "carl", "dora")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.protocol.model import Grant, Queued
-from tests.behaviour.herd import Herd, all_at_once
+from tests.behaviour.waiters import Herd, all_at_once
 from tests.support import TABLE
 
 if TYPE_CHECKING:
