@@ -6,19 +6,19 @@ import asyncio
 from typing import Any
 
 from leasehold.aio.bridge import run
-from leasehold.aio.tasks import Tasks
-from leasehold.client.acquisition import Granted, Waiting
+from leasehold.aio.tasks import BackgroundTasks
+from leasehold.client.acquisition import Acquisition, TimedGrant
 
 
-class Acquisitions:
+class CancellableAcquisitions:
     """The acquisitions of a client that are under way."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: BackgroundTasks) -> None:
         self._tasks = tasks
         self._under_way: set[asyncio.Task[Any]] = set()
         self._ended = False
 
-    async def take(self, waiting: Waiting) -> Granted | None:
+    async def take(self, waiting: Acquisition) -> TimedGrant | None:
         """Runs it, in a task of its own; undoes it if the caller is cancelled.
 
         Cancelled once, the acquisition itself leaves the queue before it ends. What was granted in
@@ -33,7 +33,7 @@ class Acquisitions:
             return await asyncio.shield(acquisition)
         except asyncio.CancelledError:
             _cancel_once(acquisition)
-            await self._tasks.undisturbed(_undo(acquisition, waiting))
+            await self._tasks.shielded(_undo(acquisition, waiting))
             caller = asyncio.current_task()
             if self._ended and caller is not None and not caller.cancelling():
                 raise RuntimeError("this AsyncLockClient is closed") from None
@@ -54,7 +54,7 @@ def _cancel_once(acquisition: asyncio.Task[Any]) -> None:
         acquisition.cancel()
 
 
-async def _undo(acquisition: asyncio.Task[Granted | None], waiting: Waiting) -> None:
+async def _undo(acquisition: asyncio.Task[TimedGrant | None], waiting: Acquisition) -> None:
     [done], _ = await asyncio.wait([acquisition])
     if not done.cancelled() and done.exception() is None and done.result() is not None:
         await run(waiting.leave)

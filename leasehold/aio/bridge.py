@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class _Crossing(greenlet):  # type: ignore[misc]  # greenlet ships no types
+class _BridgedGreenlet(greenlet):  # type: ignore[misc]  # greenlet ships no types
     """A greenlet of `run`: its parent is a coroutine that awaits on its behalf."""
 
 
@@ -30,7 +30,7 @@ async def run(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     A cancellation is raised in the function, where it waits; what the function does about it may
     wait again.
     """
-    crossing = _Crossing(function)
+    crossing = _BridgedGreenlet(function)
     crossing.gr_context = copy_context()
     switched = crossing.switch(*args, **kwargs)
     while not crossing.dead:
@@ -51,7 +51,7 @@ def wait_for(awaitable: Awaitable[_T]) -> _T:
         RuntimeError: the code does not run within `run`.
     """
     crossing = getcurrent()
-    if not isinstance(crossing, _Crossing) or crossing.parent is None:
+    if not isinstance(crossing, _BridgedGreenlet) or crossing.parent is None:
         message = "only code that the bridge of leasehold.aio runs can wait for a coroutine"
         raise RuntimeError(message)
     result: Any = crossing.parent.switch(awaitable)

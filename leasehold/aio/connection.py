@@ -11,7 +11,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
 from leasehold.aio.bridge import wait_for
-from leasehold.aio.crossings import CrossingClient
+from leasehold.aio.bridged import BridgedClient
 from leasehold.client.connection import Connection
 
 _DESCRIPTIONS: Final = "data_loader"
@@ -30,8 +30,8 @@ class AsyncConnection(Connection):
     ) -> None:
         super().__init__(
             session=None,
-            dynamodb=_crossing(dynamodb),
-            stepfunctions=_crossing(stepfunctions),
+            dynamodb=_bridged(dynamodb),
+            stepfunctions=_bridged(stepfunctions),
             most_at_once=most_at_once,
         )
         self._aio_session = session
@@ -55,7 +55,7 @@ class AsyncConnection(Connection):
                 session = self._aio_session or _default_session()
                 config = AioConfig().merge(self._config)
                 context = session.create_client(service, config=config, **region)
-                self._made[service] = CrossingClient(await self._open.enter_async_context(context))
+                self._made[service] = BridgedClient(await self._open.enter_async_context(context))
             return self._made[service]
 
 
@@ -74,5 +74,5 @@ def _descriptions() -> Any:  # noqa: ANN401 - a loader of botocore's
     return get_session().get_component(_DESCRIPTIONS)
 
 
-def _crossing(client: Any) -> Any:  # noqa: ANN401 - one client or the other
-    return None if client is None else CrossingClient(client)
+def _bridged(client: Any) -> Any:  # noqa: ANN401 - one client or the other
+    return None if client is None else BridgedClient(client)

@@ -7,15 +7,15 @@ import random
 from typing import Final
 
 from leasehold.aio.bridge import run
-from leasehold.aio.tasks import Tasks
+from leasehold.aio.tasks import BackgroundTasks
 from leasehold.backoff import Random
-from leasehold.client.heartbeat_schedule import Rota, Turn
-from leasehold.client.lease_handle import HeldLock
-from leasehold.client.logging import patient_logger
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.logging import failsafe_logger
 from leasehold.clock import Clock
 from leasehold.errors import LockLost, LockStoreUnavailable
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 _LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
@@ -35,35 +35,35 @@ class AsyncHeartbeats:
 
     def __init__(self, clock: Clock, *, most_at_once: int, random: Random = random.random) -> None:
         self._clock = clock
-        self._rota = Rota(most_at_once=most_at_once, random=random)
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random)
         self._changed = asyncio.Event()
         self._planner: asyncio.Task[None] | None = None
-        self._beats = Tasks()
+        self._beats = BackgroundTasks()
         self._closed = False
 
-    def keep(self, held: HeldLock) -> None:
+    def keep(self, held: LeaseHandle) -> None:
         """Renews this lock from now on, unless this is closed."""
         if self._closed:
             return
-        self._rota.remove(held)
-        self._rota.add(held)
+        self._schedule.remove(held)
+        self._schedule.add(held)
         if self._planner is None:
             self._planner = asyncio.get_running_loop().create_task(self._plan())
         self._changed.set()
 
-    def drop(self, held: HeldLock) -> None:
+    def drop(self, held: LeaseHandle) -> None:
         """Begins no further heartbeat of this lock."""
-        self._rota.remove(held)
+        self._schedule.remove(held)
         self._changed.set()
 
-    def locks(self) -> list[HeldLock]:
+    def locks(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
-        return self._rota.locks()
+        return self._schedule.locks()
 
     async def close(self) -> None:
         """Ends all tasks; heartbeats that are under way come to their end first."""
         self._closed = True
-        for held in self._rota.locks():
+        for held in self._schedule.locks():
             self.drop(held)
         if self._planner is not None:
             await asyncio.wait([self._planner])
@@ -71,11 +71,11 @@ class AsyncHeartbeats:
 
     async def _plan(self) -> None:
         try:
-            while not self._rota.is_empty():
+            while not self._schedule.is_empty():
                 self._changed.clear()
                 now = self._clock.monotonic()
                 try:
-                    for turn in self._rota.due(now):
+                    for turn in self._schedule.due(now):
                         self._beats.start(self._beat(turn))
                 except Exception:
                     _logger.exception("the planning of heartbeats met a defect, and goes on")
@@ -85,7 +85,7 @@ class AsyncHeartbeats:
             self._planner = None
 
     async def _nap(self, now: float) -> None:
-        next_at = self._rota.next_at()
+        next_at = self._schedule.next_at()
         nap = _LONGEST_NAP_SECONDS if next_at is None else min(next_at - now, _LONGEST_NAP_SECONDS)
         try:
             async with asyncio.timeout(max(nap, 0.0)):
@@ -93,7 +93,7 @@ class AsyncHeartbeats:
         except TimeoutError:
             pass
 
-    async def _beat(self, turn: Turn) -> None:
+    async def _beat(self, turn: ScheduledHeartbeat) -> None:
         renewed = False
         try:
             await run(turn.held.beat)
@@ -106,5 +106,5 @@ class AsyncHeartbeats:
             # No permission, say, or no table: that may be put right before the lease is over.
             _logger.exception("heartbeat failed; it is tried again until the lease is over")
         finally:
-            self._rota.done(turn, renewed=renewed, now=self._clock.monotonic())
+            self._schedule.done(turn, renewed=renewed, now=self._clock.monotonic())
             self._changed.set()

@@ -9,27 +9,27 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from leasehold.aio.bridge import run
-from leasehold.aio.crossings import CrossingLock
+from leasehold.aio.bridged import BridgedMutex
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.lost_event import LostEvent
-from leasehold.aio.tasks import Tasks
-from leasehold.client.acquisition import Granted
+from leasehold.aio.tasks import BackgroundTasks
+from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
-from leasehold.client.base_lock import LockView
-from leasehold.client.lease_handle import HeldLock
-from leasehold.client.logging import patient_logger
-from leasehold.client.store_factory import Stores
-from leasehold.client.with_block import part
+from leasehold.client.base_lock import BaseLock
+from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.logging import failsafe_logger
+from leasehold.client.store_factory import StoreFactory
+from leasehold.client.with_block import raise_or_note
 from leasehold.guarded.pending_calls import Call
 from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 
-class AsyncLock(LockView):
+class AsyncLock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 
     Guaranteed and not guaranteed: what `leasehold.Lock` says. Besides, heartbeats need the event
@@ -41,15 +41,15 @@ class AsyncLock(LockView):
 
     def __init__(
         self,
-        stores: Stores,
+        stores: StoreFactory,
         request: AcquireRequest,
-        granted: Granted,
+        granted: TimedGrant,
         *,
-        while_held: Stores,
+        while_held: StoreFactory,
         data: Mapping[str, Any] | None,
         timing: Timing,
         heartbeats: AsyncHeartbeats,
-        tasks: Tasks,
+        tasks: BackgroundTasks,
         on_lost: AsyncCallback | None,
         on_danger: AsyncCallback | None,
         best_effort_release: bool,
@@ -57,18 +57,18 @@ class AsyncLock(LockView):
         super().__init__(stores, request, granted, data=data, timing=timing)
         self._heartbeats = heartbeats
         self._tasks = tasks
-        self._tell_lost = on_lost
-        self._tell_danger = on_danger
+        self._on_lost = on_lost
+        self._on_danger = on_danger
         self._best_effort_release = best_effort_release
         self._loop = asyncio.get_running_loop()
-        self._left_alone: set[asyncio.Task[Any]] = set()
-        self._held = HeldLock(
+        self._unfinished: set[asyncio.Task[Any]] = set()
+        self._held = LeaseHandle(
             while_held,
             granted,
             timing=timing,
-            on_lost=self._was_lost,
-            on_danger=self._is_in_danger,
-            one_request=CrossingLock(),
+            on_lost=self._report_loss,
+            on_danger=self._report_danger,
+            mutex=BridgedMutex(),
         )
         self._lost = LostEvent(self._held.is_lost)
         self._guarded()  # While its client is there: `condition_check` cannot wait for one.
@@ -91,7 +91,7 @@ class AsyncLock(LockView):
         """
         lease_ms, text = self._as_stored(lease, data)
         try:
-            await self._tasks.undisturbed(run(self._held.beat, lease_ms=lease_ms, data=text))
+            await self._tasks.shielded(run(self._held.beat, lease_ms=lease_ms, data=text))
         finally:
             if lease is not None and self._held.is_held():
                 self._heartbeats.keep(self._held)
@@ -112,9 +112,9 @@ class AsyncLock(LockView):
             LockStoreUnavailable: outcome unknown. Heartbeats have ended, so the lock is free when
                 its lease is over at the latest; or repeat the call.
         """
-        if not self._held.is_foreign:
+        if not self._held.is_from_parent_process:
             self._heartbeats.drop(self._held)
-        return await self._tasks.undisturbed(run(self._held.give_back))
+        return await self._tasks.shielded(run(self._held.release))
 
     async def transact_write(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
@@ -125,12 +125,12 @@ class AsyncLock(LockView):
         meanwhile, the transaction goes on all the same, and its outcome is unknown: the same call
         again tells it.
         """
-        while self._left_alone:  # A repeat must know what became of its forerunner.
-            await asyncio.wait(self._left_alone)
+        while self._unfinished:  # A repeat must know what became of its forerunner.
+            await asyncio.wait(self._unfinished)
         guarded = self._guarded()
         call = guarded.begin(items, release=release, caller=asyncio.current_task())
         try:
-            await self._tasks.undisturbed(run(self._write, call), left_alone=self._left_alone)
+            await self._tasks.shielded(run(self._write, call), unfinished=self._unfinished)
         except asyncio.CancelledError:
             guarded.abandon(call, is_over=False)
             raise
@@ -157,11 +157,11 @@ class AsyncLock(LockView):
         traceback: TracebackType | None,
     ) -> None:
         """Releases, as `AsyncLockClient.hold` does."""
-        if not self._held.is_foreign:
-            trouble = await self._trouble()
-            part(trouble, error, best_effort_release=self._best_effort_release)
+        if not self._held.is_from_parent_process:
+            lock_error = await self._release_error()
+            raise_or_note(lock_error, error, best_effort_release=self._best_effort_release)
 
-    async def _trouble(self) -> Exception | None:
+    async def _release_error(self) -> Exception | None:
         """Releases; returns what was wrong with the lock, or with its release."""
         try:
             if not await self.release():
@@ -170,14 +170,14 @@ class AsyncLock(LockView):
             return error
         return None
 
-    def _was_lost(self, why: str) -> None:
+    def _report_loss(self, why: str) -> None:
         _logger.warning("lock %r is lost: %s", self.name, why)
         self._soon(self._lost.set)
-        self._report("on_lost", self._tell_lost)
+        self._report("on_lost", self._on_lost)
 
-    def _is_in_danger(self) -> None:
+    def _report_danger(self) -> None:
         _logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
-        self._report("on_danger", self._tell_danger)
+        self._report("on_danger", self._on_danger)
 
     def _report(self, what: str, callback: AsyncCallback | None) -> None:
         if callback is not None:

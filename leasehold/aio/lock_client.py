@@ -9,20 +9,20 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from leasehold.aio.acquisitions import Acquisitions
+from leasehold.aio.acquisitions import CancellableAcquisitions
 from leasehold.aio.bridge import run
+from leasehold.aio.bridged import BridgedClock
 from leasehold.aio.connection import AsyncConnection
-from leasehold.aio.crossings import CrossingClock
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.lock import AsyncCallback, AsyncLock
-from leasehold.aio.tasks import Tasks
+from leasehold.aio.tasks import BackgroundTasks
 from leasehold.client import arguments
-from leasehold.client.acquisition import Waiting
-from leasehold.client.event_log import write_down
-from leasehold.client.lease_handle import HeldLock
+from leasehold.client.acquisition import Acquisition
+from leasehold.client.event_log import log_event
+from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.lock_client import DEFAULT_LEASE_SECONDS, Takeover
-from leasehold.client.logging import patient_logger
-from leasehold.client.store_factory import Stores
+from leasehold.client.logging import failsafe_logger
+from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock
 from leasehold.store.events import Observe
 from leasehold.store.watched_leases import StoredLeases, WatchedLeases
@@ -30,7 +30,7 @@ from leasehold.store.watched_leases import StoredLeases, WatchedLeases
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 
 class AsyncLockClient:
@@ -101,7 +101,7 @@ class AsyncLockClient:
         self._max_workers = max_workers
         self._best_effort_release = best_effort_release
         self._closed = False
-        clock = clock or CrossingClock()
+        clock = clock or BridgedClock()
         # Two pools of connections: however many tasks acquire, no heartbeat waits behind them.
         self._for_held, self._for_acquiring = [
             AsyncConnection(
@@ -112,15 +112,15 @@ class AsyncLockClient:
             )
             for _ in range(2)
         ]
-        self._stores = Stores(
+        self._store_factory = StoreFactory(
             connection=self._for_acquiring,
             table_name=table_name,
             clock=clock,
             lease_expiry=WatchedLeases(clock) if takeover == "observed" else StoredLeases(clock),
-            observe=observe or write_down,
+            observe=observe or log_event,
         )
-        self._tasks = Tasks()
-        self._acquisitions = Acquisitions(self._tasks)
+        self._tasks = BackgroundTasks()
+        self._acquisitions = CancellableAcquisitions(self._tasks)
         self._heartbeats = AsyncHeartbeats(clock, most_at_once=max_workers)
 
     async def acquire(
@@ -185,7 +185,7 @@ class AsyncLockClient:
             on_danger=on_danger,
         )
         if lock is None:
-            waiting.write_down_doubt()
+            waiting.log_takeover_hint()
         return lock
 
     def longest_wait(self, lease: float | None = None) -> float:
@@ -239,7 +239,7 @@ class AsyncLockClient:
         await self._heartbeats.close()
         if release and held:
             some_at_once = asyncio.Semaphore(self._max_workers)
-            await asyncio.gather(*(self._give_back(one, some_at_once) for one in held))
+            await asyncio.gather(*(self._release_at_close(one, some_at_once) for one in held))
         await self._tasks.finish()
         await self._disconnect()
 
@@ -267,7 +267,7 @@ class AsyncLockClient:
         owner_name: str | None,
         on_lost: AsyncCallback | None,
         on_danger: AsyncCallback | None,
-    ) -> tuple[AsyncLock | None, Waiting]:
+    ) -> tuple[AsyncLock | None, Acquisition]:
         self._require_open()
         seconds = self._lease if lease is None else lease
         request = arguments.acquire_request(
@@ -281,8 +281,8 @@ class AsyncLockClient:
         self._timing.require_room(seconds)
         arguments.require_callable("on_lost", on_lost)
         arguments.require_callable("on_danger", on_danger)
-        waiting = Waiting(
-            self._stores,
+        waiting = Acquisition(
+            self._store_factory,
             request,
             wait=wait,
             longest_poll=self._longest_poll,
@@ -294,10 +294,10 @@ class AsyncLockClient:
         try:
             self._require_open()  # It may have been closed in this moment, and nobody would renew.
             lock = AsyncLock(
-                self._stores,
+                self._store_factory,
                 request,
                 granted,
-                while_held=replace(self._stores, connection=self._for_held),
+                while_held=replace(self._store_factory, connection=self._for_held),
                 data=data,
                 timing=self._timing,
                 heartbeats=self._heartbeats,
@@ -307,11 +307,11 @@ class AsyncLockClient:
                 best_effort_release=self._best_effort_release,
             )
         except BaseException:
-            await self._tasks.undisturbed(self._undo(waiting))
+            await self._tasks.shielded(self._undo(waiting))
             raise
         return lock, waiting
 
-    async def _undo(self, waiting: Waiting) -> None:
+    async def _undo(self, waiting: Acquisition) -> None:
         """Gives back what was granted to nobody."""
         try:
             await run(waiting.leave)
@@ -320,10 +320,10 @@ class AsyncLockClient:
         if self._closed:
             await self._disconnect()
 
-    async def _give_back(self, held: HeldLock, some_at_once: asyncio.Semaphore) -> None:
+    async def _release_at_close(self, held: LeaseHandle, some_at_once: asyncio.Semaphore) -> None:
         async with some_at_once:
             try:
-                await run(held.give_back)
+                await run(held.release)
             except Exception:
                 _logger.exception("release at close failed; the lease ends it")
 

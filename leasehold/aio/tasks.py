@@ -1,4 +1,4 @@
-"""Tasks that go on when the call that began them is cancelled."""
+"""BackgroundTasks that go on when the call that began them is cancelled."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, Final, TypeVar
 
-from leasehold.client.logging import patient_logger
+from leasehold.client.logging import failsafe_logger
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 _T = TypeVar("_T")
 
 
-class Tasks:
-    """Tasks that somebody has to keep, and that a client waits for at its end."""
+class BackgroundTasks:
+    """BackgroundTasks that somebody has to keep, and that a client waits for at its end."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -28,23 +28,23 @@ class Tasks:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def undisturbed(
-        self, work: Coroutine[Any, Any, _T], *, left_alone: set[asyncio.Task[Any]] | None = None
+    async def shielded(
+        self, work: Coroutine[Any, Any, _T], *, unfinished: set[asyncio.Task[Any]] | None = None
     ) -> _T:
         """Does the work; a cancellation ends the waiting for it, not the work itself.
 
         Args:
             work: to be done.
-            left_alone: where work is kept as long as it goes on without anybody waiting for it.
+            unfinished: where work is kept as long as it goes on without anybody waiting for it.
         """
         task = self.start(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_write_down_failure)
-            if left_alone is not None and not task.done():
-                left_alone.add(task)
-                task.add_done_callback(left_alone.discard)
+            task.add_done_callback(_log_failure)
+            if unfinished is not None and not task.done():
+                unfinished.add(task)
+                task.add_done_callback(unfinished.discard)
             raise
 
     def tell(self, what: str, callback: Callable[[], object]) -> None:
@@ -71,7 +71,7 @@ async def _call(what: str, callback: Callable[[], object]) -> None:
         _logger.exception("%s failed", what)
 
 
-def _write_down_failure(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     """Nobody waits for it any more who could be told."""
     if not task.cancelled() and task.exception() is not None:
         _logger.error("what was to be done after a cancellation failed", exc_info=task.exception())

@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from leasehold.client.logging import patient_logger
+from leasehold.client.logging import failsafe_logger
 from leasehold.client.polling import longest_pause, pause_seconds, retry_seconds
-from leasehold.client.store_factory import Stores
+from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import (
     AcquireRequest,
@@ -37,21 +37,21 @@ from leasehold.protocol.schema import waiter_key
 from leasehold.store.lock_store import LockStore
 from leasehold.store.watched_leases import doubt_about, seconds_until_free
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
-_LOOKS_AT_OWN_PLACE: Final = 4
+_POLLS_PER_PLACE_CHECK: Final = 4
 _ASK_AGAIN_SECONDS: Final = 30.0
 """A lock that looked free, and was not to be had, is asked for again after so long unless it
 moved."""
 _LEAVE_SECONDS: Final = 2.0
-_LEAST_PATIENCE_SECONDS: Final = 1.0
+_SHORTEST_REQUEST_BUDGET_SECONDS: Final = 1.0
 """For one errand that began within the wait: others may move the lock under it, or it is
 throttled."""
 _LEAST_FRESHNESS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class TimedGrant:
     """The lock is ours.
 
     Attributes:
@@ -63,7 +63,7 @@ class Granted:
     since: float
 
 
-class Waiting:
+class Acquisition:
     """One acquisition, from the first try to a grant or to nothing.
 
     Args:
@@ -76,14 +76,14 @@ class Waiting:
 
     def __init__(
         self,
-        stores: Stores,
+        stores: StoreFactory,
         request: AcquireRequest,
         *,
         wait: float,
         longest_poll: float,
         require_open: Callable[[], None],
     ) -> None:
-        self._stores = stores
+        self._store_factory = stores
         self._clock = stores.clock
         self._wait = wait
         self._began = self._clock.monotonic()
@@ -99,24 +99,24 @@ class Waiting:
         self._require_open = require_open
         self._not_held_at = self._began
         self._asked_about: tuple[object, float] = (None, -math.inf)
-        self._looks = 0
+        self._polls = 0
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
         self._free_at = math.inf
         self.holders: tuple[Holder, ...] = ()
 
-    def run(self) -> Granted | None:
+    def run(self) -> TimedGrant | None:
         """Returns the grant, or None if there was none in time; then nothing is held or waited for.
 
         Raises:
             LockStoreUnavailable: the outcome stayed unknown; all was tried to undo it.
         """
         try:
-            granted = self._ask()
+            granted = self._request_permit()
             while granted is None and self._goes_on():
                 self._pause()
                 self._require_open()
-                granted = self._look() if self._unknown is None else self._ask()
+                granted = self._poll() if self._unknown is None else self._request_permit()
         except BaseException:
             # Interrupted, or a defect: what may have been granted, or queued, must not stay.
             self._leave_quietly()
@@ -141,20 +141,20 @@ class Waiting:
     def timed_out(self) -> LockWaitTimeout:
         """The error that tells who had the lock."""
         names = ", ".join(holder.owner_name or "?" for holder in self.holders) or "nobody"
-        doubt = self._doubt()
+        doubt = self._takeover_hint()
         return LockWaitTimeout(
             f"lock {self._request.lock_name!r}: not handed over within {self._wait:g} s; "
             f"last held by {names}" + (f" ({doubt})" if doubt else "")
         )
 
-    def write_down_doubt(self) -> None:
+    def log_takeover_hint(self) -> None:
         """Logs if it was in vain only because one look is no watch."""
-        doubt = self._doubt()
+        doubt = self._takeover_hint()
         if doubt:
             _logger.warning("lock %r: not taken; %s", self._request.lock_name, doubt)
 
-    def _doubt(self) -> str:
-        return doubt_about(self._stores.lease_expiry, self._request.lock_name, self.holders)
+    def _takeover_hint(self) -> str:
+        return doubt_about(self._store_factory.lease_expiry, self._request.lock_name, self.holders)
 
     def _goes_on(self) -> bool:
         if self._request.waits and self._clock.monotonic() < self._deadline:
@@ -165,7 +165,7 @@ class Waiting:
 
     def _pause(self) -> None:
         now = self._clock.monotonic()
-        random = self._stores.random
+        random = self._store_factory.random
         if self._unknown is None:
             seconds = pause_seconds(
                 waited=now - self._began,
@@ -177,7 +177,7 @@ class Waiting:
             seconds = retry_seconds(self._failures, longest=self._longest, random=random)
         self._clock.wait(max(0.0, min(seconds, self._deadline - now)))
 
-    def _ask(self) -> Granted | None:
+    def _request_permit(self) -> TimedGrant | None:
         """Tries to get the lock; joins the queue, or keeps the place in it, if others have it."""
         sent = self._clock.monotonic()
         grace_ms = 2 * math.ceil(self._longest * 1000)
@@ -194,21 +194,21 @@ class Waiting:
         self._failures = 0
         if isinstance(answer, Grant):
             since = self._not_held_at if answer.repeated else sent
-            return self._fresh(Granted(grant=answer, since=since))
+            return self._fresh(TimedGrant(grant=answer, since=since))
         self._not_held_at = sent
         self.holders = answer.holders
         if isinstance(answer, Queued):
             self._entered_at_ms = answer.entered_at_ms
         return None
 
-    def _look(self) -> Granted | None:
+    def _poll(self) -> TimedGrant | None:
         """One read; asks if that is called for."""
         sent = self._clock.monotonic()
-        self._looks += 1
+        self._polls += 1
         try:
-            if self._looks % _LOOKS_AT_OWN_PLACE == 0 and sent < self._free_at:
+            if self._polls % _POLLS_PER_PLACE_CHECK == 0 and sent < self._free_at:
                 if not self._has_place():
-                    return self._ask()
+                    return self._request_permit()
                 self._not_held_at = sent
                 return None
             state = self._store().read_state(self._request.lock_name)
@@ -216,10 +216,10 @@ class Waiting:
             return None  # A read that failed has changed nothing.
         mine = state.holder(self._request.owner_id)
         if mine is not None:
-            return self._fresh(Granted(grant=self._handed_over(mine), since=self._not_held_at))
+            return self._fresh(TimedGrant(grant=self._handed_over(mine), since=self._not_held_at))
         self._not_held_at = sent
         self.holders = state.holders
-        return self._ask() if self._is_worth_asking(state) else None
+        return self._request_permit() if self._is_worth_asking(state) else None
 
     def _has_place(self) -> bool:
         key = waiter_key(
@@ -227,7 +227,7 @@ class Waiting:
             entered_at_ms=self._entered_at_ms,
             owner_id=self._request.owner_id,
         )
-        return bool(self._stores.context(deadline=self._errand_ends()).table.read(key))
+        return bool(self._store_factory.context(deadline=self._request_deadline()).table.read(key))
 
     def _is_worth_asking(self, state: LockState) -> bool:
         now = self._clock.monotonic()
@@ -235,7 +235,10 @@ class Waiting:
         self._free_at = math.inf
         if needed > 0 and len(state.holders) >= needed:
             self._free_at = now + seconds_until_free(
-                self._stores.lease_expiry, self._request.lock_name, state.holders, needed=needed
+                self._store_factory.lease_expiry,
+                self._request.lock_name,
+                state.holders,
+                needed=needed,
             )
         is_open = needed <= 0 or self._free_at <= now
         if state.contended and not is_open:
@@ -249,7 +252,7 @@ class Waiting:
         self._asked_about = (seen, now)
         return True
 
-    def _fresh(self, granted: Granted) -> Granted | None:
+    def _fresh(self, granted: TimedGrant) -> TimedGrant | None:
         """A grant found late is renewed before anybody relies on it; None if it is gone.
 
         Also one whose stored end is near: whoever handed it over wrote that by its own clock.
@@ -296,19 +299,19 @@ class Waiting:
         attempt = 0
         while True:
             try:
-                self._stores.store(deadline=deadline).release(request)
+                self._store_factory.store(deadline=deadline).release(request)
             except LockStoreUnavailable:
                 if self._clock.monotonic() >= deadline:
                     raise
             else:
                 return
             self._clock.wait(
-                retry_seconds(attempt, longest=self._longest, random=self._stores.random)
+                retry_seconds(attempt, longest=self._longest, random=self._store_factory.random)
             )
             attempt += 1
 
     def _store(self) -> LockStore:
-        return self._stores.store(deadline=self._errand_ends())
+        return self._store_factory.store(deadline=self._request_deadline())
 
-    def _errand_ends(self) -> float:
-        return max(self._deadline, self._clock.monotonic() + _LEAST_PATIENCE_SECONDS)
+    def _request_deadline(self) -> float:
+        return max(self._deadline, self._clock.monotonic() + _SHORTEST_REQUEST_BUDGET_SECONDS)

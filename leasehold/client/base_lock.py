@@ -6,10 +6,10 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from leasehold.client.acquisition import Granted
+from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing, as_text, require
-from leasehold.client.lease_handle import HeldLock
-from leasehold.client.store_factory import Stores
+from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.store_factory import StoreFactory
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded.guarded_writes import GuardedWrites
 from leasehold.guarded.pending_calls import Call
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 
-class LockView:
+class BaseLock:
     """The part of a lock that answers without a request."""
 
-    _held: HeldLock
+    _held: LeaseHandle
 
     def __init__(
         self,
-        stores: Stores,
+        stores: StoreFactory,
         request: AcquireRequest,
-        granted: Granted,
+        granted: TimedGrant,
         *,
         data: Mapping[str, Any] | None,
         timing: Timing,
@@ -38,7 +38,7 @@ class LockView:
         self._fencing_token = granted.grant.fencing_token
         self._data = data
         self._timing = timing
-        self._stores = stores
+        self._store_factory = stores
         self._guarded_writes: GuardedWrites | None = None
         self._making = threading.Lock()
 
@@ -127,18 +127,18 @@ class LockView:
         return round(lease * 1000), text
 
     def _write(self, call: Call) -> None:
-        write = self._held.write_and_leave if call.release else self._held.write
+        write = self._held.write_and_release if call.release else self._held.write
         write(call, self._guarded().send)
 
     def _guarded(self) -> GuardedWrites:
         """One object for as long as the lock is held: it remembers calls of unknown outcome."""
-        if self._held.is_foreign:
+        if self._held.is_from_parent_process:
             self._held.require()
         if self._guarded_writes is None:
-            context = self._stores.context()
+            context = self._store_factory.context()
             made = GuardedWrites(
-                self._stores.connection.dynamodb(),
-                table_name=self._stores.table_name,
+                self._store_factory.connection.dynamodb(),
+                table_name=self._store_factory.table_name,
                 lock_name=self.name,
                 owner_id=self.owner_id,
                 fencing_token=self.fencing_token,

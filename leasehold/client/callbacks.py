@@ -7,14 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from leasehold.client.logging import patient_logger
+from leasehold.client.logging import failsafe_logger
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 _MOST_AT_ONCE: Final = 4
 
 
-class Reports:
+class Callbacks:
     """Calls callbacks, and logs what they raise."""
 
     def __init__(self) -> None:

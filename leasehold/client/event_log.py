@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.client.logging import patient_logger
+from leasehold.client.logging import failsafe_logger
 from leasehold.protocol.model import HandOff
 from leasehold.store.events import Event, Evicted, Extended, LivenessUnknown, Observe, PushUnknown
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 
-def write_down(event: Event) -> None:
+def log_event(event: Event) -> None:
     """Logs an event; owner ids are proofs of ownership, and stay out."""
     match event:
         case Evicted(lock_name=lock_name, holders=holders):
@@ -30,7 +30,7 @@ def write_down(event: Event) -> None:
             _logger.debug("lock %r: handed over", grant.lock_name)
 
 
-def quietly(observe: Observe) -> Observe:
+def logging_errors(observe: Observe) -> Observe:
     """Logs what an observer raises: a lock that changed hands has done so, whoever stumbles."""
 
     def tell(event: Event) -> None:

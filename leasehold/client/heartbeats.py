@@ -8,15 +8,15 @@ from functools import partial
 from typing import Final
 
 from leasehold.backoff import Random
-from leasehold.client.heartbeat_schedule import Rota, Turn
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.interrupts import is_inside
-from leasehold.client.lease_handle import HeldLock
-from leasehold.client.logging import patient_logger
-from leasehold.client.worker_pool import Crew
+from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.logging import failsafe_logger
+from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import Clock
 from leasehold.errors import LockLost, LockStoreUnavailable
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 _LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
@@ -39,17 +39,17 @@ class Heartbeats:
     def __init__(self, clock: Clock, *, most_at_once: int, random: Random = random.random) -> None:
         self._clock = clock
         self._most_at_once = most_at_once
-        self._rota = Rota(most_at_once=most_at_once, random=random)
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random)
         # Entered as it is, and not through the condition: an interrupt in the Python code of
         # `Condition.__enter__` or `__exit__` would leave it locked for ever.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._awake_at = 0.0
         self._planner: threading.Thread | None = None
-        self._crew: Crew | None = None
+        self._pool: WorkerPool | None = None
         self._closed = False
 
-    def keep(self, held: HeldLock) -> None:
+    def keep(self, held: LeaseHandle) -> None:
         """Renews this lock from now on.
 
         Raises:
@@ -58,20 +58,20 @@ class Heartbeats:
         with self._lock:
             if self._planner is None and not self._closed:
                 self._start()
-            self._rota.add(held)
-            next_at = self._rota.next_at()
+            self._schedule.add(held)
+            next_at = self._schedule.next_at()
             if next_at is not None and next_at < self._awake_at:
                 self._changed.notify()
 
-    def drop(self, held: HeldLock) -> None:
+    def drop(self, held: LeaseHandle) -> None:
         """Begins no further heartbeat of this lock."""
         with self._lock:
-            self._rota.remove(held)
+            self._schedule.remove(held)
 
-    def locks(self) -> list[HeldLock]:
+    def locks(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
         with self._lock:
-            return self._rota.locks()
+            return self._schedule.locks()
 
     def close(self, *, wait: bool = True) -> None:
         """Ends all threads.
@@ -83,7 +83,7 @@ class Heartbeats:
         with self._lock:
             self._closed = True
             self._changed.notify()
-            planner, crew = self._planner, self._crew
+            planner, crew = self._planner, self._pool
         if not wait or is_inside(self._lock):
             if crew is not None:
                 crew.close(wait=False)
@@ -97,7 +97,7 @@ class Heartbeats:
         planner = threading.Thread(target=self._plan, name="leasehold-rota", daemon=True)
         planner.start()
         self._planner = planner
-        self._crew = Crew(self._most_at_once, name="leasehold-beat")
+        self._pool = WorkerPool(self._most_at_once, name="leasehold-beat")
 
     def _plan(self) -> None:
         with self._lock:
@@ -112,24 +112,24 @@ class Heartbeats:
     def _begin_what_is_due(self) -> float:
         """Returns for how many seconds there is nothing to do then."""
         now = self._clock.monotonic()
-        for turn in self._rota.due(now):
+        for turn in self._schedule.due(now):
             self._begin(turn)
-        next_at = self._rota.next_at()
+        next_at = self._schedule.next_at()
         nap = _LONGEST_NAP_SECONDS if next_at is None else next_at - now
         nap = min(max(nap, 0.0), _LONGEST_NAP_SECONDS)
         self._awake_at = now + nap
         return nap
 
-    def _begin(self, turn: Turn) -> None:
+    def _begin(self, turn: ScheduledHeartbeat) -> None:
         """Hands a heartbeat to the crew; it is tried again soon if there is no thread for it."""
         try:
-            if self._crew is not None:
-                self._crew.begin(partial(self._beat, turn))
+            if self._pool is not None:
+                self._pool.begin(partial(self._beat, turn))
         except RuntimeError as error:
             _logger.warning("heartbeat: %s", error)
-            self._rota.done(turn, renewed=False, now=self._clock.monotonic())
+            self._schedule.done(turn, renewed=False, now=self._clock.monotonic())
 
-    def _beat(self, turn: Turn) -> None:
+    def _beat(self, turn: ScheduledHeartbeat) -> None:
         renewed = False
         try:
             turn.held.beat()
@@ -143,5 +143,5 @@ class Heartbeats:
             _logger.exception("heartbeat failed; it is tried again until the lease is over")
         finally:
             with self._lock:
-                self._rota.done(turn, renewed=renewed, now=self._clock.monotonic())
+                self._schedule.done(turn, renewed=renewed, now=self._clock.monotonic())
                 self._changed.notify()

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from leasehold.client.acquisition import Granted
+from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
 from leasehold.client.interrupts import is_inside
-from leasehold.client.local_lease import Standing, Tenure
+from leasehold.client.local_lease import LeaseState, LocalLease
 from leasehold.client.polling import retry_seconds
-from leasehold.client.store_factory import Stores
+from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.guarded.pending_calls import Call
 from leasehold.protocol.model import HeartbeatRequest, Released, ReleaseRequest, Renewal
@@ -25,7 +25,7 @@ _INTERRUPTED: Final = (
 )
 
 
-class HeldLock(Tenure):
+class LeaseHandle(LocalLease):
     """One grant, and its requests.
 
     Args:
@@ -34,30 +34,30 @@ class HeldLock(Tenure):
         timing: when it is to be renewed, and when it is in danger.
         on_lost: is told why, once, in whatever thread finds out: must be quick.
         on_danger: same, each time that the lock comes into danger.
-        one_request: entered around each request, so that there is one at a time: no heartbeat is
+        mutex: entered around each request, so that there is one at a time: no heartbeat is
             under way when a release is. None takes a lock for threads.
     """
 
     def __init__(
         self,
-        stores: Stores,
-        granted: Granted,
+        stores: StoreFactory,
+        granted: TimedGrant,
         *,
         timing: Timing,
         on_lost: Callable[[str], None],
         on_danger: Callable[[], None],
-        one_request: AbstractContextManager[object] | None = None,
+        mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         super().__init__(stores.clock, granted, timing=timing, on_lost=on_lost, on_danger=on_danger)
-        self._stores = stores
+        self._store_factory = stores
         self._owner_id = granted.grant.owner_id
-        self._one_request = one_request or threading.RLock()
+        self._mutex = mutex or threading.RLock()
         self._may_be_released = False
 
     @property
     def is_interrupted(self) -> bool:
         """Whether a signal handler asks that came in the middle of a request of this lock."""
-        return is_inside(self._one_request)
+        return is_inside(self._mutex)
 
     def beat(self, *, lease_ms: int | None = None, data: str | None = None) -> None:
         """Renews the lease, one request.
@@ -66,15 +66,15 @@ class HeldLock(Tenure):
             LockLost: too late.
             LockStoreUnavailable: outcome unknown.
         """
-        if self.is_foreign:
+        if self.is_from_parent_process:
             self.require()
-        with self._one_request:
+        with self._mutex:
             self.require()
             sent = self._clock.monotonic()
             if lease_ms is not None:
                 # It may be written although we never hear of it, and be shorter.
                 self.shorten(sent + lease_ms / 1000)
-            answer = self._stores.store(deadline=self.ends_at).heartbeat(
+            answer = self._store_factory.store(deadline=self.ends_at).heartbeat(
                 HeartbeatRequest(
                     lock_name=self._lock_name,
                     owner_id=self._owner_id,
@@ -88,7 +88,7 @@ class HeldLock(Tenure):
                 self.lose("somebody else has its place", taken=True)
             self.require()
 
-    def give_back(self) -> bool:
+    def release(self) -> bool:
         """Ends renewals, then gives the lock back; returns whether it was ours until then.
 
         A lock whose lease is over is given back too, should nobody have noticed: so it is free
@@ -97,21 +97,21 @@ class HeldLock(Tenure):
         Raises:
             LockStoreUnavailable: outcome unknown, whatever was tried.
         """
-        if self.is_foreign:
+        if self.is_from_parent_process:
             return False
         was_lost = self.is_lost()
-        self.change(Standing.HELD, Standing.LEAVING)
+        self.change(LeaseState.HELD, LeaseState.RELEASING)
         if self.is_interrupted:
             raise LockStoreUnavailable(_INTERRUPTED)
         try:
-            return self._leave(was_lost=was_lost, seconds=_RELEASE_SECONDS)
+            return self._release_once(was_lost=was_lost, seconds=_RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
         except BaseException:
             # Interrupted, at any moment: what was sent may have been written, or nothing sent yet.
             self._may_be_released = True
             with suppress(Exception):
-                self._leave(was_lost=was_lost, seconds=0)
+                self._release_once(was_lost=was_lost, seconds=0)
             raise
 
     def write(self, call: Call, send: Callable[[Call], None]) -> None:
@@ -126,24 +126,24 @@ class HeldLock(Tenure):
         try:
             send(call)
         except LockLost:
-            self.lose("DynamoDB refused a guarded write", taken=True, unless_leaving=True)
+            self.lose("DynamoDB refused a guarded write", taken=True, unless_releasing=True)
             raise
 
-    def write_and_leave(self, call: Call, send: Callable[[Call], None]) -> None:
+    def write_and_release(self, call: Call, send: Callable[[Call], None]) -> None:
         """Sends such a write that gives the lock back too.
 
         Raises:
             LockLost: the lock is lost already, or DynamoDB says so.
         """
-        if self.is_foreign:
+        if self.is_from_parent_process:
             self.require()
-        with self._one_request:
-            if not call.repeats and self.standing() is not Standing.LEAVING:
+        with self._mutex:
+            if not call.repeats and self.standing() is not LeaseState.RELEASING:
                 self.require()
             try:
                 send(call)
-                self.change(Standing.HELD, Standing.RELEASED)
-                self.change(Standing.LEAVING, Standing.RELEASED)
+                self.change(LeaseState.HELD, LeaseState.RELEASED)
+                self.change(LeaseState.RELEASING, LeaseState.RELEASED)
             except LockLost:
                 if not self._may_be_released:
                     self.lose("DynamoDB refused a guarded write", taken=True)
@@ -151,17 +151,17 @@ class HeldLock(Tenure):
             except BaseException:
                 if call.may_have_happened:
                     self._may_be_released = True
-                    self.change(Standing.HELD, Standing.LEAVING)
+                    self.change(LeaseState.HELD, LeaseState.RELEASING)
                 raise
 
-    def _leave(self, *, was_lost: bool, seconds: float) -> bool:
-        with self._one_request:
-            if self.standing() is Standing.RELEASED:
+    def _release_once(self, *, was_lost: bool, seconds: float) -> bool:
+        with self._mutex:
+            if self.standing() is LeaseState.RELEASED:
                 return True
             if self.taken:
                 return False
             if self._release(seconds):
-                self.change(Standing.LEAVING, Standing.RELEASED)
+                self.change(LeaseState.RELEASING, LeaseState.RELEASED)
                 return not was_lost
         self.lose("somebody else had its place when it was released", taken=True)
         return False
@@ -173,7 +173,7 @@ class HeldLock(Tenure):
         attempt = 0
         while True:
             try:
-                answer = self._stores.store(deadline=deadline).release(request)
+                answer = self._store_factory.store(deadline=deadline).release(request)
             except LockStoreUnavailable:
                 self._may_be_released = True
                 if self._clock.monotonic() >= deadline:
@@ -182,7 +182,7 @@ class HeldLock(Tenure):
                 # After an attempt of unknown outcome "not held" may well be its doing.
                 return isinstance(answer, Released) or self._may_be_released
             pause = retry_seconds(
-                attempt, longest=_LONGEST_RELEASE_PAUSE_SECONDS, random=self._stores.random
+                attempt, longest=_LONGEST_RELEASE_PAUSE_SECONDS, random=self._store_factory.random
             )
             self._clock.wait(pause)
             attempt += 1

@@ -2,7 +2,7 @@
 
           ┌──▶ LOST      its lease is over, or somebody else has the place; told exactly once
     HELD ─┤
-          └──▶ LEAVING ─▶ RELEASED
+          └──▶ RELEASING ─▶ RELEASED
                   └─────▶ LOST    the release found somebody else, or nobody, in the place
 
 The lease is counted from the moment before its last successful renewal was sent: DynamoDB wrote it
@@ -17,26 +17,26 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from leasehold.client.acquisition import Granted
+from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
-from leasehold.client.logging import patient_logger
+from leasehold.client.logging import failsafe_logger
 from leasehold.client.lost_event import LostEvent
 from leasehold.clock import Clock
 from leasehold.errors import LockLost
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 
-class Standing(Enum):
+class LeaseState(Enum):
     """What a grant has become."""
 
     HELD = auto()
     LOST = auto()
-    LEAVING = auto()
+    RELEASING = auto()
     RELEASED = auto()
 
 
-class Tenure:
+class LocalLease:
     """The time of one grant.
 
     Args:
@@ -54,7 +54,7 @@ class Tenure:
     def __init__(
         self,
         clock: Clock,
-        granted: Granted,
+        granted: TimedGrant,
         *,
         timing: Timing,
         on_lost: Callable[[str], None],
@@ -67,7 +67,7 @@ class Tenure:
         self._on_danger = on_danger
         self._process = os.getpid()
         self._changing = threading.RLock()  # A signal handler may release.
-        self._standing = Standing.HELD
+        self._standing = LeaseState.HELD
         self._why_lost = ""
         self._in_danger = False
         self._lease_seconds = granted.grant.lease_ms / 1000
@@ -98,13 +98,13 @@ class Tenure:
         return self._ends_at - self._timing.safe(self._lease_seconds)
 
     @property
-    def is_foreign(self) -> bool:
+    def is_from_parent_process(self) -> bool:
         """Whether this is a forked child's copy of its parent's lock."""
         return self._process != os.getpid()
 
-    def standing(self) -> Standing:
+    def standing(self) -> LeaseState:
         """What has become of the grant, after a look at the clock."""
-        if self._standing is Standing.HELD and self.is_over():
+        if self._standing is LeaseState.HELD and self.is_over():
             self.lose("its lease is over", only_if_over=True)
         return self._standing
 
@@ -114,20 +114,20 @@ class Tenure:
 
     def is_held(self) -> bool:
         """Whether the lock is held, by our own clock."""
-        return not self.is_foreign and self.standing() is Standing.HELD
+        return not self.is_from_parent_process and self.standing() is LeaseState.HELD
 
     def is_lost(self) -> bool:
         """Whether the lock is lost, by our own clock."""
-        return self.is_foreign or self.standing() is Standing.LOST
+        return self.is_from_parent_process or self.standing() is LeaseState.LOST
 
     def require(self) -> None:
         """Raises `LockLost` unless the lock is held."""
         if self.is_held():
             return
         why = self._why_lost or "it was released"
-        if self._standing is Standing.LEAVING:
+        if self._standing is LeaseState.RELEASING:
             why = "its release has begun, so it may have been released"
-        if self.is_foreign:
+        if self.is_from_parent_process:
             why = "it belongs to the process that this one was forked from"
         raise LockLost(f"lock {self._lock_name!r}: {why}")
 
@@ -135,8 +135,8 @@ class Tenure:
         """Seconds until the lease is over; 0 if the lock is not held."""
         return max(0.0, self._ends_at - self._clock.monotonic()) if self.is_held() else 0.0
 
-    def look_at_the_clock(self) -> bool:
-        """Reports what time has brought; returns whether the lock is still held."""
+    def check_lease(self) -> bool:
+        """Callbacks what time has brought; returns whether the lock is still held."""
         if not self.is_held():
             return False
         with self._changing:
@@ -149,7 +149,7 @@ class Tenure:
     def renewed(self, sent: float, lease_seconds: float) -> None:
         """A renewal that was sent then has been written."""
         with self._changing:
-            if self._standing is Standing.HELD:
+            if self._standing is LeaseState.HELD:
                 self._lease_seconds = lease_seconds
                 self._ends_at = sent + lease_seconds
                 self._in_danger = False
@@ -159,7 +159,7 @@ class Tenure:
         with self._changing:
             self._ends_at = min(self._ends_at, ends_at)
 
-    def change(self, before: Standing, after: Standing) -> None:
+    def change(self, before: LeaseState, after: LeaseState) -> None:
         """From one standing to another, if it is in the first."""
         with self._changing:
             if self._standing is before:
@@ -171,7 +171,7 @@ class Tenure:
         *,
         taken: bool = False,
         only_if_over: bool = False,
-        unless_leaving: bool = False,
+        unless_releasing: bool = False,
     ) -> None:
         """The lock is lost; tells so unless it is known.
 
@@ -179,16 +179,16 @@ class Tenure:
             why: for people.
             taken: whether the table said so.
             only_if_over: whether a renewal that came in this moment wins.
-            unless_leaving: whether a release that has begun explains it.
+            unless_releasing: whether a release that has begun explains it.
         """
         with self._changing:
-            if unless_leaving and self._standing in {Standing.LEAVING, Standing.RELEASED}:
+            if unless_releasing and self._standing in {LeaseState.RELEASING, LeaseState.RELEASED}:
                 return
             self.taken = self.taken or taken
             renewed = only_if_over and not self.is_over()
-            if renewed or self._standing in {Standing.LOST, Standing.RELEASED}:
+            if renewed or self._standing in {LeaseState.LOST, LeaseState.RELEASED}:
                 return
-            self._standing = Standing.LOST
+            self._standing = LeaseState.LOST
             self._why_lost = why
         self.lost.set()
         _tell(lambda: self._on_lost(why))

@@ -7,26 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from leasehold.client.acquisition import Granted
+from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
-from leasehold.client.base_lock import LockView
-from leasehold.client.callbacks import Reports
+from leasehold.client.base_lock import BaseLock
+from leasehold.client.callbacks import Callbacks
 from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.lease_handle import HeldLock
-from leasehold.client.local_lease import Standing
-from leasehold.client.logging import patient_logger
-from leasehold.client.store_factory import Stores
-from leasehold.client.unreleased import Unreleased
-from leasehold.client.with_block import part
+from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.local_lease import LeaseState
+from leasehold.client.logging import failsafe_logger
+from leasehold.client.store_factory import StoreFactory
+from leasehold.client.unreleased import UnreleasedHandles
+from leasehold.client.with_block import raise_or_note
 from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 
-class Lock(LockView):
+class Lock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 
     Guaranteed: as long as `check` does not raise, no other client has been granted this permit
@@ -43,15 +43,15 @@ class Lock(LockView):
 
     def __init__(
         self,
-        stores: Stores,
+        stores: StoreFactory,
         request: AcquireRequest,
-        granted: Granted,
+        granted: TimedGrant,
         *,
         data: Mapping[str, Any] | None,
         timing: Timing,
         heartbeats: Heartbeats,
-        unreleased: Unreleased,
-        reports: Reports,
+        unreleased: UnreleasedHandles,
+        reports: Callbacks,
         on_lost: Callback | None,
         on_danger: Callback | None,
         best_effort_release: bool,
@@ -59,12 +59,12 @@ class Lock(LockView):
         super().__init__(stores, request, granted, data=data, timing=timing)
         self._heartbeats = heartbeats
         self._unreleased = unreleased
-        self._reports = reports
-        self._tell_lost = on_lost
-        self._tell_danger = on_danger
+        self._callbacks = reports
+        self._on_lost = on_lost
+        self._on_danger = on_danger
         self._best_effort_release = best_effort_release
-        self._held = HeldLock(
-            stores, granted, timing=timing, on_lost=self._was_lost, on_danger=self._is_in_danger
+        self._held = LeaseHandle(
+            stores, granted, timing=timing, on_lost=self._report_loss, on_danger=self._report_danger
         )
         try:
             heartbeats.keep(self._held)
@@ -121,7 +121,7 @@ class Lock(LockView):
         """
         self._renew_no_more()
         try:
-            return self._held.give_back()
+            return self._held.release()
         finally:
             self._unreleased.settle(self._held)
 
@@ -169,37 +169,39 @@ class Lock(LockView):
         traceback: TracebackType | None,
     ) -> None:
         """Releases, as `LockClient.hold` does."""
-        if self._held.is_foreign:
+        if self._held.is_from_parent_process:
             return
-        part(self._trouble(), error, best_effort_release=self._best_effort_release)
+        raise_or_note(self._release_error(), error, best_effort_release=self._best_effort_release)
 
     def _renew_no_more(self) -> None:
-        if not self._held.is_foreign:  # In a forked child the parent's threads may hold its locks.
+        if (
+            not self._held.is_from_parent_process
+        ):  # In a forked child the parent's threads may hold its locks.
             self._unreleased.add(self._held)
             self._heartbeats.drop(self._held)
 
-    def _trouble(self) -> Exception | None:
+    def _release_error(self) -> Exception | None:
         """Releases; returns what was wrong with the lock, or with its release."""
         try:
             if not self.release():
                 self.check()
         except Exception as error:
-            if self._held.standing() is Standing.RELEASED:
+            if self._held.standing() is LeaseState.RELEASED:
                 raise  # Nothing is wrong: a signal handler raised it, and wants it to leave.
             return error
         return None
 
-    def _was_lost(self, why: str) -> None:
+    def _report_loss(self, why: str) -> None:
         _logger.warning("lock %r is lost: %s", self.name, why)
-        self._report("on_lost", self._tell_lost)
+        self._report("on_lost", self._on_lost)
 
-    def _is_in_danger(self) -> None:
+    def _report_danger(self) -> None:
         _logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
-        self._report("on_danger", self._tell_danger)
+        self._report("on_danger", self._on_danger)
 
     def _report(self, what: str, callback: Callback | None) -> None:
         if callback is not None:
-            self._reports.tell(f"{what} of lock {self.name!r}", lambda: callback(self))
+            self._callbacks.tell(f"{what} of lock {self.name!r}", lambda: callback(self))
 
 
 Callback = Callable[[Lock], None]

@@ -9,19 +9,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from leasehold.client import arguments
-from leasehold.client.acquisition import Waiting
+from leasehold.client.acquisition import Acquisition
 from leasehold.client.boot_clock import BootClock
-from leasehold.client.callbacks import Reports
+from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
-from leasehold.client.event_log import write_down
+from leasehold.client.event_log import log_event
 from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.lease_handle import HeldLock
+from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.lock import Callback, Lock
-from leasehold.client.logging import patient_logger
-from leasehold.client.process import begin_anew_in_children
-from leasehold.client.store_factory import Stores
-from leasehold.client.unreleased import Unreleased
-from leasehold.client.worker_pool import Crew
+from leasehold.client.logging import failsafe_logger
+from leasehold.client.process import reset_in_children
+from leasehold.client.store_factory import StoreFactory
+from leasehold.client.unreleased import UnreleasedHandles
+from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import Clock
 from leasehold.store.events import Observe
 from leasehold.store.watched_leases import StoredLeases, WatchedLeases
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 Takeover = Literal["observed", "stored_expiry"]
 
@@ -120,18 +120,18 @@ class LockClient:
         self._longest_poll = longest_poll
         self._max_workers = max_workers
         self._best_effort_release = best_effort_release
-        self._observe = observe or write_down
+        self._observe = observe or log_event
         self._clock = clock or BootClock()
         self._closed = False
         self._begin()
-        begin_anew_in_children(self)
+        reset_in_children(self)
 
     def _begin(self) -> None:
         watches = self._takeover == "observed"
         self._heartbeats = Heartbeats(self._clock, most_at_once=self._max_workers)
-        self._unreleased = Unreleased()
-        self._reports = Reports()
-        self._stores = Stores(
+        self._unreleased = UnreleasedHandles()
+        self._callbacks = Callbacks()
+        self._store_factory = StoreFactory(
             connection=self._connection,
             table_name=self._table_name,
             clock=self._clock,
@@ -139,7 +139,7 @@ class LockClient:
             observe=self._observe,
         )
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Called in a forked child; nobody else needs it."""
         self._connection.forget()
         self._begin()
@@ -226,7 +226,7 @@ class LockClient:
             on_danger=on_danger,
         )
         if lock is None:
-            waiting.write_down_doubt()
+            waiting.log_takeover_hint()
         return lock
 
     def longest_wait(self, lease: float | None = None) -> float:
@@ -278,9 +278,9 @@ class LockClient:
         held = list({*self._heartbeats.locks(), *self._unreleased.locks()})
         is_interrupted = any(one.is_interrupted for one in held)
         if release and held:
-            self._give_back_all(held)
+            self._release_all(held)
         self._heartbeats.close(wait=not is_interrupted)
-        self._reports.close()
+        self._callbacks.close()
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -312,7 +312,7 @@ class LockClient:
         owner_name: str | None,
         on_lost: Callback | None,
         on_danger: Callback | None,
-    ) -> tuple[Lock | None, Waiting]:
+    ) -> tuple[Lock | None, Acquisition]:
         self._require_open()
         seconds = self._lease if lease is None else lease
         request = arguments.acquire_request(
@@ -326,8 +326,8 @@ class LockClient:
         self._timing.require_room(seconds)
         arguments.require_callable("on_lost", on_lost)
         arguments.require_callable("on_danger", on_danger)
-        waiting = Waiting(
-            self._stores,
+        waiting = Acquisition(
+            self._store_factory,
             request,
             wait=wait,
             longest_poll=self._longest_poll,
@@ -338,14 +338,14 @@ class LockClient:
             return None, waiting
         try:
             lock = Lock(
-                self._stores,
+                self._store_factory,
                 request,
                 granted,
                 data=data,
                 timing=self._timing,
                 heartbeats=self._heartbeats,
                 unreleased=self._unreleased,
-                reports=self._reports,
+                reports=self._callbacks,
                 on_lost=on_lost,
                 on_danger=on_danger,
                 best_effort_release=self._best_effort_release,
@@ -359,22 +359,22 @@ class LockClient:
             self._require_open()
         return lock, waiting
 
-    def _give_back_all(self, held: list[HeldLock]) -> None:
-        crew = Crew(min(self._max_workers, len(held)), name="leasehold-close")
+    def _release_all(self, held: list[LeaseHandle]) -> None:
+        crew = WorkerPool(min(self._max_workers, len(held)), name="leasehold-close")
         for one in held:
             if one.is_interrupted:  # A thread of the crew would wait for us.
-                self._give_back(one)
+                self._release_at_close(one)
                 continue
             try:
-                crew.begin(partial(self._give_back, one))
+                crew.begin(partial(self._release_at_close, one))
             except RuntimeError:  # No thread to be had.
-                self._give_back(one)
+                self._release_at_close(one)
         crew.close()
 
-    def _give_back(self, held: HeldLock) -> None:
+    def _release_at_close(self, held: LeaseHandle) -> None:
         self._heartbeats.drop(held)
         try:
-            held.give_back()
+            held.release()
         except Exception:
             _logger.exception("release at close failed; the lease ends it")
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 
-class PatientLogger(logging.LoggerAdapter[logging.Logger]):
+class FailsafeLogger(logging.LoggerAdapter[logging.Logger]):
     """Drops what a handler raises: a log daemon that is gone must not end the heartbeats."""
 
     def log(self, level: int, msg: object, *args: object, **options: Any) -> None:  # noqa: ANN401 - as of the base
@@ -17,9 +17,9 @@ class PatientLogger(logging.LoggerAdapter[logging.Logger]):
             super().log(level, msg, *args, **options)
 
 
-_logger: Final = PatientLogger(logging.getLogger("leasehold"))
+_logger: Final = FailsafeLogger(logging.getLogger("leasehold"))
 
 
-def patient_logger() -> PatientLogger:
+def failsafe_logger() -> FailsafeLogger:
     """What every part of the client writes to."""
     return _logger

@@ -7,26 +7,26 @@ from typing import Final, Protocol
 from weakref import WeakSet
 
 
-class Forked(Protocol):
+class Resettable(Protocol):
     """Something that has to begin anew in a forked child."""
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forgets threads, connections and everything that a thread of the parent may have held."""
         ...
 
 
-_all: Final[WeakSet[Forked]] = WeakSet()
+_all: Final[WeakSet[Resettable]] = WeakSet()
 
 
-def begin_anew_in_children(thing: Forked) -> None:
-    """Calls `begin_anew` in every child that is forked while the thing exists."""
+def reset_in_children(thing: Resettable) -> None:
+    """Calls `reset_after_fork` in every child that is forked while the thing exists."""
     _all.add(thing)
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     for thing in list(_all):
-        thing.begin_anew()
+        thing.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # Windows cannot fork.
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)

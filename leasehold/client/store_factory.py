@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from leasehold.backoff import Random
 from leasehold.client.arguments import require_callable, require_table_name
-from leasehold.client.event_log import quietly
+from leasehold.client.event_log import logging_errors
 from leasehold.clock import Clock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry_budget import RetryBudget
@@ -41,7 +41,7 @@ class Connected(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
+class StoreFactory:
     """Makes stores over one table; each for one errand, with a deadline of its own.
 
     Attributes:
@@ -74,7 +74,7 @@ class Stores:
             lapsed=self.lease_expiry.lapsed,
             liveness_of=self.connection.liveness_of,
             push=self.connection.push,
-            observe=quietly(self.observe),
+            observe=logging_errors(self.observe),
             retry_budget=retry_budget,
             random=self.random,
         )

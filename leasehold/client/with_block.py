@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.client.logging import patient_logger
+from leasehold.client.logging import failsafe_logger
 from leasehold.errors import LockLost
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 
-def part(
-    trouble: Exception | None, error: BaseException | None, *, best_effort_release: bool
+def raise_or_note(
+    lock_error: Exception | None, error: BaseException | None, *, best_effort_release: bool
 ) -> None:
     """Returns if the block's own result, or error, stands; a note is added to the error.
 
     Args:
-        trouble: the loss of the lock, or what its release raised.
+        lock_error: the loss of the lock, or what its release raised.
         error: what the block raised.
         best_effort_release: whether a release that fails is only logged.
 
     Raises:
         LockLost: the work has succeeded, but was not alone.
-        Exception: the trouble, if it is not only to be logged.
+        Exception: the lock_error, if it is not only to be logged.
     """
-    if trouble is None:
+    if lock_error is None:
         return
     if error is not None:
         if not isinstance(error, LockLost):
-            error.add_note(f"At the end of the lock: {trouble}")
-    elif isinstance(trouble, LockLost) or not best_effort_release:
-        raise trouble
+            error.add_note(f"At the end of the lock: {lock_error}")
+    elif isinstance(lock_error, LockLost) or not best_effort_release:
+        raise lock_error
     else:
-        _logger.warning("release failed, its lease ends it: %s", trouble)
+        _logger.warning("release failed, its lease ends it: %s", lock_error)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from leasehold.client.logging import patient_logger
+from leasehold.client.logging import failsafe_logger
 
-_logger: Final = patient_logger()
+_logger: Final = failsafe_logger()
 
 _Work = Callable[[], None]
 
 
-class Crew:
+class WorkerPool:
     """Does work in at most so many threads; a thread is started when all others are busy.
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from leasehold.client.lock_client import LockClient
-from leasehold.client.process import begin_anew_in_children
+from leasehold.client.process import reset_in_children
 from leasehold.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ class _Making:
     """One makes a client at a time; and not for ever, if the child of a fork has none who does."""
 
     def __init__(self) -> None:
-        self.begin_anew()
+        self.reset_after_fork()
 
-    def begin_anew(self) -> None:
-        """See `Forked`."""
+    def reset_after_fork(self) -> None:
+        """See `Resettable`."""
         self.lock = threading.Lock()
 
 
 _making: Final = _Making()
-begin_anew_in_children(_making)
+reset_in_children(_making)
 
 
 def default_client(*, heartbeats: bool, watches: bool) -> LockClient:

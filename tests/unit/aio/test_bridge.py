@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import pytest
 
 from leasehold.aio.bridge import run, wait_for
-from leasehold.aio.crossings import CrossingLock
+from leasehold.aio.bridged import BridgedMutex
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 
 _who: ContextVar[str] = ContextVar("who")
@@ -88,7 +88,7 @@ async def test_the_code_sees_the_context_variables_of_its_task() -> None:
 
 @in_virtual_time
 async def test_a_lock_on_the_bridge_lets_one_in_at_a_time() -> None:
-    lock, inside = CrossingLock(), []
+    lock, inside = BridgedMutex(), []
 
     def work() -> None:
         with lock:

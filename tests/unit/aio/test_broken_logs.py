@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold.client import heartbeat_schedule as rota
-from leasehold.client.logging import PatientLogger
+from leasehold.client.logging import FailsafeLogger
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, lost_reply
 from tests.unit.aio.virtual_time import in_virtual_time
@@ -49,15 +49,15 @@ async def test_heartbeats_go_on(make_client: MakeClient, table: AsyncTable) -> N
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = rota.Rota.due
+    due = rota.HeartbeatSchedule.due
     defects = [ZeroDivisionError()]
 
-    def fail(self: rota.Rota, now: float) -> list[rota.Turn]:
+    def fail(self: rota.HeartbeatSchedule, now: float) -> list[rota.ScheduledHeartbeat]:
         if defects:
             raise defects.pop()
         return due(self, now)
 
-    monkeypatch.setattr(rota.Rota, "due", fail)
+    monkeypatch.setattr(rota.HeartbeatSchedule, "due", fail)
 
 
 @in_virtual_time
@@ -72,7 +72,7 @@ async def test_a_defect_in_the_planning_itself_is_survived(
 async def test_with_an_ordinary_logger_that_would_end_the_planning(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PatientLogger, "log", logging.LoggerAdapter.log)
+    monkeypatch.setattr(FailsafeLogger, "log", logging.LoggerAdapter.log)
     fail_once(monkeypatch)
     locks = make_client()
     await locks.acquire("a")

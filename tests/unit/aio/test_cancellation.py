@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from leasehold import AsyncLockClient
-from leasehold.client.acquisition import Granted, Waiting
+from leasehold.client.acquisition import Acquisition, TimedGrant
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, lost_reply
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
@@ -22,7 +22,9 @@ async def abandon(operation: Awaitable[object]) -> object:
     return await operation
 
 
-async def undo_nothing(_acquisition: asyncio.Task[Granted | None], _waiting: Waiting) -> None:
+async def undo_nothing(
+    _acquisition: asyncio.Task[TimedGrant | None], _waiting: Acquisition
+) -> None:
     """The protection switched off: what was granted in the moment of the cancellation stays."""
 
 
@@ -97,7 +99,7 @@ async def test_a_waiter_that_is_cancelled_leaves_the_queue_at_once(
 async def test_without_its_cleanup_a_cancelled_waiter_would_keep_its_place(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Waiting, "leave", lambda _self: None)
+    monkeypatch.setattr(Acquisition, "leave", lambda _self: None)
     async with make_client() as locks, locks.hold("a", owner_name="first"):
         waiter = asyncio.create_task(locks.acquire("a", owner_name="second"))
         await asyncio.sleep(20)
@@ -179,7 +181,7 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
 async def test_an_abandoned_request_would_take_the_lock_for_nobody(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.aio.crossings._to_its_end", abandon)
+    monkeypatch.setattr("leasehold.aio.bridged._finish", abandon)
     assert await delay_the_request_of_a_cancelled_task(make_client, table) == ["anna"]
 
 

@@ -52,7 +52,7 @@ class Counter:
 
 
 async def count_with_threads_beside(aws: LocalAws, *, is_locked: bool) -> int:
-    """Tasks of two clients, and a thread with a client of its own, on one counter."""
+    """BackgroundTasks of two clients, and a thread with a client of its own, on one counter."""
     counter = Counter()
 
     def in_a_thread() -> None:

@@ -65,10 +65,10 @@ async def test_no_more_are_under_way_than_is_said(
         begun = len(table.log)
         table.latency_seconds = 0.2
         await asyncio.sleep(1.9)
-        beats = table.log[begun:]
+        in_flight = table.log[begun:]
         for lock in locks._heartbeats.locks():  # noqa: SLF001 - ended without a request each
             locks._heartbeats.drop(lock)  # noqa: SLF001 - same
         at_once = max(
-            sum(one.sent <= moment.sent < one.arrived for one in beats) for moment in beats
+            sum(one.sent <= moment.sent < one.arrived for one in in_flight) for moment in in_flight
         )
     assert 0 < at_once <= most_at_once

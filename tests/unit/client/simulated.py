@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leasehold import LockClient
-from leasehold.client.heartbeat_schedule import Turn
+from leasehold.client.heartbeat_schedule import ScheduledHeartbeat
 from leasehold.client.heartbeats import Heartbeats
 from tests.unit.client.doubles import EventfulClock
 
@@ -16,19 +16,19 @@ class SimulatedHeartbeats(Heartbeats):
     def _start(self) -> None:
         """No threads."""
 
-    def _begin(self, turn: Turn) -> None:
+    def _begin(self, turn: ScheduledHeartbeat) -> None:
         self._beat(turn)
 
     def pass_time(self, clock: EventfulClock, seconds: float) -> None:
         """Lets time pass, with everything that is planned, and all heartbeats in it."""
         ends_at = clock.monotonic() + seconds
         while (now := clock.monotonic()) < ends_at:
-            for turn in self._rota.due(now):
+            for turn in self._schedule.due(now):
                 self._begin(turn)
-            next_at = self._rota.next_at()
+            next_at = self._schedule.next_at()
             moment = ends_at if next_at is None else min(next_at, ends_at)
             clock.wait(max(moment - now, 0.001))
-        for turn in self._rota.due(clock.monotonic()):
+        for turn in self._schedule.due(clock.monotonic()):
             self._begin(turn)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold import Lock, LockClient, LockLost
 from leasehold.client import heartbeat_schedule as rota
-from leasehold.client.logging import PatientLogger
+from leasehold.client.logging import FailsafeLogger
 from tests.unit.client.doubles import Table, lost_reply
 from tests.unit.client.simulated import Beating
 
@@ -46,7 +46,7 @@ def test_heartbeats_go_on(beating: Beating, table: Table) -> None:
 def test_with_an_ordinary_logger_the_planning_would_end(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PatientLogger, "log", logging.LoggerAdapter.log)
+    monkeypatch.setattr(FailsafeLogger, "log", logging.LoggerAdapter.log)
     with pytest.raises(BrokenPipeError):
         renewed_after_an_outage(beating, table)
 
@@ -66,15 +66,15 @@ def test_a_loss_is_told_all_the_same(beating: Beating, table: Table) -> None:
 def test_a_defect_in_the_planning_itself_is_survived(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    due = rota.Rota.due
+    due = rota.HeartbeatSchedule.due
     defects = [error()]
 
-    def fail_once(self: rota.Rota, now: float) -> list[rota.Turn]:
+    def fail_once(self: rota.HeartbeatSchedule, now: float) -> list[rota.ScheduledHeartbeat]:
         if defects:
             raise defects.pop()
         return due(self, now)
 
-    monkeypatch.setattr(rota.Rota, "due", fail_once)
+    monkeypatch.setattr(rota.HeartbeatSchedule, "due", fail_once)
     table = Table()
     with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # stands in
         locks.acquire("a")

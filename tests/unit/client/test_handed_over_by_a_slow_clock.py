@@ -16,7 +16,7 @@ SLOW_SECONDS = -90.0
 @pytest.fixture(autouse=True)
 def finds_itself_a_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ben looks at the lock only: a look at his own place, which is gone, makes him ask again."""
-    monkeypatch.setattr(waiting, "_LOOKS_AT_OWN_PLACE", 1_000_000)
+    monkeypatch.setattr(waiting, "_POLLS_PER_PLACE_CHECK", 1_000_000)
 
 
 def is_robbed(make_client: MakeClient, table: Table, clock: EventfulClock) -> bool:
@@ -39,5 +39,5 @@ def test_the_next_holder_corrects_the_end_of_its_lease_first(
 def test_without_that_it_would_be_robbed(
     make_client: MakeClient, table: Table, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting.Waiting, "_fresh", lambda _self, granted: granted)
+    monkeypatch.setattr(waiting.Acquisition, "_fresh", lambda _self, granted: granted)
     assert is_robbed(make_client, table, clock)

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import Lock, LockLost, LockStoreUnavailable
 from leasehold.client import heartbeat_schedule as rota
-from leasehold.client.lease_handle import HeldLock
+from leasehold.client.lease_handle import LeaseHandle
 from tests.support import release, store_over
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import EventfulClock, Table, lost_reply
@@ -109,14 +109,16 @@ def test_an_outage_longer_than_the_safe_period_is_danger_and_no_loss(
 def test_heartbeats_that_end_with_the_first_failure_would_lose_the_lock(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = rota.Rota.done
+    done = rota.HeartbeatSchedule.done
 
-    def give_up(self: rota.Rota, turn: rota.Turn, *, renewed: bool, now: float) -> None:
+    def give_up(
+        self: rota.HeartbeatSchedule, turn: rota.ScheduledHeartbeat, *, renewed: bool, now: float
+    ) -> None:
         done(self, turn, renewed=renewed, now=now)
         if not renewed:
             self.remove(turn.held)
 
-    monkeypatch.setattr(rota.Rota, "done", give_up)
+    monkeypatch.setattr(rota.HeartbeatSchedule, "done", give_up)
     lock, _ = acquire_told(beating)
     outage_of_25_seconds(beating, table)
     beating.pass_time(60)
@@ -243,15 +245,15 @@ class Race:
     def run(self) -> list[str]:
         """What was written, and when the release returned, in order."""
         self.log.clear()
-        beats = threading.Thread(target=self._beat)
-        beats.start()
+        in_flight = threading.Thread(target=self._beat)
+        in_flight.start()
         assert self.on_its_way.wait(20)
         releases = threading.Thread(target=self._release)
         releases.start()
         releases.join(0.3)  # It either waits for the heartbeat, or is done by now.
         self.go_on.set()
         releases.join(20)
-        beats.join(20)
+        in_flight.join(20)
         return [entry for entry in self.log if entry != "update_item"]
 
     def _beat(self) -> None:
@@ -277,12 +279,12 @@ def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
 def test_without_that_the_heartbeat_would_land_after_the_release_and_still_revive_nothing(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = HeldLock.__init__
+    create = LeaseHandle.__init__
 
-    def one_request_off(self: HeldLock, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - any
-        create(self, *args, **{**kwargs, "one_request": nullcontext()})
+    def one_request_off(self: LeaseHandle, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - any
+        create(self, *args, **{**kwargs, "mutex": nullcontext()})
 
-    monkeypatch.setattr(HeldLock, "__init__", one_request_off)
+    monkeypatch.setattr(LeaseHandle, "__init__", one_request_off)
     race = Race(make_client, table)
     assert race.run() == ["released", "heartbeat", "too late"]
     assert (table.state("a").holders, table.state("a").held) == ((), 0)

@@ -12,7 +12,7 @@ import pytest
 
 from leasehold import Lock, LockClient
 from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.unreleased import Unreleased
+from leasehold.client.unreleased import UnreleasedHandles
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import Table
 from tests.unit.client.interrupting import TimeLimitError, interrupt
@@ -141,7 +141,7 @@ def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(
 def test_a_client_that_knows_only_what_it_renews_would_leave_it_to_the_lease(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Unreleased, "locks", lambda _self: [])
+    monkeypatch.setattr(UnreleasedHandles, "locks", lambda _self: [])
     assert interrupted_twice(make_client(lease=LEASE_SECONDS), table) == 1
 
 
@@ -150,7 +150,7 @@ def test_an_interrupt_before_the_release_was_sent_releases_too(
 ) -> None:
     locks = make_client(lease=LEASE_SECONDS)
     lock = locks.acquire("a")
-    leave = type(lock._held)._leave  # noqa: SLF001 - the moment before anything is sent
+    leave = type(lock._held)._release_once  # noqa: SLF001 - the moment before anything is sent
     interrupts = [KeyboardInterrupt()]
 
     def interrupted(held: Any, **wanted: Any) -> bool:  # noqa: ANN401 - as it is
@@ -158,7 +158,7 @@ def test_an_interrupt_before_the_release_was_sent_releases_too(
             raise interrupts.pop()
         return leave(held, **wanted)
 
-    monkeypatch.setattr(type(lock._held), "_leave", interrupted)  # noqa: SLF001 - same
+    monkeypatch.setattr(type(lock._held), "_release_once", interrupted)  # noqa: SLF001 - same
     with pytest.raises(KeyboardInterrupt):
         lock.release()
     assert table.state("a").held == 0

@@ -5,31 +5,31 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from leasehold.client.acquisition import Granted
+from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
 from leasehold.client.connection import Connection
-from leasehold.client.event_log import write_down
-from leasehold.client.heartbeat_schedule import Rota, Turn
-from leasehold.client.lease_handle import HeldLock
-from leasehold.client.store_factory import Stores
+from leasehold.client.event_log import log_event
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
 from leasehold.store.watched_leases import WatchedLeases
 from tests.unit.client.doubles import EventfulClock, Table
 
 
-def held_lock(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> HeldLock:
+def held_lock(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:
     connection = Connection(
         session=None,
         dynamodb=Table(),  # type: ignore[arg-type]  # stands in for a client
         stepfunctions=None,
         most_at_once=1,
     )
-    stores = Stores(
+    stores = StoreFactory(
         connection=connection,
         table_name="locks",
         clock=clock,
         lease_expiry=WatchedLeases(clock),
-        observe=write_down,
+        observe=log_event,
     )
     grant = Grant(
         lock_name=name,
@@ -39,34 +39,34 @@ def held_lock(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         acquired_at_ms=0,
         expires_at_ms=0,
     )
-    return HeldLock(
+    return LeaseHandle(
         stores,
-        Granted(grant=grant, since=clock.monotonic()),
+        TimedGrant(grant=grant, since=clock.monotonic()),
         timing=Timing(heartbeat_every=None, safe_period=None),
         on_lost=lambda _why: None,
         on_danger=lambda: None,
     )
 
 
-def rota_of(clock: EventfulClock, *leases: float, most_at_once: int = 100) -> Rota:
-    rota = Rota(most_at_once=most_at_once, random=random.Random(7).random)  # noqa: S311 - jitter
+def schedule_of(clock: EventfulClock, *leases: float, most_at_once: int = 100) -> HeartbeatSchedule:
+    rota = HeartbeatSchedule(most_at_once=most_at_once, random=random.Random(7).random)  # noqa: S311 - jitter
     for lease_seconds in leases:
         rota.add(held_lock(clock, lease_seconds=lease_seconds))
     return rota
 
 
-def leases(turns: list[Turn]) -> list[float]:
+def leases(turns: list[ScheduledHeartbeat]) -> list[float]:
     return [turn.held.lease_seconds for turn in turns]
 
 
 def test_the_lease_that_ends_first_is_renewed_first(clock: EventfulClock) -> None:
-    rota = rota_of(clock, 33, 31, 32)
+    rota = schedule_of(clock, 33, 31, 32)
     clock.advance(15)
     assert leases(rota.due(clock.monotonic())) == [31, 32, 33]
 
 
 def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: EventfulClock) -> None:
-    rota = rota_of(clock, 31, 32, 33, 34, most_at_once=2)
+    rota = schedule_of(clock, 31, 32, 33, 34, most_at_once=2)
     clock.advance(15)
     now = clock.monotonic()
     first = rota.due(now)
@@ -77,7 +77,7 @@ def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: Eventful
 
 
 def test_locks_acquired_at_once_are_renewed_apart(clock: EventfulClock) -> None:
-    rota = rota_of(clock, *[30] * 200, most_at_once=200)
+    rota = schedule_of(clock, *[30] * 200, most_at_once=200)
     moments: list[float] = []
     while len(moments) < 200:
         next_at = rota.next_at()
@@ -91,7 +91,7 @@ def test_locks_acquired_at_once_are_renewed_apart(clock: EventfulClock) -> None:
 
 def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
     def gap_when_late_by(seconds: float) -> float:
-        rota = rota_of(clock, 30)
+        rota = schedule_of(clock, 30)
         for _ in range(60):
             next_at = rota.next_at()
             assert next_at is not None
@@ -100,7 +100,7 @@ def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
             clock.now_ms = round(sent * 1000)
             turn.held.renewed(sent, 30)
             rota.done(turn, renewed=True, now=sent)
-        return turn.beat_at - sent
+        return turn.heartbeat_at - sent
 
     assert 9 <= gap_when_late_by(0) <= 10
     assert 6 <= gap_when_late_by(3) <= 7.1
@@ -110,7 +110,7 @@ def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
 def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
     clock: EventfulClock,
 ) -> None:
-    rota = rota_of(clock, 30)
+    rota = schedule_of(clock, 30)
     tries = []
     while (next_at := rota.next_at()) is not None:
         clock.now_ms = round(next_at * 1000) + 1
@@ -124,7 +124,7 @@ def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
 
 
 def test_a_lock_that_was_taken_out_has_no_further_turn(clock: EventfulClock) -> None:
-    rota = rota_of(clock, 30, most_at_once=0)
+    rota = schedule_of(clock, 30, most_at_once=0)
     clock.advance(10)
     assert rota.due(clock.monotonic()) == []
     rota.remove(rota.locks()[0])
@@ -135,7 +135,7 @@ def test_a_lock_that_was_taken_out_has_no_further_turn(clock: EventfulClock) -> 
 def test_locks_that_come_and_go_leave_no_entries_behind(
     clock: EventfulClock,
 ) -> None:
-    rota = rota_of(clock, 30)
+    rota = schedule_of(clock, 30)
     held = held_lock(clock)
     for _ in range(5_000):
         rota.add(held)

@@ -117,7 +117,7 @@ def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_
     begun = threading.Event()
 
     def close_beside_a_heartbeat() -> None:
-        crew = program.locks._heartbeats._crew  # noqa: SLF001 - its moment is nobody's to choose
+        crew = program.locks._heartbeats._pool  # noqa: SLF001 - its moment is nobody's to choose
         assert crew is not None
 
         def beat() -> None:
@@ -141,12 +141,12 @@ def test_one_that_did_not_know_where_it_is_would_wait_for_ever(
     *,
     closes: bool,
 ) -> None:
-    one_request = threading.Semaphore()
-    program.lock._held._one_request = one_request  # noqa: SLF001 - the control
+    mutex = threading.Semaphore()
+    program.lock._held._mutex = mutex  # noqa: SLF001 - the control
     for module in (held, heartbeats):
         monkeypatch.setattr(module, "is_inside", lambda _lock: False)
     release, close = program.lock.release, lambda: program.locks.close(release=True)
     assert not program.interrupted(request_of, close if closes else release, seconds=0.5)
-    one_request.release()  # It would never come.
+    mutex.release()  # It would never come.
     program.main.join(10)
     assert not program.main.is_alive()

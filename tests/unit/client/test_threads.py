@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import LockClient
-from leasehold.client.worker_pool import Crew
+from leasehold.client.worker_pool import WorkerPool
 from tests.unit.client.doubles import Table
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -96,7 +96,7 @@ def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
 def test_a_crew_has_no_more_threads_than_it_needs_and_survives_what_its_work_raises(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    crew = Crew(3, name="crew")
+    crew = WorkerPool(3, name="crew")
     together = threading.Barrier(3)
     done: list[int] = []
 

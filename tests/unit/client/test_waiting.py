@@ -13,7 +13,7 @@ from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import EventfulClock, Table, lost_reply
 
 JOINING = ["update_item", "transact_write_items", "query"]
-LEAVING = ["update_item", "transact_write_items", "get_item", "query", "update_item"]
+RELEASING = ["update_item", "transact_write_items", "get_item", "query", "update_item"]
 """Give back (not held), leave the place for good; look who waits behind, and close the queue."""
 
 
@@ -41,7 +41,7 @@ def test_a_waiter_that_writes_at_each_poll_would_be_noticed(
     clock: EventfulClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting.Waiting, "_look", waiting.Waiting._ask)  # noqa: SLF001 - the control
+    monkeypatch.setattr(waiting.Acquisition, "_poll", waiting.Acquisition._request_permit)  # noqa: SLF001 - the control
     lock = make_client("anna", lease=600).acquire("a")
     clock.at(30, lock.release)
     make_client("ben").acquire("a", wait=60)
@@ -58,7 +58,7 @@ def test_a_wait_is_exact_and_leaves_nothing_behind(
         make_client("ben").acquire("a", wait=wait)
     assert clock.now_ms - began == round(wait * 1000)
     assert (table.waiters("a"), table.state("a").contended) == ([], False)
-    assert table.log[-5:] == LEAVING
+    assert table.log[-5:] == RELEASING
 
 
 def test_the_last_look_at_the_deadline_finds_the_lock(

@@ -144,7 +144,7 @@ def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
     making = default_clients._making  # noqa: SLF001 - the moment in which it is held is short
     if not begins_anew:
-        monkeypatch.setattr(making, "begin_anew", lambda: None)
+        monkeypatch.setattr(making, "reset_after_fork", lambda: None)
     with making.lock:  # As a thread of the parent that the child does not have.
         child = os.fork()
         if child == 0:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leasehold import Lock, LockClient, LockLost, LockStoreUnavailable
-from leasehold.client.base_lock import LockView
+from leasehold.client.base_lock import BaseLock
 from leasehold.guarded.guarded_writes import GuardedWrites
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error, lost_reply
@@ -101,7 +101,7 @@ def test_threads_that_begin_together_share_one_memory(
     monkeypatch.setattr(GuardedWrites, "__init__", make_together)
     made: list[GuardedWrites] = []
     threads = [
-        threading.Thread(target=lambda: made.append(LockView._guarded(lock)))  # noqa: SLF001 - seen from nowhere else
+        threading.Thread(target=lambda: made.append(BaseLock._guarded(lock)))  # noqa: SLF001 - seen from nowhere else
         for _ in range(2)
     ]
     for thread in threads:

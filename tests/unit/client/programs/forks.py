@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from leasehold import Lock, LockClient, LockLost
-from leasehold.client.local_lease import Tenure
+from leasehold.client.local_lease import LocalLease
 
 
 def outcome_of(action: Any) -> Any:  # noqa: ANN401 - a function without arguments, and what it gives
@@ -55,7 +55,7 @@ def main() -> None:
     child = os.fork()
     if child == 0:
         if mode == "unprotected":
-            Tenure.is_foreign = False  # type: ignore[method-assign, assignment]  # the control
+            LocalLease.is_from_parent_process = False  # type: ignore[method-assign, assignment]  # the control
         seen = in_the_child(locks, lock, parents_client)
         os.write(writing, json.dumps(seen).encode())
         sys.exit()  # As a child ends that knows nothing of forks: with all exit handlers.

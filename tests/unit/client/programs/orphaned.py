@@ -64,5 +64,5 @@ def work() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "unprotected":
-        setattr(sys.modules["leasehold.client.heartbeats"], "Crew", Pool)  # noqa: B010 - the control
+        setattr(sys.modules["leasehold.client.heartbeats"], "WorkerPool", Pool)  # noqa: B010 - the control
     threading.Thread(target=work).start()

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 _NO_OPERATIONS: Final = frozenset({"exceptions", "meta"})
 
 
-class CrossingClient:
+class BridgedClient:
     """An aiobotocore client, to be called like one of boto3's.
 
     A request that was sent is never abandoned. Were it, it might reach DynamoDB after whatever
@@ -31,10 +31,10 @@ class CrossingClient:
         attribute = getattr(self._client, name)
         if name in _NO_OPERATIONS:
             return attribute
-        return lambda **arguments: wait_for(_to_its_end(attribute(**arguments)))
+        return lambda **arguments: wait_for(_finish(attribute(**arguments)))
 
 
-class CrossingClock(BootClock):
+class BridgedClock(BootClock):
     """The clock of this machine; waiting leaves the event loop to others."""
 
     def wait(self, seconds: float) -> None:
@@ -42,7 +42,7 @@ class CrossingClock(BootClock):
         wait_for(asyncio.sleep(seconds))
 
 
-class CrossingLock:
+class BridgedMutex:
     """Mutual exclusion of pieces of code on the bridge that wait within."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class CrossingLock:
         self._lock.release()
 
 
-async def _to_its_end(operation: Awaitable[_T]) -> _T:
+async def _finish(operation: Awaitable[_T]) -> _T:
     request = asyncio.ensure_future(operation)
     try:
         return await asyncio.shield(request)
