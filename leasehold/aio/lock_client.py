@@ -25,7 +25,7 @@ from leasehold.client.logging import failsafe_logger
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock
 from leasehold.store.events import Observe
-from leasehold.store.watched_leases import StoredLeases, WatchedLeases
+from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
@@ -116,7 +116,7 @@ class AsyncLockClient:
             connection=self._for_acquiring,
             table_name=table_name,
             clock=clock,
-            lease_expiry=WatchedLeases(clock) if takeover == "observed" else StoredLeases(clock),
+            lease_expiry=WatchedExpiry(clock) if takeover == "observed" else StoredExpiry(clock),
             observe=observe or log_event,
         )
         self._tasks = BackgroundTasks()

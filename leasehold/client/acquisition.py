@@ -34,8 +34,8 @@ from leasehold.protocol.model import (
     Renewal,
 )
 from leasehold.protocol.schema import waiter_key
+from leasehold.store.lease_expiry import explain_unwatched, seconds_until_free
 from leasehold.store.lock_store import LockStore
-from leasehold.store.watched_leases import doubt_about, seconds_until_free
 
 _logger: Final = failsafe_logger()
 
@@ -154,7 +154,9 @@ class Acquisition:
             _logger.warning("lock %r: not taken; %s", self._request.lock_name, doubt)
 
     def _takeover_hint(self) -> str:
-        return doubt_about(self._store_factory.lease_expiry, self._request.lock_name, self.holders)
+        return explain_unwatched(
+            self._store_factory.lease_expiry, self._request.lock_name, self.holders
+        )
 
     def _goes_on(self) -> bool:
         if self._request.waits and self._clock.monotonic() < self._deadline:

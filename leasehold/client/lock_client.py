@@ -24,7 +24,7 @@ from leasehold.client.unreleased import UnreleasedHandles
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import Clock
 from leasehold.store.events import Observe
-from leasehold.store.watched_leases import StoredLeases, WatchedLeases
+from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 
 if TYPE_CHECKING:
     import boto3
@@ -135,7 +135,7 @@ class LockClient:
             connection=self._connection,
             table_name=self._table_name,
             clock=self._clock,
-            lease_expiry=WatchedLeases(self._clock) if watches else StoredLeases(self._clock),
+            lease_expiry=WatchedExpiry(self._clock) if watches else StoredExpiry(self._clock),
             observe=self._observe,
         )
 

@@ -16,8 +16,8 @@ from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.model import Grant, Liveness
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
+from leasehold.store.lease_expiry import LeaseExpiry
 from leasehold.store.lock_store import LockStore
-from leasehold.store.watched_leases import LeaseExpiry
 from leasehold.workflows.task_tokens import Delivery
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class StoreFactory:
         return LockContext(
             table=LockTable(self.connection.dynamodb(), self.table_name, retry_budget=retry_budget),
             clock=self.clock,
-            lapsed=self.lease_expiry.lapsed,
+            lease_expiry=self.lease_expiry,
             liveness_of=self.connection.liveness_of,
             push=self.connection.push,
             observe=logging_errors(self.observe),

@@ -56,14 +56,14 @@ _ONE: Final = number(1)
 _YES: Final[AttributeValueTypeDef] = {"BOOL": True}
 
 
-class Stage(IntEnum):
+class ReapStage(IntEnum):
     """How far the reaper is with a claim; from the first on it is fenced."""
 
-    RECORDED = 0
-    LEFT_QUEUE_FIRST = 1
-    FREED_FIRST = 2
-    LEFT_QUEUE_SECOND = 3
-    FREED_SECOND = 4
+    REGISTERED = 0
+    FIRST_PASS_FENCED = 1
+    FIRST_PASS_DONE = 2
+    SECOND_PASS_FENCED = 3
+    SECOND_PASS_DONE = 4
     """Nothing of this acquisition can be under way any more."""
 
 
@@ -85,7 +85,7 @@ class Claim:
     lock_name: str
     owner_id: str
     entered_at_ms: int | None = None
-    stage: int = Stage.RECORDED
+    stage: int = ReapStage.REGISTERED
     revision: int = 0
     ended: bool = False
 
@@ -100,7 +100,7 @@ def claim_of(request: AcquireRequest, execution_arn: str) -> Claim:
     )
 
 
-def record(claim: Claim, *, now_ms: int) -> Update:
+def write_claim(claim: Claim, *, now_ms: int) -> Update:
     """Put the claim on record, or keep it there. Refused if its work or its execution is over.
 
     A claim that does not tell its place in the queue keeps the one that it had, or gets the
@@ -123,7 +123,7 @@ def record(claim: Claim, *, now_ms: int) -> Update:
     )
 
 
-def drop(claim: Claim) -> Delete:
+def delete_claim(claim: Claim) -> Delete:
     """Take the claim off the record, unless somebody may still have to learn from it.
 
     From one whose work has ended a late beat learns that, from a fenced one a late acquire.
@@ -132,12 +132,12 @@ def drop(claim: Claim) -> Delete:
     return Delete(key=claim_key(claim), condition=condition, names=_names(condition), values={})
 
 
-def bar(claim: Claim, stage: Stage, *, now_ms: int) -> Update:
+def fence_claim(claim: Claim, stage: ReapStage, *, now_ms: int) -> Update:
     """Let nobody record this claim again. Refused if somebody has written it since it was seen."""
     return _reach(claim, stage, condition=_AS_SEEN, now_ms=now_ms)
 
 
-def advance(claim: Claim, stage: Stage, *, now_ms: int) -> Update:
+def advance_claim(claim: Claim, stage: ReapStage, *, now_ms: int) -> Update:
     """Note how far the reaper is. Refused if a beat has taken the lock again meanwhile."""
     return _reach(claim, stage, condition=all_of(_FENCED, _AS_SEEN), now_ms=now_ms)
 
@@ -156,7 +156,7 @@ def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
     )
 
 
-def end(claim: Claim, *, now_ms: int) -> Update:
+def mark_ended(claim: Claim, *, now_ms: int) -> Update:
     """Say that the work is done; what is returned, or was there, has the token to complete.
 
     Keeps the place in the queue only if somebody may still stand there.
@@ -177,7 +177,7 @@ def end(claim: Claim, *, now_ms: int) -> Update:
     )
 
 
-def register_claim_again(
+def reacquire_after_redrive(
     claim: Claim, request: AcquireRequest, task_token: str, *, now_ms: int
 ) -> Transaction:
     """Take a free permit again for an execution that was reaped and then redriven.
@@ -201,7 +201,7 @@ def register_claim_again(
     return Transaction(state=reacquire_permit(request, now_ms=now_ms), other=put)
 
 
-def claims_of(execution_arn: str, *, before: Stage) -> Query:
+def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
     """What an execution has on record and the reaper has not brought to this stage.
 
     Also claims whose work has ended: that is said before the lock is freed.
@@ -226,7 +226,7 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
         lock_name=item[schema.LOCK_NAME]["S"],
         owner_id=item[schema.OWNER_ID]["S"],
         entered_at_ms=None if entered is None else int(entered["N"]),
-        stage=int(item[schema.FENCED]["N"]) if is_fenced(item) else Stage.RECORDED,
+        stage=int(item[schema.FENCED]["N"]) if is_fenced(item) else ReapStage.REGISTERED,
         revision=int(item[schema.REVISION]["N"]),
         ended=has_ended(item),
     )
@@ -264,7 +264,7 @@ def _update(
     )
 
 
-def _reach(claim: Claim, stage: Stage, *, condition: str, now_ms: int) -> Update:
+def _reach(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -> Update:
     return _update(
         claim,
         change="SET #fenced = :stage, #expiry_time = :expiry_time",

@@ -1,7 +1,7 @@
 """What to write next when a holder leaves a contended lock, or a permit of one is free.
 
               queue is empty    head waits, a permit for it   head waits, no permit for it
-departing     leave_and_close   hand_over_permit (its own)    leave (the limit was lowered)
+departing     leave_and_close_queue   hand_over_permit (its own)    leave_without_successor
 none departs  close_queue       hand_over_permit (a free one) nothing to do
 """
 
@@ -15,8 +15,8 @@ from leasehold.protocol.queue import (
     DepartingHolder,
     close_queue,
     hand_over_permit,
-    leave,
-    leave_and_close,
+    leave_and_close_queue,
+    leave_without_successor,
 )
 from leasehold.protocol.requests import Transaction, Update
 
@@ -55,9 +55,11 @@ def next_step(
     if departing is not None:
         if queue:
             limit = queue[0].request.limit
-            update = leave(lock_name, departing, waiters_limit=limit, now_ms=now_ms)
+            update = leave_without_successor(
+                lock_name, departing, waiters_limit=limit, now_ms=now_ms
+            )
             return Step(update, remaining)
-        update = leave_and_close(lock_name, departing, wait_seq=state.wait_seq, now_ms=now_ms)
+        update = leave_and_close_queue(lock_name, departing, wait_seq=state.wait_seq, now_ms=now_ms)
         return Step(update, replace(remaining, contended=False))
     if state.contended and not queue:
         update = close_queue(lock_name, wait_seq=state.wait_seq)

@@ -33,7 +33,7 @@ from leasehold.protocol.expressions import (
 from leasehold.protocol.items import new_holder
 from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, Holder, ReleaseRequest
 from leasehold.protocol.requests import Update
-from leasehold.protocol.retention import RETAIN_ITEM, keep, retained_long_enough, retention
+from leasehold.protocol.retention import RETAIN_ITEM, retain_item, retained_long_enough, retention
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -79,24 +79,24 @@ def take_over_permit(
     Conditioned on the revision that was seen of each, so that a heartbeat in between wins. The last
     owner who released stays as it is: a departing has not released, and must be told so.
     """
-    overdue = _Overdue.of(evictable)
+    expired = _Expired.of(evictable)
     long = retain_long or request.execution_arn is not None
     return update_of(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        change=f"SET {_become_holder(long=long)} REMOVE {overdue.removals} ADD #held :difference",
+        change=f"SET {_become_holder(long=long)} REMOVE {expired.removals} ADD #held :difference",
         condition=all_of(
             I_DO_NOT_HOLD,
             NOT_RELEASED_BY_ME,
             NOT_CONTENDED,
             "#held < :limit",
-            *overdue.unchanged,
+            *expired.unchanged,
             *retained_long_enough(long=long),
         ),
-        names=overdue.names,
+        names=expired.names,
         values={
             **_as_holder(request, now_ms=now_ms),
-            **overdue.values,
+            **expired.values,
             ":difference": number(1 - len(evictable)),
             # Once the evictable are gone, `held - evictable < limit` must be true.
             ":limit": number(request.limit + len(evictable)),
@@ -106,15 +106,15 @@ def take_over_permit(
 
 def evict(lock_name: str, evictable: Sequence[Holder], *, now_ms: int) -> Update:
     """Put out holders whose lease is over, for nobody: more were in than the limit allows."""
-    overdue = _Overdue.of(evictable)
+    expired = _Expired.of(evictable)
     return update_of(
         lock_name=lock_name,
         owner_id="",
-        change=f"SET {RETAIN_ITEM} REMOVE {overdue.removals} ADD #held :difference",
-        condition=all_of(NOT_CONTENDED, *overdue.unchanged),
-        names=overdue.names,
+        change=f"SET {RETAIN_ITEM} REMOVE {expired.removals} ADD #held :difference",
+        condition=all_of(NOT_CONTENDED, *expired.unchanged),
+        names=expired.names,
         values={
-            **overdue.values,
+            **expired.values,
             ":difference": number(-len(evictable)),
             ":expiry_time": number(schema.ttl_seconds(now_ms)),
         },
@@ -128,7 +128,7 @@ def renew(request: HeartbeatRequest, *, now_ms: int, retain_long: bool = False) 
     lost must not look like a stolen lock. Refused on an item that TTL may delete soon, unless it is
     to be kept for long: see `retention.py`.
     """
-    changes = ["#mine.#revision = #mine.#revision + :one", keep(long=retain_long)]
+    changes = ["#mine.#revision = #mine.#revision + :one", retain_item(long=retain_long)]
     values: dict[str, AttributeValueTypeDef] = {**retention(now_ms)}
     if request.lease_ms is None:
         changes.append("#mine.#expires_at_ms = #mine.#lease_ms + :now")
@@ -183,7 +183,7 @@ def release_permit(request: ReleaseRequest, *, now_ms: int) -> Update:
 
 
 @dataclass(frozen=True, slots=True)
-class _Overdue:
+class _Expired:
     """The part of an update that removes holders, each on condition of its revision."""
 
     removals: str
@@ -192,13 +192,13 @@ class _Overdue:
     values: dict[str, AttributeValueTypeDef]
 
     @classmethod
-    def of(cls, evictable: Sequence[Holder]) -> _Overdue:
+    def of(cls, evictable: Sequence[Holder]) -> _Expired:
         numbered = list(enumerate(evictable))
-        names = {f"#over{i}": schema.HOLDER_PREFIX + h.owner_id for i, h in numbered}
-        names |= {f"#token{i}": schema.TOKEN_PREFIX + h.owner_id for i, h in numbered}
+        names = {f"#expired{i}": schema.HOLDER_PREFIX + h.owner_id for i, h in numbered}
+        names |= {f"#expired_token{i}": schema.TOKEN_PREFIX + h.owner_id for i, h in numbered}
         return cls(
             removals=", ".join(names),
-            unchanged=[f"#over{i}.#revision = :seen{i}" for i, _ in numbered],
+            unchanged=[f"#expired{i}.#revision = :seen{i}" for i, _ in numbered],
             names=names,
             values={f":seen{i}": number(h.revision) for i, h in numbered},
         )
@@ -207,7 +207,7 @@ class _Overdue:
 def _become_holder(*, long: bool) -> str:
     return (
         f"#mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
-        f"{keep(long=long)}"
+        f"{retain_item(long=long)}"
     )
 
 

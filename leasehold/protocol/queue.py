@@ -34,7 +34,7 @@ from leasehold.protocol.expressions import (
 from leasehold.protocol.items import new_holder, new_waiter
 from leasehold.protocol.model import Grant, HandOff, Holder, LockState, ReleaseRequest, Waiter
 from leasehold.protocol.requests import Delete, Put, Query, Transaction, Update
-from leasehold.protocol.retention import RETAIN_ITEM, keep, needs_longer_retention, retention
+from leasehold.protocol.retention import RETAIN_ITEM, needs_longer_retention, retain_item, retention
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -150,7 +150,7 @@ def hand_over_permit(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
-        f"{keep(long=retain_long)}{leaving.also_set} {leaving.remove} "
+        f"{retain_item(long=retain_long)}{leaving.also_set} {leaving.remove} "
         + ("" if departing else "ADD #held :one"),
         # The waiter's own limit holds: others than the departing may hold at most `limit - 1`.
         condition=all_of(
@@ -179,7 +179,7 @@ def hand_over_permit(
         acquired_at_ms=now_ms,
         expires_at_ms=expires_at_ms,
     )
-    transaction = Transaction(state=update, other=drop_waiter(waiter))
+    transaction = Transaction(state=update, other=delete_waiter(waiter))
     waited_ms = max(0, now_ms - waiter.entered_at_ms)
     return transaction, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms)
 
@@ -198,7 +198,9 @@ def mark_undelivered(grant: Grant) -> Update:
     )
 
 
-def leave(lock_name: str, departing: DepartingHolder, *, waiters_limit: int, now_ms: int) -> Update:
+def leave_without_successor(
+    lock_name: str, departing: DepartingHolder, *, waiters_limit: int, now_ms: int
+) -> Update:
     """Leave without a successor: more permits are out than the oldest waiter's limit allows."""
     return _leave(
         lock_name,
@@ -210,7 +212,7 @@ def leave(lock_name: str, departing: DepartingHolder, *, waiters_limit: int, now
     )
 
 
-def leave_and_close(
+def leave_and_close_queue(
     lock_name: str, departing: DepartingHolder, *, wait_seq: int, now_ms: int
 ) -> Update:
     """Leave a lock for which nobody waits any more, and let it be claimed again."""
@@ -235,7 +237,7 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     )
 
 
-def drop_waiter(waiter: Waiter) -> Delete:
+def delete_waiter(waiter: Waiter) -> Delete:
     """Remove the waiter's item, unless it has asked again since it was seen.
 
     Then its end has moved, and perhaps its task token: told by the old one it would never hear of
@@ -300,9 +302,9 @@ def _leaving(departing: DepartingHolder | None) -> _Leaving:
     owner_id = departing.holder.owner_id
     names = {
         "#departing": schema.HOLDER_PREFIX + owner_id,
-        "#leaver_token": schema.TOKEN_PREFIX + owner_id,
+        "#departing_token": schema.TOKEN_PREFIX + owner_id,
     }
-    remove = "REMOVE #departing, #leaver_token"
+    remove = "REMOVE #departing, #departing_token"
     if departing.voluntary:
         values: dict[str, AttributeValueTypeDef] = {":departing": {"S": owner_id}}
         also_set = ", #last_released = :departing"

@@ -27,7 +27,7 @@ RETAINED_LONG_ENOUGH: Final = (
 """For the writes that make or leave somebody a holder with `RETAIN_ITEM`."""
 
 
-def keep(*, long: bool) -> str:
+def retain_item(*, long: bool) -> str:
     """The change that keeps the item."""
     return RETAIN_ITEM_LONG if long else RETAIN_ITEM
 

@@ -60,11 +60,11 @@ Verdict = AlreadyHolder | AlreadyReleased | Free | FreeForWaiters | LeasesOver |
 
 
 def judge(
-    state: LockState, request: AcquireRequest, *, now_ms: int, has_lapsed: Callable[[Holder], bool]
+    state: LockState, request: AcquireRequest, *, now_ms: int, is_over: Callable[[Holder], bool]
 ) -> Verdict:
     """Why the claim of a permit failed on this state.
 
-    A holder considers its own lease over at its end; everybody else waits longer, as `has_lapsed`
+    A holder considers its own lease over at its end; everybody else waits longer, as `is_over`
     says. It is the stored lease of the holder that counts, never the contender's.
     """
     mine = state.holder(request.owner_id)
@@ -76,7 +76,7 @@ def judge(
         return AlreadyReleased()
     if state.held < request.limit:
         return FreeForWaiters() if state.contended else Free()
-    over = [holder for holder in state.holders if has_lapsed(holder)]
+    over = [holder for holder in state.holders if is_over(holder)]
     needed = state.held - request.limit + 1
     if len(over) >= needed:
         return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)

@@ -54,7 +54,7 @@ _TRIES_WITHOUT_PAUSE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
+class _Attempt:
     """The next write to attempt; if it succeeds the caller is a holder.
 
     Attributes:
@@ -79,7 +79,7 @@ def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | R
             holder = read_holder(outcome.item, request.owner_id)
             return _grant(request, holder, taken_over=attempt.taken_over)
         step = _next_step(context, request, read_state(outcome.item), attempt)
-        if not isinstance(step, _Try):
+        if not isinstance(step, _Attempt):
             return step
         if context.retry_budget.is_over(since=began):
             break
@@ -103,11 +103,11 @@ def already_released(request: AcquireRequest) -> Refusal:
 
 
 def _next_step(
-    context: LockContext, request: AcquireRequest, state: LockState, attempt: _Try
-) -> _Try | Grant | Queued | Refusal:
+    context: LockContext, request: AcquireRequest, state: LockState, attempt: _Attempt
+) -> _Attempt | Grant | Queued | Refusal:
     now_ms = context.clock.wall_ms()
-    has_lapsed = partial(context.has_lapsed, request.lock_name)
-    match judge(state, request, now_ms=now_ms, has_lapsed=has_lapsed):
+    is_over = partial(context.is_lease_over, request.lock_name)
+    match judge(state, request, now_ms=now_ms, is_over=is_over):
         case AlreadyHolder(holder, is_fresh):
             fresh = _grant(request, holder, repeated=True)
             return fresh if is_fresh else _renew_own(context, request)
@@ -116,29 +116,31 @@ def _next_step(
         case Free():
             return _claim(context, request, state)
         case FreeForWaiters() if not attempt.waiters_served:
-            hand_over(context, request.lock_name, state, asking=request.owner_id)
+            hand_over(context, request.lock_name, state, requester=request.owner_id)
             return replace(_claim(context, request), waiters_served=True)
         case LeasesOver(candidates, needed):
-            return _replace_overdue(context, request, state, candidates, needed)
+            return _take_over(context, request, state, candidates, needed)
         case _:
             return attempt.queued or _wait_or_refuse(
                 context, request, state, behind_others=attempt.waiters_served
             )
 
 
-def _replace_overdue(
+def _take_over(
     context: LockContext,
     request: AcquireRequest,
     state: LockState,
     candidates: Sequence[Holder],
     needed: int,
-) -> _Try | Queued | Refusal:
+) -> _Attempt | Queued | Refusal:
     """Puts out holders whose lease and workflow are over, for the oldest waiter or the caller."""
     expired = check_expired_holders(context, request.lock_name, candidates, needed=needed)
     evictable = expired.evictable
     if state.contended and evictable:
         departing = DepartingHolder(evictable[0], voluntary=False)
-        hand_over(context, request.lock_name, state, departing=departing, asking=request.owner_id)
+        hand_over(
+            context, request.lock_name, state, departing=departing, requester=request.owner_id
+        )
         return _claim(context, request)
     if evictable and len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
@@ -151,7 +153,7 @@ def _replace_overdue(
     now_ms = context.clock.wall_ms()
     retain_long = needs_longer_retention(state, now_ms=now_ms)
     update = take_over_permit(request, evictable, now_ms=now_ms, retain_long=retain_long)
-    return _Try(update, taken_over=len(evictable))
+    return _Attempt(update, taken_over=len(evictable))
 
 
 def _wait_or_refuse(
@@ -161,7 +163,7 @@ def _wait_or_refuse(
     expired: ExpiredHolders = NONE_EXPIRED,
     *,
     behind_others: bool = False,
-) -> _Try | Queued | Refusal:
+) -> _Attempt | Queued | Refusal:
     if not request.waits:
         return _refuse(context, request, state, RefusalReason.HELD, expired)
     queued = join(context, request, state, behind_others=behind_others)
@@ -170,19 +172,21 @@ def _wait_or_refuse(
     if state.held < request.limit:
         # Permits were free, but not for those who came first. That may have changed while we
         # joined, and then nobody else would notice.
-        hand_over(context, request.lock_name, state, asking=request.owner_id)
+        hand_over(context, request.lock_name, state, requester=request.owner_id)
         return replace(_claim(context, request), waiters_served=True, queued=queued)
     return queued
 
 
-def _claim(context: LockContext, request: AcquireRequest, state: LockState | None = None) -> _Try:
+def _claim(
+    context: LockContext, request: AcquireRequest, state: LockState | None = None
+) -> _Attempt:
     """The state, if the claim has failed on it although a permit was free."""
     now_ms = context.clock.wall_ms()
     retain_long = state is not None and needs_longer_retention(state, now_ms=now_ms)
-    return _Try(acquire_permit(request, now_ms=now_ms, retain_long=retain_long))
+    return _Attempt(acquire_permit(request, now_ms=now_ms, retain_long=retain_long))
 
 
-def _renew_own(context: LockContext, request: AcquireRequest) -> _Try | Grant:
+def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
     """A grant that comes late is renewed before anybody relies on it, unless the place is gone."""
     heartbeat = HeartbeatRequest(
         lock_name=request.lock_name, owner_id=request.owner_id, lease_ms=request.lease_ms

@@ -12,11 +12,11 @@ from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.claims import (
     Claim,
     claim_of,
-    drop,
-    end,
+    delete_claim,
+    mark_ended,
     read_claim,
-    record,
     task_token_in,
+    write_claim,
 )
 from leasehold.protocol.model import AcquireRequest, NotHeld, Released, ReleaseRequest
 from leasehold.store.context import LockContext
@@ -33,7 +33,7 @@ def register_claim(context: LockContext, request: AcquireRequest) -> AcquireRequ
     if request.execution_arn is None:
         return request
     claim = claim_of(request, request.execution_arn)
-    outcome = context.table.update(record(claim, now_ms=context.clock.wall_ms()))
+    outcome = context.table.update(write_claim(claim, now_ms=context.clock.wall_ms()))
     if not isinstance(outcome, Written):
         return None
     recorded = read_claim(request.execution_arn, outcome.item)
@@ -54,7 +54,7 @@ def remove_claim(context: LockContext, request: ReleaseRequest, answer: Released
     if execution_arn is None:
         return
     try:
-        context.table.delete(drop(_claim(request, execution_arn)))
+        context.table.delete(delete_claim(_claim(request, execution_arn)))
     except LockStoreUnavailable:
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
 
@@ -72,7 +72,7 @@ def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str)
         The task token of the state that beats, to complete once the lock is free.
     """
     claim = _claim(request, execution_arn)
-    outcome = context.table.update(end(claim, now_ms=context.clock.wall_ms()))
+    outcome = context.table.update(mark_ended(claim, now_ms=context.clock.wall_ms()))
     return task_token_in(outcome.item)
 
 

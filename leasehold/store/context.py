@@ -10,8 +10,8 @@ from leasehold.clock import Clock, SystemClock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
-from leasehold.store.events import Observe, look_away
-from leasehold.store.lease_expiry import Lapsed, by_stored_expiry
+from leasehold.store.events import Observe, ignore_events
+from leasehold.store.lease_expiry import LeaseExpiry, StoredExpiry
 from leasehold.workflows.executions import LivenessOf, nobody_knows
 from leasehold.workflows.task_tokens import EndHeartbeat, Push, end_no_heartbeat, push_nothing
 
@@ -24,8 +24,8 @@ class LockContext:
         table: where the locks are.
         clock: the present; its wall clock is compared with leases that others wrote.
         tolerance_ms: added to another owner's lease before it counts as over.
-        lapsed: tells whether another owner's lease is over; None compares the stored end with the
-            wall clock, and adds the tolerance.
+        lease_expiry: judges whether another owner's lease is over; None is `StoredExpiry` with this
+            clock and tolerance.
         liveness_of: tells whether a holder's workflow still runs.
         push: tells a waiter that it holds the lock now.
         end_heartbeat: tells a heartbeat state that its work is done, or its lock lost.
@@ -37,15 +37,15 @@ class LockContext:
     table: LockTable
     clock: Clock = field(default_factory=SystemClock)
     tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
-    lapsed: Lapsed | None = None
+    lease_expiry: LeaseExpiry | None = None
     liveness_of: LivenessOf = nobody_knows
     push: Push = push_nothing
     end_heartbeat: EndHeartbeat = end_no_heartbeat
-    observe: Observe = look_away
+    observe: Observe = ignore_events
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
 
-    def has_lapsed(self, lock_name: str, holder: Holder) -> bool:
+    def is_lease_over(self, lock_name: str, holder: Holder) -> bool:
         """Whether another owner's lease is over."""
-        lapsed = self.lapsed or by_stored_expiry(self.clock, self.tolerance_ms)
-        return lapsed(lock_name, holder)
+        expiry = self.lease_expiry or StoredExpiry(self.clock, tolerance_ms=self.tolerance_ms)
+        return expiry.is_over(lock_name, holder)

@@ -50,5 +50,5 @@ Event = HandOff | Evicted | Extended | LivenessUnknown | PushUnknown | ClaimNotR
 Observe = Callable[[Event], None]
 
 
-def look_away(_event: Event) -> None:
+def ignore_events(_event: Event) -> None:
     """For a caller that measures nothing."""

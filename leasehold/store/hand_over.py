@@ -21,7 +21,7 @@ from leasehold.protocol.next_step import Step, is_still_holder, next_step
 from leasehold.protocol.queue import (
     MOST_WAITERS_SEEN,
     DepartingHolder,
-    drop_waiter,
+    delete_waiter,
     mark_undelivered,
     oldest_waiters,
 )
@@ -45,7 +45,7 @@ def hand_over(
     state: LockState,
     *,
     departing: DepartingHolder | None = None,
-    asking: str | None = None,
+    requester: str | None = None,
 ) -> bool:
     """Takes a holder out of a contended lock, and hands permits over while there are any.
 
@@ -57,7 +57,7 @@ def hand_over(
         lock_name: the lock.
         state: the lock as it was seen, with the departing in it.
         departing: who leaves; None if there are only free permits to grant.
-        asking: owner_id of a waiter that is asking at this moment, so that it need not be told.
+        requester: owner_id of a waiter that is asking at this moment, so that it need not be told.
 
     Returns:
         Whether the departing was taken out: not if it had left, or renewed its lease, before.
@@ -73,13 +73,13 @@ def hand_over(
     attempt = 0
     while departing is None or is_still_holder(departing, state):
         if not queue:
-            queue, more_wait = _live_queue(context, lock_name, state, asking=asking)
+            queue, more_wait = _live_queue(context, lock_name, state, requester=requester)
         step = next_step(lock_name, state, queue, departing, now_ms=context.clock.wall_ms())
         if step is None:
             return has_left
         moved = _send(context, step, state)
         if moved is not None:
-            _keep_patience(context, began, attempt)
+            _pause_or_give_up(context, began, attempt)
             _require_known(departing, moved)
             state, queue, attempt = moved.state, [], attempt + 1
             continue
@@ -88,7 +88,7 @@ def hand_over(
             context.observe(Evicted(lock_name=lock_name))
         if step.hand_off is None:
             return has_left
-        departing = _tell(context, step, began=began, asking=asking)
+        departing = _tell(context, step, began=began, requester=requester)
         state, queue = step.after, queue[1:]
         if departing is None and not queue and not more_wait:
             return has_left
@@ -136,11 +136,11 @@ def _require_known(departing: DepartingHolder | None, moved: _Moved) -> None:
 
 
 def _live_queue(
-    context: LockContext, lock_name: str, state: LockState, *, asking: str | None
+    context: LockContext, lock_name: str, state: LockState, *, requester: str | None
 ) -> tuple[list[Waiter], bool]:
     """The oldest waiters that still ask, and whether there may be more behind them.
 
-    Removes waiters that stopped asking, and those that were served.
+    Removes waiters that stopped requester, and those that were served.
     A waiter whose owner holds or has released has entered twice, for instance because the reply
     that told its place was lost.
     """
@@ -154,11 +154,11 @@ def _live_queue(
             for waiter in waiters
             if waiter.request.owner_id in served
             or (
-                waiter.request.owner_id != asking
+                waiter.request.owner_id != requester
                 and waiter.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)
             )
         ]
-        dropped = [context.table.delete(drop_waiter(waiter)) for waiter in gone]
+        dropped = [context.table.delete(delete_waiter(waiter)) for waiter in gone]
         live = [waiter for waiter in waiters if waiter not in gone]
         # Else one of them asked in this moment, and keeps its place; or there are more behind them.
         if all(dropped) and (live or not gone):
@@ -168,7 +168,7 @@ def _live_queue(
 
 
 def _tell(
-    context: LockContext, step: Step, *, began: float, asking: str | None
+    context: LockContext, step: Step, *, began: float, requester: str | None
 ) -> DepartingHolder | None:
     """Pushes a grant to its waiter. Returns it as the next departing if its workflow is over."""
     hand_off = step.hand_off
@@ -176,7 +176,7 @@ def _tell(
         return None
     request = hand_off.waiter.request
     pushed = Delivery.UNKNOWN
-    if request.task_token is not None and request.owner_id != asking:
+    if request.task_token is not None and request.owner_id != requester:
         pushed = context.push(request.task_token, hand_off.grant)
         if pushed is Delivery.UNKNOWN:
             context.observe(PushUnknown(lock_name=request.lock_name))
@@ -192,7 +192,7 @@ def _tell(
     return None if holder is None else DepartingHolder(holder, voluntary=False)
 
 
-def _keep_patience(context: LockContext, began: float, attempt: int) -> None:
+def _pause_or_give_up(context: LockContext, began: float, attempt: int) -> None:
     if context.retry_budget.is_over(since=began):
         message = "others moved the lock all the time; the outcome is unknown, repeat the call"
         raise LockStoreUnavailable(message)

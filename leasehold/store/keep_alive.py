@@ -26,8 +26,8 @@ from leasehold.protocol.claims import (
     claim_of,
     has_ended,
     is_fenced,
+    reacquire_after_redrive,
     record_heartbeat,
-    register_claim_again,
 )
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import HeartbeatRequest, KeepAliveRequest
@@ -68,7 +68,7 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
 
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
     acquisition = request.acquisition
-    transaction = register_claim_again(
+    transaction = reacquire_after_redrive(
         claim, acquisition, request.task_token, now_ms=context.clock.wall_ms()
     )
     outcome = context.table.transact(transaction)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol.claims import Claim, Stage, claims_of, read_claim
+from leasehold.protocol.claims import Claim, ReapStage, claims_of, read_claim
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
 from leasehold.protocol.schema import (
@@ -188,7 +188,7 @@ class Deployment:
     def claims(self, execution_arn: str) -> list[Claim]:
         """What an execution has on record, and the reaper is not done with for good."""
         table = LockTable(self._table, self.table_name)
-        query = claims_of(execution_arn, before=Stage.FREED_SECOND)
+        query = claims_of(execution_arn, before=ReapStage.SECOND_PASS_DONE)
         return [read_claim(execution_arn, item) for item in table.query_all(query)]
 
     def failed_calls(self, execution_arn: str) -> list[str]:

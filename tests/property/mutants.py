@@ -49,7 +49,7 @@ MUTANTS: dict[str, Callable[[Request], Request]] = {
     ),
     "a holder may claim again": _in_condition(r"^attribute_not_exists\(#mine\) AND ", ""),
     "a takeover ignores a heartbeat in between": _in_condition(
-        r" AND #over\d+\.#revision = :seen\d+", ""
+        r" AND #expired\d+\.#revision = :seen\d+", ""
     ),
     "a release needs no permit": _in_condition(
         r"^attribute_exists\(#mine\) AND (?=\(attribute_not_exists\(#contended)",

@@ -59,12 +59,12 @@ def _weak(module: ModuleType, name: str, condition: str, **instead: str) -> tupl
 
 
 def _wait_seq_ignored() -> tuple[Any, ...]:
-    names = ("close_queue", "leave_and_close")
+    names = ("close_queue", "leave_and_close_queue")
     return tuple(_weak(settling, name, _WAIT_SEQ) for name in names)
 
 
 def _revision_ignored() -> tuple[Any, ...]:
-    names = ("hand_over_permit", "leave", "leave_and_close")
+    names = ("hand_over_permit", "leave_without_successor", "leave_and_close_queue")
     exists = "attribute_exists(#departing)"
     return tuple(_weak(settling, name, _REVISION, instead=exists) for name in names)
 

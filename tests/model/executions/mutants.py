@@ -65,14 +65,14 @@ def _release_that_marks_after_freeing(
     return answer
 
 
-def _claims_whose_work_goes_on(execution_arn: str, *, before: claims.Stage) -> Any:  # noqa: ANN401 - a query
+def _claims_whose_work_goes_on(execution_arn: str, *, before: claims.ReapStage) -> Any:  # noqa: ANN401 - a query
     query = _ALL_CLAIMS(execution_arn, before=before)
     names = {**query.names, "#ended": "ended"}
     return replace(query, names=names, only=f"attribute_not_exists(#ended) AND ({query.only})")
 
 
 def _record_again_without_asking(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
-    transaction = claims.register_claim_again(*args, **kwargs)
+    transaction = claims.reacquire_after_redrive(*args, **kwargs)
     assert isinstance(transaction.other, Put)
     return replace(transaction, other=Put(item=transaction.other.item))
 
@@ -83,7 +83,7 @@ def _judge_all_grants_fresh(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 -
 
 
 def _look_without_asking(ended: Any, _describe: Any) -> Any:  # noqa: ANN401 - as the real one
-    return reaping._SECOND if ended.second_pass else reaping._FIRST  # noqa: SLF001 - same
+    return reaping._SECOND_PASS if ended.second_pass else reaping._FIRST_PASS  # noqa: SLF001 - same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +130,17 @@ SCENE_MUTANTS: Final[dict[str, SceneMutant]] = {
     "nobody looks whether a claim was written since Step Functions was asked": SceneMutant(
         breaks=Promise.SPARED,
         scene=_REDRIVEN,
-        patches=(_weak(reaping, "bar", _AS_SEEN, instead=_ON_RECORD),),
+        patches=(_weak(reaping, "fence_claim", _AS_SEEN, instead=_ON_RECORD),),
     ),
     "an acquire does not look whether its claim is fenced": SceneMutant(
         breaks=Promise.SPARED,
         scene=_REDRIVEN,
-        patches=(_weak(claiming, "record", _NOT_FENCED),),
+        patches=(_weak(claiming, "write_claim", _NOT_FENCED),),
     ),
     "a look does not ask whether the execution was redriven": SceneMutant(
         breaks=Promise.SPARED,
         scene=_REDRIVEN,
-        patches=((reaping, "_look_at", _look_without_asking),),
+        patches=((reaping, "_choose_pass", _look_without_asking),),
     ),
     "a repeated acquire is told of its grant and writes nothing": SceneMutant(
         breaks=Promise.HARMED,
@@ -162,7 +162,7 @@ SCENE_MUTANTS: Final[dict[str, SceneMutant]] = {
         scene=_WORK_FAILS,
         patches=(
             (keeping, "is_fenced", lambda item: FENCED in item or not item),
-            (keeping, "register_claim_again", _record_again_without_asking),
+            (keeping, "reacquire_after_redrive", _record_again_without_asking),
         ),
     ),
     "a beat does not look whether the work has ended": SceneMutant(

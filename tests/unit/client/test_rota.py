@@ -13,7 +13,7 @@ from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHear
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
-from leasehold.store.watched_leases import WatchedLeases
+from leasehold.store.lease_expiry import WatchedExpiry
 from tests.unit.client.doubles import EventfulClock, Table
 
 
@@ -28,7 +28,7 @@ def held_lock(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         connection=connection,
         table_name="locks",
         clock=clock,
-        lease_expiry=WatchedLeases(clock),
+        lease_expiry=WatchedExpiry(clock),
         observe=log_event,
     )
     grant = Grant(

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold import Lock, LockClient, LockLost, LockWaitTimeout
 from leasehold.protocol.model import Holder
-from leasehold.store import watched_leases as lease_expiry
+from leasehold.store import lease_expiry
 from tests.support import acquire, heartbeat, store_over
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import EventfulClock, SkewedClock, Table
@@ -113,7 +113,7 @@ def test_a_waiter_that_judges_nobody_would_wait_for_ever(
     def left(_self: object, _lock_name: str, _holder: Holder) -> float:
         return 1.0
 
-    monkeypatch.setattr(lease_expiry.WatchedLeases, "seconds_left", left)
+    monkeypatch.setattr(lease_expiry.WatchedExpiry, "seconds_left", left)
     make_client("anna", lease=60).acquire("a")
     with pytest.raises(LockWaitTimeout):
         make_client("ben").acquire("a", wait=3600)
@@ -166,7 +166,7 @@ def test_a_renewal_between_the_last_look_and_the_takeover_wins(
 def test_a_lease_that_was_handed_over_is_watched_for_as_long_as_it_was_written() -> None:
     """A waiter that polls learns of it later; its lease begins when it is to ask next."""
     clock = EventfulClock()
-    watched = lease_expiry.WatchedLeases(clock)
+    watched = lease_expiry.WatchedExpiry(clock)
     handed_over = Holder(
         owner_id="b" * 16,
         owner_name="ben",
@@ -184,7 +184,7 @@ def test_whom_it_cannot_remember_a_client_watches_from_the_beginning(
 ) -> None:
     monkeypatch.setattr(lease_expiry, "_MOST_WATCHED", 2)
     clock = EventfulClock()
-    watched = lease_expiry.WatchedLeases(clock)
+    watched = lease_expiry.WatchedExpiry(clock)
     holders = [
         Holder(
             owner_id=f"{number:016}",
@@ -198,9 +198,9 @@ def test_whom_it_cannot_remember_a_client_watches_from_the_beginning(
         for number in range(3)
     ]
     for holder in holders:
-        watched.lapsed("a", holder)
+        watched.is_over("a", holder)
     clock.advance(11)
-    assert [watched.lapsed("a", holder) for holder in reversed(holders)] == [True, True, False]
+    assert [watched.is_over("a", holder) for holder in reversed(holders)] == [True, True, False]
 
 
 def test_an_owner_that_was_put_out_and_granted_again_is_watched_from_then_on(

@@ -122,7 +122,7 @@ def test_a_departure_that_boto3_sends_twice_is_a_release(world: World) -> None:
     world.wait("anna")
     world.wait("ben", task_token=None)
     world.clock.advance(120)  # ben stops polling, so that anna leaves an empty queue
-    # Requests of this release: release_permit, the query, ben dropped, the query, leave_and_close.
+    # Requests of this release: release_permit, the query, ben dropped, the query, closing it.
     twice = Between(world.client, twice={4})
     assert isinstance(world.store(twice).release(release("anna")), Released)
     assert twice.sent == 5

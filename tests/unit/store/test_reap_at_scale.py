@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry_budget import RetryBudget
-from leasehold.protocol.claims import Claim, Stage, claims_of, end, record
+from leasehold.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
 from leasehold.protocol.model import Reaped
 from tests.support import TABLE, CountingClient, FakeClock
 from tests.support.memory_table import MemoryTable
@@ -65,7 +65,7 @@ def test_looks_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) 
         name = f"lock-{number % 500}"
         owner_id = f"iteration-{number:06d}"
         claim = Claim(execution_arn=RUN, lock_name=name, owner_id=owner_id, entered_at_ms=1)
-        table.update(record(claim, now_ms=bench.clock.now_ms))
+        table.update(write_claim(claim, now_ms=bench.clock.now_ms))
     names = [f"lock-{number}" for number in range(0, 500, 50)]
     for name in names:
         bench.wait("anna", lock_name=name)
@@ -78,7 +78,7 @@ def test_looks_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) 
     assert sum(reaped.holders + reaped.waiters for reaped in second) == 0
     assert [bench.holders(name) for name in names] == [["ben"]] * len(names)
     stages = {claim["fenced"]["N"] for claim in bench.claims() if RUN in claim["pk"]["S"]}
-    assert stages == {str(Stage.FREED_SECOND.value)}
+    assert stages == {str(ReapStage.SECOND_PASS_DONE.value)}
 
 
 def test_no_waiter_is_left_when_the_first_lock_is_released_however_many_looks_that_takes(
@@ -101,7 +101,7 @@ def test_claims_whose_work_has_ended_do_not_delay_what_is_held(
     table = LockTable(bench.client, TABLE)
     for number in range(WAITERS):
         claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
-        write = end if ended else record
+        write = mark_ended if ended else write_claim
         table.update(write(claim, now_ms=bench.clock.now_ms))
     bench.wait("anna")
     bench.end()
@@ -113,7 +113,7 @@ def test_a_claim_whose_work_has_ended_costs_two_requests_a_look(bench: Bench) ->
     table = LockTable(bench.client, TABLE)
     for number in range(WAITERS):
         claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
-        table.update(end(claim, now_ms=bench.clock.now_ms))
+        table.update(mark_ended(claim, now_ms=bench.clock.now_ms))
     bench.end()
     client = CountingClient(bench.client)
     for second in (False, True):
@@ -139,6 +139,6 @@ def test_claims_that_do_not_fit_into_one_page_are_all_found(dynamodb: DynamoDBCl
         puts: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + 25]]
         dynamodb.batch_write_item(RequestItems={TABLE: puts})
     table = LockTable(dynamodb, TABLE)
-    query = claims_of(RUN, before=Stage.FREED_FIRST)
+    query = claims_of(RUN, before=ReapStage.FIRST_PASS_DONE)
     assert len(table.query(query)) < len(items)
     assert table.query_all(query) == items
