@@ -1,76 +1,223 @@
-"""The layers point one way: protocol ← store ← handlers; constructs only take names."""
+"""Imports point one way: each package, the tests' helpers included, imports only what it may.
+
+Every import counts, also one inside a function and one under `TYPE_CHECKING` (marked as such).
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-IO_LIBRARIES = {"boto3", "botocore"}
-VOCABULARY = {"leasehold.errors", "leasehold.protocol.model", "leasehold.metrics"}
-RULES = {
-    "leasehold/protocol": {"leasehold.protocol", *VOCABULARY},
-    "leasehold/cdk": {"leasehold.cdk", "leasehold.protocol", "leasehold.wire.rules", *VOCABULARY},
-    "lambdas": {"leasehold", "lambdas"},
+MOST_ROOT_FILES = 8
+
+LAYERS = (
+    ("leasehold.errors", "leasehold.clock", "leasehold.backoff", "leasehold.metrics"),
+    ("leasehold.protocol",),
+    ("leasehold.wire", "leasehold.dynamodb"),
+    ("leasehold.workflows",),
+    ("leasehold.store",),
+    ("leasehold.guarded", "leasehold.optimistic"),
+    ("leasehold.client",),
+    ("leasehold.aio",),
+    ("leasehold.decorator",),
+    ("leasehold.cli",),
+)
+"""The library, lowest layer first. Packages of one layer do not import each other."""
+
+BASE = {*LAYERS[0], *LAYERS[1]}
+CORE = {*BASE, *LAYERS[2], *LAYERS[3], *LAYERS[4]}
+LIBRARY = {"leasehold", *(package for layer in LAYERS for package in layer)}
+PRODUCT = {*LIBRARY, "leasehold.cdk", "lambdas", "infra", "app"}
+HELPERS = {"tests.support", "localaws"}
+
+ALLOWED: dict[str, set[str]] = {
+    **{
+        package: {below for layer in LAYERS[:rank] for below in layer}
+        for rank, layer in enumerate(LAYERS)
+        for package in layer
+    },
+    "leasehold": LIBRARY - {"leasehold.cli"},
+    "leasehold.__main__": {"leasehold.cli"},
+    "leasehold.cdk": {*BASE, "leasehold.wire"},
+    "lambdas": CORE,
+    "infra": {"leasehold.cdk"},
+    "app": {"infra"},
+    "localaws": set(),
+    "examples.bank": {"leasehold", "leasehold.optimistic", "localaws"},
+    "examples.demo": {"localaws"},
+    "examples.fenced_sql": {"leasehold", "localaws"},
+    "bench": {"app", "leasehold.cdk", *HELPERS, "tests.behaviour", "tests.e2e"},
+    "tests.conftest": {"tests.support"},
+    "tests.support": {*CORE, "leasehold.client"},
+    "tests.behaviour": {*CORE, *HELPERS},
+    "tests.conventions": set(),
+    "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
+    "tests.e2e": {*PRODUCT, *HELPERS},
+    "tests.localaws": HELPERS,
+    "tests.model": {*CORE, "tests.support"},
+    "tests.packaging": {"leasehold.cdk"},
+    "tests.property": {*CORE, "tests.support"},
+    "tests.smoke": set(),
+    "tests.typing": PRODUCT,
+    "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
 }
+NEITHER_CONSTRUCTS_NOR_POWERTOOLS = {"aws_cdk", "constructs", "aws_lambda_powertools"}
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Names of the modules that a file imports when it runs, wherever in it that stands."""
-    typing_only = set()
+@dataclass(frozen=True)
+class Import:
+    """One import statement."""
+
+    importer: str
+    imported: str
+    for_types_only: bool
+
+    def __str__(self) -> str:
+        return f"{self.importer} imports {self.imported}" + " (types)" * self.for_types_only
+
+
+def module_of(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def sources(root: Path) -> dict[str, Path]:
+    """Every module of the repository by its name."""
+    folders = {package.split(".")[0] for package in ALLOWED}
+    files = [path for folder in folders for path in (root / folder).rglob("*.py")]
+    return {module_of(path, root): path for path in [*files, *root.glob("app.py")]}
+
+
+def imports_of(module: str, path: Path, modules: Mapping[str, Path]) -> Iterator[Import]:
+    """All imports of a file, wherever in it they stand."""
     tree = ast.parse(path.read_text())
+    typing_only = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for child in ast.walk(statement)
+    }
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            typing_only |= {id(child) for child in ast.walk(node)}
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else str(node.module) for name in inner]
+        else:
+            continue
+        yield from (Import(module, name, id(node) in typing_only) for name in names)
 
 
-def is_in(module: str, packages: set[str]) -> bool:
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
+def package_of(module: str) -> str | None:
+    """The package of the rules that a module belongs to."""
+    ours = [name for name in ALLOWED if module == name or module.startswith(f"{name}.")]
+    return max(ours, key=len, default=None)
 
 
-def files_of(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
+def forbidden(imports: list[Import]) -> list[str]:
+    """The imports between packages that no rule allows."""
+    wrong = []
+    for each in imports:
+        importer, imported = package_of(each.importer), package_of(each.imported)
+        if importer and imported and importer != imported and imported not in ALLOWED[importer]:
+            wrong.append(str(each))
+    return wrong
 
 
-@pytest.mark.parametrize("folder", RULES)
-def test_a_layer_imports_only_what_is_below_it(folder: str) -> None:
-    ours = {"leasehold", "lambdas", "infra", "localaws", "examples"}
+def cycle(imports: list[Import]) -> list[str]:
+    """Modules that import each other in a circle, or nothing."""
+    graph: dict[str, set[str]] = {}
+    for each in imports:
+        if each.importer != each.imported:
+            graph.setdefault(each.importer, set()).add(each.imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, Path]:
+    return sources(ROOT)
+
+
+@pytest.fixture(scope="module")
+def imports(modules: dict[str, Path]) -> list[Import]:
+    return [found for name, path in modules.items() for found in imports_of(name, path, modules)]
+
+
+def test_every_module_belongs_to_a_package_with_a_rule(modules: dict[str, Path]) -> None:
+    without_rule = {module for module in modules if package_of(module) in {None, "leasehold"}}
+    assert without_rule <= {"leasehold", "examples", "tests"}
+    assert {package_of(module) for module in modules} >= set(ALLOWED), "a rule without a package"
+
+
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_a_package_imports_only_what_it_may(imports: list[Import], package: str) -> None:
+    own = [each for each in imports if package_of(each.importer) == package]
+    assert forbidden(own) == []
+
+
+def test_no_modules_import_each_other_in_a_circle(imports: list[Import]) -> None:
+    assert cycle(imports) == []
+
+
+def test_the_protocol_does_no_input_or_output(imports: list[Import]) -> None:
+    own = [each for each in imports if package_of(each.importer) == "leasehold.protocol"]
+    assert not {"boto3", "botocore"} & {each.imported.split(".")[0] for each in own}
+
+
+def test_the_library_needs_no_constructs_and_no_powertools(imports: list[Import]) -> None:
     wrong = [
-        f"{path.relative_to(ROOT)} imports {module}"
-        for path in files_of(folder)
-        for module in imports_of(path)
-        if is_in(module, ours) and not is_in(module, RULES[folder])
+        str(each)
+        for each in imports
+        if package_of(each.importer) in LIBRARY
+        if each.imported.split(".")[0] in NEITHER_CONSTRUCTS_NOR_POWERTOOLS
     ]
     assert wrong == []
 
 
-def test_the_protocol_does_no_input_or_output() -> None:
-    for path in files_of("leasehold/protocol"):
-        assert not IO_LIBRARIES & {module.split(".")[0] for module in imports_of(path)}, path
+def test_the_root_of_the_package_holds_eight_files_at_most() -> None:
+    assert len(list((ROOT / "leasehold").glob("*.py"))) <= MOST_ROOT_FILES
 
 
-def test_the_library_needs_no_constructs_and_no_powertools() -> None:
-    wrong = [
-        f"{path.name} imports {module}"
-        for path in files_of("leasehold")
-        if "cdk" not in path.parts
-        for module in imports_of(path)
-        if is_in(module, {"aws_cdk", "constructs", "aws_lambda_powertools", "leasehold.cdk"})
-    ]
-    assert wrong == []
+UPWARD = "def late():\n    from leasehold.store import lock_store\n"
+TYPES = "if TYPE_CHECKING:\n    from leasehold.client.lock import Lock\n"
 
 
-def test_an_import_that_points_upwards_is_found(tmp_path: Path) -> None:
-    upwards = tmp_path / "protocol.py"
-    upwards.write_text("def late():\n    from leasehold.store import LockStore\n")
-    assert not is_in(next(imports_of(upwards)), RULES["leasehold/protocol"])
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("leasehold/protocol/late.py", UPWARD, "leasehold.protocol.late imports leasehold.store"),
+        (
+            "leasehold/store/types.py",
+            TYPES,
+            "leasehold.store.types imports leasehold.client.lock (types)",
+        ),
+        ("tests/model/one.py", "import tests.e2e.two\n", "tests.model.one imports tests.e2e.two"),
+        ("localaws/x.py", "import leasehold\n", "localaws.x imports leasehold"),
+    ],
+)
+def test_an_import_that_points_upwards_is_found(
+    tmp_path: Path, name: str, source: str, expected: str
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    modules = sources(tmp_path)
+    [(module, _)] = modules.items()
+    assert forbidden(list(imports_of(module, path, modules))) == [expected]
+
+
+def test_a_circle_is_found() -> None:
+    circle = [Import("a", "b", for_types_only=False), Import("b", "a", for_types_only=True)]
+    assert set(cycle(circle)) == {"a", "b"}
