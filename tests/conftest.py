@@ -1,8 +1,9 @@
-"""Fixtures for all suites: a clock that tests move, and a lock table of moto's."""
+"""Fixtures for all suites: a clock, lock tables, and the embedded AWS of this process."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,42 +11,33 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from moto import mock_aws
-from xdist.scheduler import LoadScopeScheduling
 
+from localaws import LocalAws
+from tests.scheduling import SuiteScheduling, arrange
 from tests.support import FakeClock, create_lock_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_WHOLE_SUITES = ("e2e/lifetimes", "e2e", "model", "infra")
-"""They share a deployment (`e2e/lifetimes` has one of its own), a synthesis, or searches."""
+
+def pytest_configure() -> None:
+    """Let SIGINT end what tests start, as at a terminal, also in `nohup make test &`.
+
+    Shells start background commands with SIGINT ignored, and every child inherits that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class BySuite(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
-    """Hands whole suites to one process if they share something dear, and single files else."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        inside = (suite for suite in _WHOLE_SUITES if file.startswith(f"tests/{suite}/"))
-        return next(inside, file)
-
-
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First those that wait for long, so that the others are run meanwhile."""
-    root = Path(__file__).parent
-
-    def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(root).parent.as_posix() + "/"
-        suites = enumerate(_WHOLE_SUITES)
-        return next((at for at, suite in suites if folder.startswith(f"{suite}/")), len(items))
-
-    items.sort(key=rank)
+    arrange(items, Path(__file__).parent)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySuite:  # noqa: ANN401 - xdist's, untyped
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SuiteScheduling:  # noqa: ANN401 - xdist's, untyped
     """For `pytest -n`. (xdist's own groups do not work with pytest 9.2.)"""
-    return BySuite(config, log)
+    return SuiteScheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - pytest's, not public
@@ -63,6 +55,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - py
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def aws() -> Iterator[LocalAws]:
+    """The embedded AWS that all suites of this process share; each makes tables of its own."""
+    with LocalAws() as aws:
+        yield aws
 
 
 @pytest.fixture

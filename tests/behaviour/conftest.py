@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from localaws import LocalAws
-from tests.support import create_lock_table
+from tests.support import TABLE, create_lock_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
 @pytest.fixture(scope="module")
-def dynamodb() -> Iterator[DynamoDBClient]:
-    with LocalAws() as aws:
-        client = aws.client("dynamodb", max_pool_connections=64)
-        create_lock_table(client)
-        yield client
+def dynamodb(aws: LocalAws) -> Iterator[DynamoDBClient]:
+    client: DynamoDBClient = aws.client("dynamodb", max_pool_connections=64)
+    create_lock_table(client)
+    yield client
+    client.delete_table(TableName=TABLE)

@@ -7,7 +7,6 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
@@ -21,19 +20,19 @@ from leasehold.store.events import Event, PushUnknown
 from localaws import LocalAws
 from tests.support import FakeClock, acquire, owner, store_over
 
-TABLE = "locks"
+TABLE = "aio-locks"
 INCREMENTS = 5
 
 
 @pytest.fixture(scope="module")
-def aws() -> Iterator[LocalAws]:
-    with LocalAws() as running:
-        create_table(running.client("dynamodb"), TABLE)
-        yield running
+def lock_table(aws: LocalAws) -> str:
+    create_table(aws.client("dynamodb"), TABLE)
+    return TABLE
 
 
 @pytest.fixture(autouse=True)
-def environment(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lock_table
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
 

@@ -22,7 +22,7 @@ from localaws import LocalAws
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-TABLE = "locks"
+TABLE = "cli-locks"
 SECONDS = 60.0
 
 
@@ -91,15 +91,14 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture(scope="session")
-def aws() -> Iterator[LocalAws]:
-    with LocalAws() as running:
-        create_table(running.client("dynamodb"), TABLE)
-        yield running
+def lock_table(aws: LocalAws) -> str:
+    create_table(aws.client("dynamodb"), TABLE)
+    return TABLE
 
 
 @pytest.fixture
-def fleet(aws: LocalAws, tmp_path: Path) -> Iterator[Fleet]:
-    environment = {**aws.environment, "LEASEHOLD_TABLE_NAME": TABLE}
+def fleet(aws: LocalAws, lock_table: str, tmp_path: Path) -> Iterator[Fleet]:
+    environment = {**aws.environment, "LEASEHOLD_TABLE_NAME": lock_table}
     fleet = Fleet(dynamodb=aws.client("dynamodb"), environment=environment, home=tmp_path)
     yield fleet
     for process in fleet.processes:
@@ -109,6 +108,6 @@ def fleet(aws: LocalAws, tmp_path: Path) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def locks(aws: LocalAws) -> Iterator[LockClient]:
-    with LockClient(TABLE, client=aws.client("dynamodb"), owner_name="somebody") as client:
+def locks(aws: LocalAws, lock_table: str) -> Iterator[LockClient]:
+    with LockClient(lock_table, client=aws.client("dynamodb"), owner_name="somebody") as client:
         yield client

@@ -12,7 +12,7 @@ from leasehold.cli import main
 from leasehold.errors import LockStoreUnavailable
 from localaws import LocalAws
 from tests.support.faults import client_error
-from tests.unit.cli.conftest import TABLE, Fleet
+from tests.unit.cli.conftest import Fleet
 
 DELETES_THE_TABLE = """
 import boto3, sys
@@ -46,13 +46,14 @@ def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_statu
 def test_whatever_a_release_raises_the_status_is_the_commands(
     error: Exception,
     aws: LocalAws,
+    lock_table: str,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def refuse(_lock: Lock) -> bool:
         raise error
 
-    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": TABLE}.items():
+    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": lock_table}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(Lock, "release", refuse)
     name = type(error).__name__

@@ -18,8 +18,8 @@ from tests.unit.cli.conftest import TABLE, until
 
 
 @pytest.fixture(autouse=True)
-def environment(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": TABLE}.items():
+def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": lock_table}.items():
         monkeypatch.setenv(name, value)
 
 

@@ -54,17 +54,11 @@ def make_client(table: Table, clock: EventfulClock) -> Iterator[MakeClient]:
 
 
 @pytest.fixture(scope="session")
-def aws() -> Iterator[LocalAws]:
-    with LocalAws() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
 def lock_table(aws: LocalAws) -> str:
     """The name of a lock table in the embedded AWS."""
     client: DynamoDBClient = aws.client("dynamodb")
-    create_table(client, "locks")
-    return "locks"
+    create_table(client, "client-locks")
+    return "client-locks"
 
 
 @pytest.fixture

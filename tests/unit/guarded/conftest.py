@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def aws() -> Iterator[LocalAws]:
-    with LocalAws() as aws:
-        yield aws
-
-
-@pytest.fixture(scope="session")
 def client(aws: LocalAws) -> DynamoDBClient:
     client: DynamoDBClient = aws.client("dynamodb", max_pool_connections=32)
     return client

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def resource() -> Iterator[DynamoDBServiceResource]:
-    with LocalAws() as aws:
-        session = boto3.Session(
-            aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
-        )
-        yield session.resource("dynamodb", endpoint_url=aws.endpoint_url)
+def resource(aws: LocalAws) -> DynamoDBServiceResource:
+    session = boto3.Session(
+        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+    )
+    return session.resource("dynamodb", endpoint_url=aws.endpoint_url)
 
 
 @pytest.fixture
