@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas.runtime import count, fingerprint, lock_store, logger, metrics, push
+from lambdas.runtime import count, fingerprint, lock_store, logger, metrics, workflows
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
 from leasehold.protocol.model import AcquireRequest, Grant, Queued, Refusal, RefusalReason
 from leasehold.wire.answers import acquire_answer
 from leasehold.wire.requests import parse_acquire
+from leasehold.workflows.engine import Delivery
 from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def _answer_task(
     request: AcquireRequest, task_token: str, answer: Grant | Queued | Refusal
 ) -> None:
     """A workflow that waits for its task token hears of a grant, or fails, at once."""
-    from leasehold.workflows.task_tokens import Delivery  # noqa: PLC0415 - brings boto3, see `_runtime.lock_store`
-
-    if isinstance(answer, Grant) and push(task_token, answer) is Delivery.UNKNOWN:
+    if isinstance(answer, Grant) and workflows.wake_waiter(task_token, answer) is Delivery.UNKNOWN:
         message = "granted, but Step Functions did not take the answer; repeat the call"
         raise LockStoreUnavailable(message)
     if isinstance(answer, Refusal):

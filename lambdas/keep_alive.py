@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lambdas.runtime import count, end_heartbeat, fingerprint, logger
+from lambdas.runtime import count, fingerprint, logger, workflows
 from leasehold.errors import KeepAliveEnded, LockLost
 from leasehold.metrics import MetricName
 from leasehold.protocol.model import KeepAliveRequest
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 
 
 def beat(store: LockStore, request: KeepAliveRequest) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _end_of(kept: KeepAliveOutcome, lock_name: str) -> KeepAliveEnded | LockLost
 
 
 def _push(request: KeepAliveRequest, end: KeepAliveEnded | LockLost) -> Delivery:
-    return end_heartbeat(request.task_token, end if isinstance(end, LockLost) else None)
+    return workflows.end_heartbeat(request.task_token, end if isinstance(end, LockLost) else None)
 
 
 def _observe(request: KeepAliveRequest, kept: KeepAliveOutcome, *, heard: bool) -> None:

@@ -15,7 +15,7 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from lambdas.reap_messages import parse_reap_message, schedule_next_pass
-from lambdas.runtime import count, describe, lock_store, logger, metrics
+from lambdas.runtime import count, lock_store, logger, metrics
 from leasehold.metrics import MetricName
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
     def look(record: SQSRecord) -> None:
         ended = parse_reap_message(record.body)
-        reaped = lock_store(context).reap(ended, describe)
+        reaped = lock_store(context).reap(ended)
         count(MetricName.REAPED, reaped.holders)
         count(MetricName.REAPED_WAITERS, reaped.waiters)
         found = {"holders": reaped.holders, "waiters": reaped.waiters}

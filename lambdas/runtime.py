@@ -18,7 +18,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 )
 
 from leasehold.metrics import NAMESPACE, SERVICE, MetricName
-from leasehold.protocol.model import Grant, HandOff, Liveness
+from leasehold.protocol.model import HandOff
 from leasehold.store.events import (
     ClaimNotRemoved,
     Event,
@@ -27,14 +27,12 @@ from leasehold.store.events import (
     LivenessUnknown,
     PushUnknown,
 )
+from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from leasehold.errors import LockLost
     from leasehold.store.lock_store import LockStore
-    from leasehold.workflows.executions import Execution
-    from leasehold.workflows.task_tokens import Delivery
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
@@ -71,43 +69,16 @@ def lock_store(invocation: LambdaContext) -> LockStore:
     )
     context = LockContext(
         table=table,
-        liveness_of=_liveness_of,
-        push=push,
-        end_heartbeat=end_heartbeat,
+        workflows=workflows,
         observe=_observe,
         retry_budget=retry_budget,
     )
     return LockStore(context)
 
 
-def push(task_token: str, grant: Grant) -> Delivery:
-    """Completes the task of a waiting workflow."""
-    from leasehold.workflows.task_tokens import push_by_task_token  # noqa: PLC0415 - see `lock_store`
-
-    return push_by_task_token(_client("stepfunctions"))(task_token, grant)
-
-
-def end_heartbeat(task_token: str, lost: LockLost | None) -> Delivery:
-    """Completes the state of a workflow that keeps its lock alive."""
-    from leasehold.workflows.task_tokens import end_heartbeat_by_task_token  # noqa: PLC0415 - see `lock_store`
-
-    return end_heartbeat_by_task_token(_client("stepfunctions"))(task_token, lost)
-
-
-def describe(execution_arn: str) -> Execution:
-    """What Step Functions says about an execution."""
-    from leasehold.workflows.executions import describe_execution  # noqa: PLC0415 - see `lock_store`
-
-    return describe_execution(_client("stepfunctions"))(execution_arn)
-
-
 def send_message(queue_url: str, body: str, delay_seconds: int) -> None:
     """Sends a message that arrives after a delay."""
     _client("sqs").send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=delay_seconds)
-
-
-def _liveness_of(execution_arn: str) -> Liveness:
-    return describe(execution_arn).liveness
 
 
 @cache  # Made when first needed: most invocations need only one of them.
@@ -117,6 +88,9 @@ def _client(service: Literal["dynamodb", "stepfunctions", "sqs"]) -> Any:  # noq
     from leasehold.dynamodb.lock_table import CLIENT_CONFIG  # noqa: PLC0415 - same
 
     return boto3.client(service, config=CLIENT_CONFIG)
+
+
+workflows: Final = StepFunctions(lambda: _client("stepfunctions"))
 
 
 def count(name: MetricName, number: int = 1) -> None:

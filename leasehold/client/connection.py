@@ -11,9 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from leasehold.dynamodb.lock_table import CLIENT_CONFIG
-from leasehold.protocol.model import Grant, Liveness
-from leasehold.workflows.executions import execution_liveness
-from leasehold.workflows.task_tokens import Delivery, push_by_task_token
+from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -63,28 +61,12 @@ class Connection:
         self._process = os.getpid()
         connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = CLIENT_CONFIG.merge(connections)
+        self.workflows = StepFunctions(self._stepfunctions)
 
     def dynamodb(self) -> DynamoDBClient:
         """The client for the lock table."""
         client: DynamoDBClient = self._client("dynamodb")
         return client
-
-    def push(self, task_token: str, grant: Grant) -> Delivery:
-        """Tells a waiting workflow; unknown if this process may not, or cannot."""
-        try:
-            return push_by_task_token(self._client("stepfunctions"))(task_token, grant)
-        except (
-            BotoCoreError,
-            InheritedClientError,
-        ):  # No client, for instance for want of a region.
-            return Delivery.UNKNOWN
-
-    def liveness_of(self, execution_arn: str) -> Liveness:
-        """Asks whether a workflow runs; unknown if this process may not, or cannot."""
-        try:
-            return execution_liveness(self._client("stepfunctions"))(execution_arn)
-        except (BotoCoreError, InheritedClientError):
-            return Liveness.UNKNOWN
 
     def close(self) -> None:
         """Closes the connections of the clients made here. They would be opened again on use."""
@@ -96,6 +78,14 @@ class Connection:
         global _making  # noqa: PLW0603 - a thread of the parent may hold it at the fork
         _making = threading.Lock()
         self._made = {}
+
+    def _stepfunctions(self) -> SFNClient | None:
+        """The client for workflows; None if there cannot be one, for instance without a region."""
+        try:
+            client: SFNClient = self._client("stepfunctions")
+        except (BotoCoreError, InheritedClientError):
+            return None
+        return client
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         client = self._given[service] or self._made.get(service)

@@ -13,12 +13,11 @@ from leasehold.client.event_log import logging_errors
 from leasehold.clock import Clock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry_budget import RetryBudget
-from leasehold.protocol.model import Grant, Liveness
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import WorkflowEngine
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -31,12 +30,9 @@ class Connected(Protocol):
         """The client for the lock table."""
         ...
 
-    def push(self, task_token: str, grant: Grant) -> Delivery:
-        """Tells a waiting workflow."""
-        ...
-
-    def liveness_of(self, execution_arn: str) -> Liveness:
-        """Asks whether a workflow runs."""
+    @property
+    def workflows(self) -> WorkflowEngine:
+        """The engine of workflows that are met in a queue."""
         ...
 
 
@@ -72,8 +68,7 @@ class StoreFactory:
             table=LockTable(self.connection.dynamodb(), self.table_name, retry_budget=retry_budget),
             clock=self.clock,
             lease_expiry=self.lease_expiry,
-            liveness_of=self.connection.liveness_of,
-            push=self.connection.push,
+            workflows=self.connection.workflows,
             observe=logging_errors(self.observe),
             retry_budget=retry_budget,
             random=self.random,

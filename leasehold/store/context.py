@@ -12,8 +12,7 @@ from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
 from leasehold.store.events import Observe, ignore_events
 from leasehold.store.lease_expiry import LeaseExpiry, StoredExpiry
-from leasehold.workflows.executions import LivenessOf, nobody_knows
-from leasehold.workflows.task_tokens import EndHeartbeat, Push, end_no_heartbeat, push_nothing
+from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +25,7 @@ class LockContext:
         tolerance_ms: added to another owner's lease before it counts as over.
         lease_expiry: judges whether another owner's lease is over; None is `StoredExpiry` with this
             clock and tolerance.
-        liveness_of: tells whether a holder's workflow still runs.
-        push: tells a waiter that it holds the lock now.
-        end_heartbeat: tells a heartbeat state that its work is done, or its lock lost.
+        workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
         observe: is told what happens besides the answer, for metrics and logs.
         retry_budget: how long to go on when others keep moving the lock.
         random: source of jitter, from 0 to 1.
@@ -38,9 +35,7 @@ class LockContext:
     clock: Clock = field(default_factory=SystemClock)
     tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
     lease_expiry: LeaseExpiry | None = None
-    liveness_of: LivenessOf = nobody_knows
-    push: Push = push_nothing
-    end_heartbeat: EndHeartbeat = end_no_heartbeat
+    workflows: WorkflowEngine = field(default_factory=NoWorkflows)
     observe: Observe = ignore_events
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random

@@ -28,7 +28,7 @@ from leasehold.protocol.queue import (
 from leasehold.protocol.requests import Update
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted, PushUnknown
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 
 _TOO_MANY_GONE: Final = (
     "there was not enough time to clear the queue of waiters that stopped asking; repeat the call"
@@ -177,14 +177,15 @@ def _tell(
     request = hand_off.waiter.request
     pushed = Delivery.UNKNOWN
     if request.task_token is not None and request.owner_id != requester:
-        pushed = context.push(request.task_token, hand_off.grant)
+        pushed = context.workflows.wake_waiter(request.task_token, hand_off.grant)
         if pushed is Delivery.UNKNOWN:
             context.observe(PushUnknown(lock_name=request.lock_name))
     latency_seconds = context.retry_budget.clock.monotonic() - began
     context.observe(replace(hand_off, latency_ms=round(latency_seconds * 1000)))
     if pushed is not Delivery.GONE or request.execution_arn is None:
         return None
-    if context.liveness_of(request.execution_arn) is not Liveness.OVER:
+    execution = context.workflows.describe(request.execution_arn)
+    if execution.liveness is not Liveness.OVER:
         with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
             context.table.update(mark_undelivered(hand_off.grant))
         return None

@@ -28,7 +28,6 @@ from leasehold.store.claims import end_claim, register_claim, remove_claim
 from leasehold.store.context import LockContext
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.store.renew import renew_lease
-from leasehold.workflows.executions import Describe
 
 
 class LockStore:
@@ -90,7 +89,7 @@ class LockStore:
             task_token = end_claim(self._context, request, request.execution_arn)
             answer = releasing.release(self._context, request)
             if task_token is not None:
-                self._context.end_heartbeat(task_token, None)
+                self._context.workflows.end_heartbeat(task_token, None)
             return answer
         answer = releasing.release(self._context, request)
         remove_claim(self._context, request, answer)
@@ -106,10 +105,10 @@ class LockStore:
         """
         return keeping.keep_alive(self._context, request)
 
-    def reap(self, ended: ExecutionEnded, describe: Describe) -> Reaped:
+    def reap(self, ended: ExecutionEnded) -> Reaped:
         """Frees the locks of a workflow execution that is over, and gives up its places in queues.
 
         If the execution was redriven since, frees only what an earlier look has seen. May be
         repeated, come late, and be taken up where it ran out of time.
         """
-        return reaping.reap(self._context, ended, describe)
+        return reaping.reap(self._context, ended)

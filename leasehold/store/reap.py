@@ -39,7 +39,6 @@ from leasehold.protocol.model import ExecutionEnded, Liveness, Reaped, Released,
 from leasehold.protocol.queue import leave_queue
 from leasehold.store.context import LockContext
 from leasehold.store.release import release
-from leasehold.workflows.executions import Describe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ _SECOND_PASS: Final = _ReapPass(
 )
 
 
-def reap(context: LockContext, ended: ExecutionEnded, describe: Describe) -> Reaped:
+def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
     """See `LockStore.reap`."""
     if context.retry_budget.has_ended():
         # The others of its batch took the time; the rest of it must do to send the message again.
@@ -78,12 +77,12 @@ def reap(context: LockContext, ended: ExecutionEnded, describe: Describe) -> Rea
     # Most executions that end never had a lock: Step Functions is asked about the others only.
     if not items:
         return Reaped()
-    reap_pass = _choose_pass(ended, describe)
+    reap_pass = _choose_pass(context, ended)
     claims = [claim for item in items if reap_pass.concerns(claim := read_claim(arn, item))]
     return _reap(context, claims, reap_pass)
 
 
-def _choose_pass(ended: ExecutionEnded, describe: Describe) -> _ReapPass:
+def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
     """The pass that this message calls for, given that the execution may be redriven by now.
 
     DescribeExecution is eventually consistent, so "running" counts only together with a redrive
@@ -94,7 +93,7 @@ def _choose_pass(ended: ExecutionEnded, describe: Describe) -> _ReapPass:
 
     A message that is outdated never brings claims to the last stage. A later one is on its way.
     """
-    execution = describe(ended.execution_arn)
+    execution = context.workflows.describe(ended.execution_arn)
     if execution.liveness is Liveness.UNKNOWN:
         message = (
             f"Step Functions did not say whether execution {ended.execution_arn} is over; "

@@ -55,7 +55,7 @@ def check_expired_holders(
         if context.retry_budget.is_over(since=began):
             break  # Step Functions is slow today, and the caller has more to do.
         checks += 1
-        match context.liveness_of(holder.execution_arn):
+        match context.workflows.describe(holder.execution_arn).liveness:
             case Liveness.OVER:
                 evictable.append(holder)
             case Liveness.RUNNING if _extend(context, lock_name, holder):

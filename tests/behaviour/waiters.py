@@ -20,8 +20,9 @@ from leasehold.protocol.model import (
 )
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.support import TABLE, owner
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -46,9 +47,9 @@ class Herd:
 
     def __post_init__(self) -> None:
         table = LockTable(_Counting(self.client, self), TABLE)  # type: ignore[arg-type]  # counts, then passes on
-        self.store = LockStore(LockContext(table=table, push=self._push))
+        self.store = LockStore(LockContext(table=table, workflows=FakeWorkflows(wakes=self._wake)))
 
-    def _push(self, task_token: str, grant: Grant) -> Delivery:
+    def _wake(self, task_token: str, grant: Grant) -> Delivery:
         with self.mutex:
             self.granted.append(task_token)
             self.tokens.append(grant.fencing_token)

@@ -15,22 +15,21 @@ from typing import Any, Final, NoReturn, cast
 from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.protocol.model import Grant, Liveness
+from leasehold.protocol.model import Grant
 from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.executions import Execution
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery, Execution
 from tests.model.expressions import changed
-from tests.model.request_names import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, Names
+from tests.model.request_names import DESCRIBE, END_BEAT, PUSH, READ, Names
 
 START_MS: Final = 1_900_000_000_000
 EPOCH_MS: Final = 1_000_000
 """Time stands still within an epoch. The next one begins when every lease of this one is over."""
 
 
-_NOT_MADE: Final = {PUSH, LIVENESS, DESCRIBE, END_BEAT, READ}
+_NOT_MADE: Final = {PUSH, DESCRIBE, END_BEAT, READ}
 """Calls whose payload is made by none of the protocol's functions."""
 
 
@@ -97,11 +96,8 @@ class RecordedWorld:
     def count(self, query: Query) -> int:
         return cast("int", self._ask("count", query))
 
-    def push(self, task_token: str, grant: Grant) -> Delivery:
+    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         return cast("Delivery", self._ask(PUSH, (task_token, grant)))
-
-    def liveness_of(self, execution_arn: str) -> Liveness:
-        return cast("Liveness", self._ask(LIVENESS, execution_arn))
 
     def describe(self, execution_arn: str) -> Execution:
         return cast("Execution", self._ask(DESCRIBE, execution_arn))
@@ -162,9 +158,7 @@ def run_to_next_call(
     context = LockContext(
         table=cast("LockTable", world),
         clock=world,
-        liveness_of=world.liveness_of,
-        push=world.push,
-        end_heartbeat=world.end_heartbeat,
+        workflows=world,
         retry_budget=RetryBudget(clock=world, random=lambda: 0.5),
         random=lambda: 0.5,
     )

@@ -58,8 +58,7 @@ PLACES_OF_CLAIMS: Final = [
 STEP_NAMES_OF_CLAIMS: Final = frozenset(name for _, name in PLACES_OF_CLAIMS)
 NEVER_SEEN: Final = frozenset({"waiters_of"})
 """Requests that the model's clients have no reason to make: they never lose their ticket."""
-PUSH: Final = "push"
-LIVENESS: Final = "liveness_of"
+PUSH: Final = "wake_waiter"
 DESCRIBE: Final = "describe"
 END_BEAT: Final = "end_heartbeat"
 READ: Final = "read"

@@ -10,7 +10,7 @@ from tests.model.conftest import Searches
 from tests.model.executions.mutants import ONE_LOOK, SCENE_MUTANTS
 from tests.model.executions.scenes import KEEPING, REAPING, SCENES
 from tests.model.explore import explore
-from tests.model.request_names import DESCRIBE, END_BEAT, LIVENESS, PUSH, READ, STEP_NAMES_OF_CLAIMS
+from tests.model.request_names import DESCRIBE, END_BEAT, PUSH, READ, STEP_NAMES_OF_CLAIMS
 
 _FEWEST_ORDERS = 2_000
 
@@ -38,7 +38,7 @@ def test_the_searches_see_enough_orders(
 
 def test_every_request_about_claims_is_a_step(searches: Searches) -> None:
     taken = frozenset[str]().union(*(searches.scene(scene.name).names for scene in SCENES))
-    assert taken >= STEP_NAMES_OF_CLAIMS | {PUSH, LIVENESS, DESCRIBE, END_BEAT, READ}
+    assert taken >= STEP_NAMES_OF_CLAIMS | {PUSH, DESCRIBE, END_BEAT, READ}
 
 
 def test_without_a_second_look_a_late_acquire_keeps_the_lock() -> None:

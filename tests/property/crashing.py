@@ -10,7 +10,7 @@ from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Push
+from leasehold.workflows.engine import WorkflowEngine
 from tests.support import TABLE, FakeClock
 from tests.support.memory_table import MemoryTable
 
@@ -63,12 +63,12 @@ class CrashingClient:
         return response
 
 
-def queue_store(client: Any, clock: FakeClock, push: Push) -> LockStore:  # noqa: ANN401 - any client
+def queue_store(client: Any, clock: FakeClock, workflows: WorkflowEngine) -> LockStore:  # noqa: ANN401 - any client
     retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
     context = LockContext(
         table=LockTable(client, TABLE, retry_budget=retry_budget),
         clock=clock,
-        push=push,
+        workflows=workflows,
         retry_budget=retry_budget,
         random=lambda: 0.5,
     )

@@ -22,11 +22,12 @@ from leasehold.protocol.model import (
     Renewal,
 )
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.property.crashing import CrashingClient, Killed, queue_store
 from tests.property.stored_lock import read_stored
 from tests.support import FakeClock
 from tests.support.memory_table import MemoryTable
+from tests.support.workflows import FakeWorkflows
 
 TOLERANCE_MS = 2_000
 LIMITS = {"mutex": 1, "pair": 2}
@@ -55,8 +56,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.dynamodb = MemoryTable()
         self.client = CrashingClient(self.dynamodb, type(self).mutate)
-        self.push_outcome = Delivery.DELIVERED
-        self.store: LockStore = queue_store(self.client, self.clock, self.push)
+        self.workflows = FakeWorkflows()
+        self.store: LockStore = queue_store(self.client, self.clock, self.workflows)
         self.everyone: list[Acquisition] = []
         self.tokens: dict[str, int] = {}
         self.holders: dict[str, set[str]] = {lock: set() for lock in LIMITS}
@@ -64,9 +65,6 @@ class QueueMachine(RuleBasedStateMachine):
         """Who held, and who waited, when the invariants were checked last."""
         self.calm = True
         """Whether nothing was killed and no lease ran out so far."""
-
-    def push(self, _token: str, _grant: Grant) -> Delivery:
-        return self.push_outcome
 
     @rule(
         target=acquisitions,
@@ -132,7 +130,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock.advance(later_seconds)
         others = [a for a in self.everyone if a.lock == acquisition.lock and a is not acquisition]
         others = [a for a in others if does != "ask" or not a.over]
-        rival = queue_store(self.client, self.clock, self.push)
+        rival = queue_store(self.client, self.clock, self.workflows)
 
         def interrupt() -> None:
             if does == "arrive":
@@ -155,7 +153,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(outcome=st.sampled_from(Delivery))
     def step_functions_answers(self, outcome: Delivery) -> None:
-        self.push_outcome = outcome
+        self.workflows.wakes = outcome
 
     @rule(seconds=st.sampled_from((1, 4, 8, 30, 120)))
     def advance(self, seconds: int) -> None:
@@ -202,7 +200,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Everybody who wants the lock gets it, if those who have it give it back."""
-        self.push_outcome = Delivery.UNKNOWN
+        self.workflows.wakes = Delivery.UNKNOWN
         for _ in range(len(self.everyone) + 1):
             for acquisition in self.everyone:
                 if acquisition.granted or acquisition.over:

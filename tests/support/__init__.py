@@ -11,7 +11,7 @@ from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRe
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.executions import LivenessOf, nobody_knows
+from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -81,14 +81,14 @@ def store_over(
     client: Any,  # noqa: ANN401 - a DynamoDB client or something that wraps one
     clock: FakeClock,
     *,
-    liveness_of: LivenessOf = nobody_knows,
+    workflows: WorkflowEngine | None = None,
     table: str = TABLE,
 ) -> LockStore:
     retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
     context = LockContext(
         table=LockTable(client, table, retry_budget=retry_budget),
         clock=clock,
-        liveness_of=liveness_of,
+        workflows=workflows or NoWorkflows(),
         retry_budget=retry_budget,
         random=lambda: 0.5,
     )

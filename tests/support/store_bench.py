@@ -21,8 +21,7 @@ from leasehold.protocol.model import (
 from leasehold.store.context import LockContext
 from leasehold.store.events import Event
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.executions import Execution
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery, Execution
 from tests.support import LOCK, TABLE, CountingClient, FakeClock, acquire, owner, release
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
@@ -53,7 +52,7 @@ class Between:
 
 @dataclass
 class Bench:
-    """Stores over one table; `executions` tells what Step Functions says."""
+    """Stores over one table, and their workflow engine; `executions` tells what it says."""
 
     client: Any
     clock: FakeClock
@@ -68,9 +67,7 @@ class Bench:
         context = LockContext(
             table=LockTable(client or self.client, TABLE, retry_budget=retry_budget),
             clock=self.clock,
-            liveness_of=lambda arn: self.describe(arn).liveness,
-            push=self._push,
-            end_heartbeat=self._end_beat,
+            workflows=self,
             observe=self.events.append,
             retry_budget=retry_budget,
             random=lambda: 0.5,
@@ -112,7 +109,7 @@ class Bench:
         **seams: Any,  # noqa: ANN401 - a context's fields
     ) -> Reaped:
         ended = ExecutionEnded(execution_arn=execution_arn, redrives=redrives, second_pass=second)
-        return self.store(client, **seams).reap(ended, self.describe)
+        return self.store(client, **seams).reap(ended)
 
     def holders(self, lock_name: str = LOCK) -> list[str]:
         return [holder.owner_name for holder in self.store().read_state(lock_name).holders]
@@ -129,11 +126,11 @@ class Bench:
         names = [item["owner_name"]["S"] for item in items if item["sk"]["S"] != "STATE"]
         return sorted(names)
 
-    def _push(self, task_token: str, _grant: Grant) -> Delivery:
+    def wake_waiter(self, task_token: str, _grant: Grant) -> Delivery:
         self.pushed.append(task_token)
         return Delivery.DELIVERED
 
-    def _end_beat(self, task_token: str, lost: LockLost | None) -> Delivery:
+    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
         self.ended_beats.append((task_token, None if lost is None else str(lost)))
         return Delivery.DELIVERED
 

@@ -16,11 +16,12 @@ from leasehold.protocol.model import AcquireRequest, Grant, Liveness
 from leasehold.store.context import LockContext
 from leasehold.store.events import Event, Extended
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.executions import LivenessOf, execution_liveness
+from leasehold.workflows.step_functions import StepFunctions
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.lifetimes.scene import Scene, at_work
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
+from tests.support.workflows import FakeWorkflows
 
 OVERRUN_SECONDS: Final = 5 * PLAIN_LEASE_SECONDS
 CONTENDERS: Final = 3
@@ -33,16 +34,14 @@ class Contenders:
     """Direct callers in this process, on the deployed table; each is the first time here.
 
     Attributes:
-        liveness_of: how they find out whether the holder's workflow runs.
-        asked: how often they did.
+        workflows: how they find out whether the holder's workflow runs.
         extended: how often they extended the holder's lease.
         refused: how often they were refused.
         granted_at: when one of them was granted the lock, in epoch seconds.
     """
 
     scene: Scene
-    liveness_of: LivenessOf
-    asked: list[str] = field(default_factory=list)
+    workflows: FakeWorkflows
     events: list[Event] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
     granted_at: float | None = None
@@ -55,7 +54,7 @@ class Contenders:
         """Asks until one of them is granted."""
         context = LockContext(
             table=LockTable(_client(self.scene.deployment.aws, "dynamodb"), self._table_name),
-            liveness_of=self._ask,
+            workflows=self.workflows,
             observe=self.events.append,
         )
         store = LockStore(context)
@@ -74,10 +73,6 @@ class Contenders:
     @property
     def _table_name(self) -> str:
         return self.scene.deployment.table_name
-
-    def _ask(self, execution_arn: str) -> Liveness:
-        self.asked.append(execution_arn)
-        return self.liveness_of(execution_arn)
 
     def _request(self, number: int) -> AcquireRequest:
         return AcquireRequest(
@@ -104,27 +99,27 @@ class Overrun:
 
 
 def knocked_at(deployment: Deployment, machine: str) -> Overrun:
-    workflows = _client(deployment.aws, "stepfunctions")
-    return _overrun(deployment, machine, execution_liveness(workflows))
+    step_functions = StepFunctions(lambda: _client(deployment.aws, "stepfunctions"))
+    return _overrun(deployment, machine, FakeWorkflows(runs=step_functions.describe))
 
 
 def by_contenders_that_do_not_ask(deployment: Deployment, machine: str) -> Overrun:
     """They take every lease that is over for the lease of the dead."""
-    return _overrun(deployment, machine, lambda _execution_arn: Liveness.OVER)
+    return _overrun(deployment, machine, FakeWorkflows(runs=Liveness.OVER))
 
 
-def _overrun(deployment: Deployment, machine: str, liveness_of: LivenessOf) -> Overrun:
+def _overrun(deployment: Deployment, machine: str, workflows: FakeWorkflows) -> Overrun:
     scene = Scene(deployment)
     with at_work():
         execution = scene.start_inside(machine, seconds=OVERRUN_SECONDS)
-    contenders = Contenders(scene, liveness_of)
+    contenders = Contenders(scene, workflows)
     with ThreadPoolExecutor(CONTENDERS) as pool:
         for knocking in [pool.submit(contenders.knock) for _ in range(CONTENDERS)]:
             knocking.result()
     assert contenders.granted_at is not None
     return Overrun(
         ended=scene.ended(execution),
-        asked=len(contenders.asked),
+        asked=len(workflows.described),
         extended=contenders.extended,
         refused=len(contenders.refused),
         granted_at=contenders.granted_at,

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol.model import Grant, ReleaseRequest
+from leasehold.protocol.model import ReleaseRequest
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery, Push, push_by_task_token
+from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
+from leasehold.workflows.step_functions import StepFunctions
 from tests.e2e.deployment import Deployment, wait_until
 
 HOLDER: Final = "a test"
@@ -54,11 +55,6 @@ class Mortal:
             return attribute(**arguments)
 
         return call
-
-
-def lost(_task_token: str, _grant: Grant) -> Delivery:
-    """A push that did not arrive."""
-    return Delivery.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -120,17 +116,17 @@ class Line:
     def release_untold(self) -> float:
         """Releases from here, and nobody is told of the hand-off."""
         asked_at = time.time()
-        self._store(self._table_client(), push=lost).release(self._request())
+        self._store(self._table_client(), NoWorkflows()).release(self._request())
         return asked_at
 
     def release_killed(self, *, after_requests: int) -> bool:
         """Releases from here, for so many requests; answers whether more were wanted."""
         life = Life(after_requests)
-        workflows = Mortal(self.deployment.aws.client("stepfunctions"), life)
-        push = push_by_task_token(workflows)  # type: ignore[arg-type]  # counts, then passes on
+        client = Mortal(self.deployment.aws.client("stepfunctions"), life)
+        workflows = StepFunctions(lambda: client)  # type: ignore[arg-type,return-value]  # counts, then passes on
         table = Mortal(self._table_client(), life)
         try:
-            self._store(table, push=push).release(self._request())
+            self._store(table, workflows).release(self._request())
         except Killed:
             return True
         return False
@@ -146,9 +142,9 @@ class Line:
     def _table_client(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.deployment.aws.client("dynamodb")
 
-    def _store(self, client: Any, *, push: Push) -> LockStore:  # noqa: ANN401 - same
+    def _store(self, client: Any, workflows: WorkflowEngine) -> LockStore:  # noqa: ANN401 - same
         table = LockTable(client, self.deployment.table_name)
-        return LockStore(LockContext(table=table, push=push))
+        return LockStore(LockContext(table=table, workflows=workflows))
 
     def _request(self) -> ReleaseRequest:
         return ReleaseRequest(lock_name=self.lock_name, owner_id=self.owner_id)

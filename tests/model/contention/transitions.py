@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from leasehold.protocol.model import Grant, Liveness
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery, Execution
 from tests.model.contention.clients import OVER, Client, Status
 from tests.model.contention.faults import (
     CRASH,
@@ -23,7 +23,7 @@ from tests.model.contention.faults import (
     Faults,
 )
 from tests.model.contention.progress import Progress
-from tests.model.request_names import LIVENESS, PUSH, Names
+from tests.model.request_names import DESCRIBE, PUSH, Names
 from tests.model.table import Outcome, Table
 
 State = tuple[int, ...]
@@ -57,7 +57,7 @@ class World:
         self.start: State = (0, 0, 0, 0, *self.progress.first())
         self._outcomes: dict[tuple[int, int, int], Outcome] = {}
         self._pushed = {outcome: self.table.answer_number(outcome) for outcome in Delivery}
-        self._liveness = {value: self.table.answer_number(value) for value in Liveness}
+        self._liveness = {value: self.table.answer_number(Execution(value)) for value in Liveness}
 
     def moves(self, state: State) -> list[Move]:
         """Everything that may happen next."""
@@ -89,7 +89,7 @@ class World:
         call = self.progress.calls[asked]
         if call.method == PUSH:
             return asked, *self._push(state, *call.payload)
-        if call.method == LIVENESS:
+        if call.method == DESCRIBE:
             return asked, state, self._liveness[self._liveness_of(state, call.payload)]
         done = self.apply(state[0], state[1], asked)
         return asked, (done.state, done.queue, *state[2:]), done.answer

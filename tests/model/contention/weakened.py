@@ -60,7 +60,7 @@ def without_sight_of_waiter(maker: Maker) -> Maker:
 def send_pushing_first(context: LockContext, step: Step, state: LockState) -> Any:  # noqa: ANN401 - what the real one answers
     """Tells the waiter before the state is written."""
     if step.hand_off is not None and step.hand_off.waiter.request.task_token is not None:
-        context.push(step.hand_off.waiter.request.task_token, step.hand_off.grant)
+        context.workflows.wake_waiter(step.hand_off.waiter.request.task_token, step.hand_off.grant)
     return _SEND(context, step, state)
 
 

@@ -216,11 +216,11 @@ class Look:
     after: str | None = None
     doomed: bool = False
 
-    def operate(self, _call: Operation, store: LockStore, world: RecordedWorld) -> object:
+    def operate(self, _call: Operation, store: LockStore, _world: RecordedWorld) -> object:
         ended = ExecutionEnded(
             execution_arn=DOOMED, redrives=self.redrives, second_pass=self.second
         )
-        return store.reap(ended, world.describe)
+        return store.reap(ended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def _release_that_marks_after_freeing(
     answer = releasing.release(context, request)
     task_token = claiming.end_claim(context, request, request.execution_arn or "")
     if task_token is not None:
-        context.end_heartbeat(task_token, None)
+        context.workflows.end_heartbeat(task_token, None)
     return answer
 
 
@@ -82,7 +82,7 @@ def _judge_all_grants_fresh(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 -
     return replace(verdict, is_fresh=True) if isinstance(verdict, AlreadyHolder) else verdict
 
 
-def _look_without_asking(ended: Any, _describe: Any) -> Any:  # noqa: ANN401 - as the real one
+def _look_without_asking(_context: Any, ended: Any) -> Any:  # noqa: ANN401 - as the real one
     return reaping._SECOND_PASS if ended.second_pass else reaping._FIRST_PASS  # noqa: SLF001 - same
 
 

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Queued, Reaped, Refusal
-from leasehold.workflows.executions import Execution
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery, Execution
 from tests.model.executions.actors import (
     ACQUIRE,
     BEAT,
@@ -28,7 +27,7 @@ from tests.model.executions.actors import (
 from tests.model.executions.calls import Calls
 from tests.model.executions.scene import Scene
 from tests.model.replay import Call
-from tests.model.request_names import DESCRIBE, END_BEAT, LIVENESS, PUSH, Names
+from tests.model.request_names import DESCRIBE, END_BEAT, PUSH, Names
 
 _BEATS_AFTER_THE_WORK: Final = 3
 MOST_ACQUISITIONS: Final = 3
@@ -139,12 +138,10 @@ class Lives:
             state, answer = self._push(state, *asked.payload)
         elif asked.method == END_BEAT:
             state, answer = self._end_beat(state, *asked.payload)
-        elif asked.method == LIVENESS:
-            over = asked.payload == DOOMED and not state.runs
-            answer = Liveness.OVER if over else Liveness.RUNNING
         elif asked.method == DESCRIBE:
-            liveness = Liveness.RUNNING if state.runs else Liveness.OVER
-            answer = Execution(liveness, state.redrives)
+            doomed = asked.payload == DOOMED
+            liveness = Liveness.OVER if doomed and not state.runs else Liveness.RUNNING
+            answer = Execution(liveness, state.redrives if doomed else 0)
         else:
             done = self.calls.done(state.table, asked)
             return state._replace(table=done.table), done.answer

@@ -15,8 +15,9 @@ from leasehold import LockClient
 from leasehold.client.boot_clock import BootClock
 from leasehold.client.connection import Connection
 from leasehold.protocol.model import Liveness
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.unit.client.doubles import Table
+from tests.unit.workflows.test_step_functions import GRANT, TOKEN
 
 
 @dataclass
@@ -63,7 +64,7 @@ def test_step_functions_is_asked_in_the_region_of_the_table() -> None:
     table.meta = SimpleNamespace(region_name="eu-central-1")  # type: ignore[attr-defined]  # as boto3 has it
     connection = connection_over(session, dynamodb=table)
     with pytest.raises(AttributeError):
-        connection.liveness_of("arn")  # The stand-in cannot describe executions.
+        connection.workflows.describe("arn")  # The stand-in cannot describe executions.
     assert [(service, made["region_name"]) for service, made in session.made] == [
         ("stepfunctions", "eu-central-1")
     ]
@@ -89,9 +90,8 @@ def test_in_a_child_a_client_that_was_given_is_neither_used_nor_closed(
     in_a_child(connection, monkeypatch)
     with pytest.raises(RuntimeError, match="make a LockClient in the child"):
         connection.dynamodb()
-    grant: Any = None
-    assert connection.push("token", grant) is Delivery.UNKNOWN
-    assert connection.liveness_of("arn") is Liveness.UNKNOWN
+    assert connection.workflows.wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
+    assert connection.workflows.describe("arn").liveness is Liveness.UNKNOWN
     assert (len(session.made), session.closed) == (1, 0)
 
 

@@ -22,7 +22,7 @@ from leasehold.protocol.model import (
 from leasehold.protocol.schema import WAITER_PREFIX, lock_key, partition_of
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Push, push_nothing
+from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
 from tests.support import LOCK, TABLE, FakeClock, owner
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Bench:
     client: Any
     clock: FakeClock
     inner: DynamoDBClient
-    push: Push = push_nothing
+    workflows: WorkflowEngine = field(default_factory=NoWorkflows)
     tolerance_ms: int = 0
 
     @functools.cached_property
@@ -50,7 +50,7 @@ class Bench:
             table=table,
             clock=self.clock,
             retry_budget=retry_budget,
-            push=self.push,
+            workflows=self.workflows,
             tolerance_ms=self.tolerance_ms,
         )
 
@@ -60,7 +60,7 @@ class Bench:
 
     def through(self, client: Any) -> Bench:  # noqa: ANN401 - whatever wraps a client
         """The same world, seen through another client."""
-        return Bench(client, self.clock, self.inner, self.push, self.tolerance_ms)
+        return Bench(client, self.clock, self.inner, self.workflows, self.tolerance_ms)
 
     def granted(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
         request = AcquireRequest(
@@ -128,17 +128,6 @@ class Bench:
             TableName=LEDGER, Key={"account": {"S": account}}, ConsistentRead=True
         )
         return int(found["Item"]["balance"]["N"]) if "Item" in found else None
-
-
-@dataclass
-class Pushes:
-    """Remembers who was told."""
-
-    told: list[str] = field(default_factory=list)
-
-    def __call__(self, task_token: str, _grant: Grant) -> Any:  # noqa: ANN401 - see below
-        self.told.append(task_token)
-        return push_nothing(task_token, _grant)
 
 
 def deposit(account: str, amount: int = 1) -> TransactWriteItemTypeDef:

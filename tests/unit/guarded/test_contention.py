@@ -15,8 +15,9 @@ from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.model import AcquireRequest, Grant
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.support import LOCK, TABLE, FakeClock, owner
+from tests.support.workflows import FakeWorkflows
 from tests.unit.guarded.bench import LEDGER, Bench, deposit, is_refused
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ class Crowd:
     def __post_init__(self) -> None:
         self.bench.context = LockContext(  # real time: the fake clock is for one thread
             table=LockTable(self.bench.client, TABLE),
-            push=self._push,
+            workflows=FakeWorkflows(wakes=self._wake),
             retry_budget=RetryBudget(
                 seconds=60
             ),  # on a busy machine somebody may be outrun for seconds
         )
         self.bench.store = LockStore(self.bench.context)
 
-    def _push(self, task_token: str, grant: Grant) -> Delivery:
+    def _wake(self, task_token: str, grant: Grant) -> Delivery:
         self.tokens.append(grant.fencing_token)
         self.woken[task_token].set()
         return Delivery.DELIVERED

@@ -12,10 +12,11 @@ from leasehold.errors import LockLost, LockStoreUnavailable, TransactionRefused
 from leasehold.protocol.model import AcquireRequest, Liveness, NotHeld, Released, ReleaseRequest
 from leasehold.protocol.permits import release_permit
 from leasehold.protocol.schema import lock_key
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.support import LOCK, START_MS, TABLE, CountingClient, owner
 from tests.support.faults import FaultyClient, client_error
-from tests.unit.guarded.bench import Bench, Pushes, deposit, open_account
+from tests.support.workflows import FakeWorkflows
+from tests.unit.guarded.bench import Bench, deposit, open_account
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 HOUR_MS = 3_600_000
@@ -39,8 +40,7 @@ def test_a_lock_released_with_writes_is_released_for_everybody_else_to_see(bench
 
 
 def test_the_oldest_waiter_becomes_the_holder_in_the_same_transaction(bench: Bench) -> None:
-    pushes = Pushes()
-    bench.push = pushes
+    workflows = bench.workflows = FakeWorkflows()
     grant = bench.granted("anna")
     bench.waits("ben")
     bench.waits("carl")
@@ -48,7 +48,7 @@ def test_the_oldest_waiter_becomes_the_holder_in_the_same_transaction(bench: Ben
     bench.through(counting).writes(grant).transact_write([deposit("x")], release=True)
     assert counting.calls == ["transact_write_items", "query", "transact_write_items"]
     assert (bench.balance("x"), bench.holders(), bench.waiters()) == (1, ["ben"], ["carl"])
-    assert pushes.told == ["ben"]
+    assert [task_token for task_token, _ in workflows.woken] == ["ben"]
     assert bench.state().holders[0].fencing_token == grant.fencing_token + 1
 
 
@@ -86,8 +86,7 @@ def test_a_waiter_with_a_lowered_limit_is_not_let_in_too_early(bench: Bench) -> 
 
 
 def test_after_a_raised_limit_all_permits_are_handed_on_and_written_once(bench: Bench) -> None:
-    pushes = Pushes()
-    bench.push = pushes
+    workflows = bench.workflows = FakeWorkflows()
     grant = bench.granted("anna", limit=1)
     for name in ("ben", "carl"):
         bench.waits(name, limit=1)
@@ -95,7 +94,7 @@ def test_after_a_raised_limit_all_permits_are_handed_on_and_written_once(bench: 
     raise_limit_of_waiters(bench, limit=2)
     bench.writes(grant).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders()) == (1, ["ben", "carl"])
-    assert pushes.told == ["ben", "carl"]
+    assert [task_token for task_token, _ in workflows.woken] == ["ben", "carl"]
 
 
 def raise_limit_of_waiters(bench: Bench, *, limit: int) -> None:
@@ -199,8 +198,7 @@ def test_a_waiter_whose_workflow_is_over_is_passed_over_right_after_the_commit(
     bench.waits("ben", execution_arn=EXECUTION)
     context = replace(
         bench.context,
-        push=lambda _token, _grant: Delivery.GONE,
-        liveness_of=lambda _execution_arn: Liveness.OVER,
+        workflows=FakeWorkflows(wakes=Delivery.GONE, runs=Liveness.OVER),
     )
     bench.context = context
     bench.writes(grant).transact_write([deposit("x")], release=True)

@@ -11,10 +11,10 @@ from lambdas import acquire, heartbeat, release
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import Liveness
 from leasehold.protocol.schema import lock_key
-from leasehold.workflows.executions import Execution
 from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -114,14 +114,11 @@ def test_a_takeover_is_counted_beside_the_grant(
 def test_what_was_learned_of_the_holders_workflow_is_counted(
     dynamodb: DynamoDBClient,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    engine: FakeWorkflows,
     liveness: Liveness,
     expected: dict[str, list[float]],
 ) -> None:
-    monkeypatch.setattr(
-        "leasehold.workflows.executions.describe_execution",
-        lambda _client: lambda _arn: Execution(liveness),
-    )
+    engine.runs = liveness
     acquire.handler({**NAMED, "execution_arn": VALID_EXECUTION}, CONTEXT)
     let_the_lease_end(dynamodb)
     capsys.readouterr()

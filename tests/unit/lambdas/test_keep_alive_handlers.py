@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +10,11 @@ import pytest
 from lambdas import acquire, heartbeat, release
 from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Liveness
-from leasehold.workflows.executions import Execution
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.support import TABLE
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -30,27 +29,6 @@ DONE = "the work under lock 'nightly-report' is done"
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 
-@dataclass
-class Beats:
-    """Step Functions, as far as it takes the ends of beats."""
-
-    outcome: Delivery = Delivery.DELIVERED
-    ended: list[tuple[str, str | None]] = field(default_factory=list)
-
-    def end(self, task_token: str, lost: LockLost | None) -> Delivery:
-        self.ended.append((task_token, None if lost is None else str(lost)))
-        return self.outcome
-
-
-@pytest.fixture
-def beats(monkeypatch: pytest.MonkeyPatch) -> Beats:
-    beats = Beats()
-    monkeypatch.setattr(
-        "leasehold.workflows.task_tokens.end_heartbeat_by_task_token", lambda _client: beats.end
-    )
-    return beats
-
-
 def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[str]]:
     """The metrics' values, and the messages logged, since the last look."""
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -63,77 +41,79 @@ def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[st
     return values, [line["message"] for line in lines if "_aws" not in line]
 
 
-def reap(monkeypatch: pytest.MonkeyPatch) -> None:
+def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars and frees what the execution has, as the reaper does."""
     from lambdas import runtime as _runtime  # noqa: PLC0415 - after the environment was made
     from leasehold.protocol.model import ExecutionEnded  # noqa: PLC0415 - same
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     ended = ExecutionEnded(execution_arn=VALID_EXECUTION)
-    _runtime.lock_store(CONTEXT).reap(ended, lambda _arn: Execution(Liveness.OVER))  # type: ignore[arg-type]  # has what is used
+    engine.runs = Liveness.OVER
+    _runtime.lock_store(CONTEXT).reap(ended)  # type: ignore[arg-type]  # has what is used
 
 
 def test_a_beat_that_renews_leaves_its_state_asleep(
-    beats: Beats, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "RENEWED"}
-    assert beats.ended == []
+    assert engine.ended == []
     assert printed(capsys) == ({}, [])
 
 
-def test_the_release_ends_the_beat(beats: Beats, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_release_ends_the_beat(
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
     printed(capsys)
     assert release.handler(dict(OWN_RELEASE), CONTEXT) == {"released": True, **NAMED}
-    assert beats.ended == [("a-task-token", None)]
+    assert engine.ended == [("a-task-token", None)]
     values, messages = printed(capsys)
     assert (values["Released"], messages) == ([1.0], ["released"])
 
 
 def test_a_beat_after_the_work_has_ended_ends_itself(
-    beats: Beats, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     release.handler(dict(OWN_RELEASE), CONTEXT)
     printed(capsys)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "DONE"}
-    assert beats.ended == [("a-task-token", None)]
+    assert engine.ended == [("a-task-token", None)]
     assert printed(capsys) == ({}, [])
 
 
 def test_a_beat_that_finds_the_lock_gone_stops_the_work(
-    beats: Beats, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     release.handler(dict(NAMED), CONTEXT)
     acquire.handler(dict(RIVAL), CONTEXT)
     printed(capsys)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
-    assert beats.ended == [("a-task-token", LOST)]
+    assert engine.ended == [("a-task-token", LOST)]
     assert printed(capsys) == ({"Lost": [1.0]}, ["lost"])
 
 
 def test_a_loss_that_nobody_waits_to_hear_is_none(
-    beats: Beats, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The work has failed and released; this beat was under way."""
     acquire.handler(dict(WORKFLOW), CONTEXT)
     release.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
-    beats.outcome = Delivery.GONE
+    engine.ends = Delivery.GONE
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
     assert printed(capsys) == ({}, [])
 
 
-@pytest.mark.usefixtures("beats")
 def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     granted = acquire.handler(dict(WORKFLOW), CONTEXT)
-    reap(monkeypatch)
+    reap(engine, monkeypatch)
     printed(capsys)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "REACQUIRED"}
     assert printed(capsys) == ({"Reacquired": [1.0]}, ["taken again"])
@@ -150,7 +130,7 @@ def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
     ids=["done", "lost"],
 )
 def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_nobody_repeats(
-    beats: Beats,
+    engine: FakeWorkflows,
     capsys: pytest.CaptureFixture[str],
     last: dict[str, Any],
     end: Exception,
@@ -160,26 +140,26 @@ def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_nobod
     acquire.handler(dict(WORKFLOW), CONTEXT)
     release.handler(dict(last), CONTEXT)
     printed(capsys)
-    beats.outcome = Delivery.UNKNOWN
+    engine.ends = Delivery.UNKNOWN
     with pytest.raises(type(end), match=f"^{end}$"):
         heartbeat.handler(dict(BEAT), CONTEXT)
-    assert len(beats.ended) == 1
+    assert len(engine.ended) == 1
     assert printed(capsys) == seen
 
 
 @pytest.mark.parametrize("outcome", [Delivery.DELIVERED, Delivery.GONE])
 @pytest.mark.parametrize(("last", "kept"), [(OWN_RELEASE, "DONE"), (NAMED, "LOST")])
 def test_an_end_that_was_heard_or_that_nobody_waits_for_is_no_error(
-    beats: Beats, outcome: Delivery, last: dict[str, Any], kept: str
+    engine: FakeWorkflows, outcome: Delivery, last: dict[str, Any], kept: str
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     release.handler(dict(last), CONTEXT)
-    beats.outcome = outcome
+    engine.ends = outcome
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": kept}
 
 
 def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
-    beats: Beats, monkeypatch: pytest.MonkeyPatch
+    engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: a beat that does not know is repeated, and pushes nothing."""
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -188,20 +168,20 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
         raise LockStoreUnavailable
 
     monkeypatch.setattr("leasehold.dynamodb.lock_table.LockTable.update", unavailable)
-    beats.outcome = Delivery.UNKNOWN
+    engine.ends = Delivery.UNKNOWN
     with pytest.raises(LockStoreUnavailable):
         heartbeat.handler(dict(BEAT), CONTEXT)
-    assert beats.ended == []
+    assert engine.ended == []
 
 
 def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_beat(
-    beats: Beats,
+    engine: FakeWorkflows,
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
-    beats.outcome = Delivery.UNKNOWN
+    engine.ends = Delivery.UNKNOWN
     assert release.handler(dict(OWN_RELEASE), CONTEXT)["released"]
-    beats.outcome = Delivery.DELIVERED
+    engine.ends = Delivery.DELIVERED
     assert heartbeat.handler({**BEAT, "task_token": "next"}, CONTEXT) == {"kept": "DONE"}
 
 
@@ -221,13 +201,12 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     assert len(dynamodb.scan(TableName=TABLE)["Items"]) == 2
 
 
-@pytest.mark.usefixtures("beats")
 def test_neither_owner_ids_nor_task_tokens_are_logged(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
-    reap(monkeypatch)
+    reap(engine, monkeypatch)
     heartbeat.handler(dict(BEAT), CONTEXT)
     release.handler(dict(NAMED), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)

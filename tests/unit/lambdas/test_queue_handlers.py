@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from lambdas import acquire, heartbeat, release
 from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.protocol.model import Grant
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.support.lambda_context import LambdaContextStub
+from tests.support.workflows import FakeWorkflows
 
 CONTEXT = LambdaContextStub()
 LOCK = {"lock_name": "customer/1"}
@@ -22,25 +21,6 @@ TOKEN = "task-token-of-ben"
 BEN_WAITS = {**BEN, "task_token": TOKEN, "entered_at_ms": 1_700_000_000_000}
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-
-@dataclass
-class Pushes:
-    outcome: Delivery = Delivery.DELIVERED
-    sent: list[tuple[str, Grant]] = field(default_factory=list)
-
-    def push(self, task_token: str, grant: Grant) -> Delivery:
-        self.sent.append((task_token, grant))
-        return self.outcome
-
-
-@pytest.fixture
-def pushes(monkeypatch: pytest.MonkeyPatch) -> Pushes:
-    pushes = Pushes()
-    monkeypatch.setattr(
-        "leasehold.workflows.task_tokens.push_by_task_token", lambda _client: pushes.push
-    )
-    return pushes
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[str]]:
@@ -55,14 +35,14 @@ def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[st
     return values, [line["message"] for line in lines if "_aws" not in line]
 
 
-def test_a_free_lock_is_granted_through_the_task_token_at_once(pushes: Pushes) -> None:
+def test_a_free_lock_is_granted_through_the_task_token_at_once(engine: FakeWorkflows) -> None:
     answer = acquire.handler(dict(BEN_WAITS), CONTEXT)
-    ((token, grant),) = pushes.sent
+    ((token, grant),) = engine.woken
     assert (token, grant.fencing_token) == (TOKEN, answer["fencing_token"])
 
 
 def test_a_busy_lock_queues_and_counts_the_waiter_without_a_push(
-    pushes: Pushes, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     granted = acquire.handler(dict(ANNA), CONTEXT)
     printed(capsys)
@@ -82,18 +62,18 @@ def test_a_busy_lock_queues_and_counts_the_waiter_without_a_push(
         ],
         "retry_after_seconds": answer["retry_after_seconds"],
     }
-    assert pushes.sent == []
+    assert engine.woken == []
     assert printed(capsys) == ({"Queued": [1.0], "QueueLength": [1.0]}, ["queued"])
 
 
 def test_a_release_hands_over_pushes_and_counts_the_hand_off(
-    pushes: Pushes, capsys: pytest.CaptureFixture[str]
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     granted = acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)
     printed(capsys)
     assert release.handler(dict(ANNA), CONTEXT)["released"]
-    ((token, grant),) = pushes.sent
+    ((token, grant),) = engine.woken
     assert (token, grant.owner_id) == (TOKEN, BEN["owner_id"])
     assert grant.fencing_token == granted["fencing_token"] + 1
     values, messages = printed(capsys)
@@ -112,26 +92,28 @@ def test_a_release_hands_over_pushes_and_counts_the_hand_off(
 
 
 def test_a_grant_that_step_functions_did_not_take_is_repeated_and_never_answered(
-    pushes: Pushes,
+    engine: FakeWorkflows,
 ) -> None:
-    pushes.outcome = Delivery.UNKNOWN
+    engine.wakes = Delivery.UNKNOWN
     with pytest.raises(LockStoreUnavailable, match="repeat the call"):
         acquire.handler(dict(BEN_WAITS), CONTEXT)
-    pushes.outcome = Delivery.DELIVERED
+    engine.wakes = Delivery.DELIVERED
     acquire.handler(dict(BEN_WAITS), CONTEXT)
-    (_, lost), (_, delivered) = pushes.sent
+    (_, lost), (_, delivered) = engine.woken
     assert lost.fencing_token == delivered.fencing_token
 
 
-def test_a_delayed_duplicate_fails_its_task_at_once_instead_of_waiting(pushes: Pushes) -> None:
+def test_a_delayed_duplicate_fails_its_task_at_once_instead_of_waiting(
+    engine: FakeWorkflows,
+) -> None:
     acquire.handler(dict(BEN), CONTEXT)
     release.handler(dict(BEN), CONTEXT)
     with pytest.raises(LockLost, match="released before"):
         acquire.handler(dict(BEN_WAITS), CONTEXT)
-    assert pushes.sent == []
+    assert engine.woken == []
 
 
-@pytest.mark.usefixtures("pushes")
+@pytest.mark.usefixtures("engine")
 def test_giving_up_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)
@@ -142,7 +124,7 @@ def test_giving_up_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert (values, messages) == ({"LeftQueue": [1.0]}, ["released"])
 
 
-@pytest.mark.usefixtures("pushes")
+@pytest.mark.usefixtures("engine")
 def test_neither_owner_ids_nor_task_tokens_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)

@@ -13,10 +13,11 @@ from lambdas import acquire, reap, release
 from lambdas.reap_messages import parse_reap_message
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import ExecutionEnded, Liveness
-from leasehold.workflows.executions import Execution
+from leasehold.workflows.engine import Execution
 from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -45,11 +46,9 @@ class Outside:
 
 
 @pytest.fixture(autouse=True)
-def outside(monkeypatch: pytest.MonkeyPatch) -> Outside:
+def outside(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> Outside:
     outside = Outside()
-    monkeypatch.setattr(
-        "leasehold.workflows.executions.describe_execution", lambda _client: outside.describe
-    )
+    engine.runs = outside.describe
     monkeypatch.setattr("lambdas.reap_messages.send_message", outside.send)
     monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", QUEUE_URL)
     monkeypatch.setenv("LEASEHOLD_SECOND_PASS_SECONDS", "35")

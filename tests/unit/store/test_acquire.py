@@ -18,6 +18,7 @@ from tests.support import (
     release,
     store_over,
 )
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -175,24 +176,19 @@ def test_tokens_rise_when_ttl_has_removed_the_item(
 def test_a_running_workflow_is_not_robbed_but_extended_once_a_lease(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    asked: list[str] = []
-
-    def running(arn: str) -> Liveness:
-        asked.append(arn)
-        return Liveness.RUNNING
-
-    store = store_over(dynamodb, clock, liveness_of=running)
+    workflows = FakeWorkflows(runs=Liveness.RUNNING)
+    store = store_over(dynamodb, clock, workflows=workflows)
     store.acquire(acquire("anna", lease_ms=5_000, execution_arn=EXECUTION))
     clock.advance(8)
     answers = [refused(store.acquire(acquire(f"contender-{i}"))) for i in range(4)]
     assert [a.extended for a in answers] == [1, 0, 0, 0]
-    assert asked == [EXECUTION]
+    assert workflows.described == [EXECUTION]
 
 
 def test_the_lock_of_a_workflow_that_is_over_is_taken(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    store = store_over(dynamodb, clock, liveness_of=lambda _: Liveness.OVER)
+    store = store_over(dynamodb, clock, workflows=FakeWorkflows(runs=Liveness.OVER))
     store.acquire(acquire("anna", lease_ms=5_000, execution_arn=EXECUTION))
     clock.advance(8)
     assert granted(store.acquire(acquire("ben"))).taken_over == 1
@@ -201,7 +197,7 @@ def test_the_lock_of_a_workflow_that_is_over_is_taken(
 def test_a_workflow_of_which_nobody_knows_keeps_its_lock(
     dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
-    store = store_over(dynamodb, clock, liveness_of=lambda _: Liveness.UNKNOWN)
+    store = store_over(dynamodb, clock, workflows=FakeWorkflows(runs=Liveness.UNKNOWN))
     store.acquire(acquire("anna", lease_ms=5_000, execution_arn=EXECUTION))
     clock.advance(8)
     answer = refused(store.acquire(acquire("ben")))

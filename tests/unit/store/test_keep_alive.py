@@ -10,10 +10,11 @@ import pytest
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, NotHeld, Released
 from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, lost_reply
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, beat
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -61,7 +62,7 @@ def test_the_beat_ends_when_the_lock_is_free_and_not_before(bench: Bench) -> Non
         return Delivery.DELIVERED
 
     bench.store().keep_alive(beat("anna"))
-    bench.store(end_heartbeat=end_heartbeat).release(OWN_RELEASE)
+    bench.store(workflows=FakeWorkflows(ends=end_heartbeat)).release(OWN_RELEASE)
     assert holders == [[]]
 
 

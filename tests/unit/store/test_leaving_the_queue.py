@@ -10,11 +10,12 @@ from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Refusal, RefusalReason
 from leasehold.store import hand_over as vacating
 from leasehold.store import release as releasing
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
 from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench, Between
+from tests.support.workflows import FakeWorkflows
 
 LEASE_AND_TOLERANCE_SECONDS = 63
 MOST_WRITES = 4
@@ -67,8 +68,9 @@ def test_giving_up_marks_and_leaves_in_one_write_wherever_it_is_killed(
     assert is_marked is (bench.waiters() == [])
 
 
-def gone(_task_token: str, _grant: Grant) -> Delivery:
-    return Delivery.GONE
+def gone(bench: Bench) -> FakeWorkflows:
+    """Its executions run on, but their tasks are over."""
+    return FakeWorkflows(wakes=Delivery.GONE, runs=bench.describe)
 
 
 def asks(bench: Bench) -> bool:
@@ -79,7 +81,7 @@ def asks(bench: Bench) -> bool:
 
 def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(bench: Bench) -> None:
     """Its execution goes on, so neither the reaper nor the question to Step Functions helps."""
-    bench.store(push=gone).release(release("holder"))
+    bench.store(workflows=gone(bench)).release(release("holder"))
     assert bench.holders() == ["anna"]
     assert bench.describe(RUN).liveness is Liveness.RUNNING
     assert asks(bench)
@@ -90,7 +92,7 @@ def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vacating, "mark_undelivered", _raise_unavailable)
-    bench.store(push=gone).release(release("holder"))
+    bench.store(workflows=gone(bench)).release(release("holder"))
     assert not asks(bench)
     assert not asks(bench)
 
@@ -101,7 +103,7 @@ def _raise_unavailable(_grant: Grant) -> Any:  # noqa: ANN401 - as the real one
 
 def test_a_waiter_between_two_questions_keeps_what_it_was_handed(bench: Bench) -> None:
     place = place_of(bench)
-    bench.store(push=gone).release(release("holder"))
+    bench.store(workflows=gone(bench)).release(release("holder"))
     answer = bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
     assert isinstance(answer, Grant)
     assert not asks(bench)
@@ -119,7 +121,7 @@ def test_also_if_it_asks_in_the_moment_in_which_that_is_noted(bench: Bench) -> N
     client = Between(
         bench.client, before={3: ask}
     )  # After release_permit, query and hand_over_permit.
-    bench.store(client, push=gone).release(release("holder"))
+    bench.store(client, workflows=gone(bench)).release(release("holder"))
     assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
     assert [type(answer) for answer in answers] == [Grant]
     assert not asks(bench)

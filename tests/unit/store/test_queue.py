@@ -22,7 +22,7 @@ from leasehold.protocol.model import (
 from leasehold.store.context import LockContext
 from leasehold.store.events import Event
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery
+from leasehold.workflows.engine import Delivery, Execution
 from tests.support import (
     LOCK,
     TABLE,
@@ -33,6 +33,7 @@ from tests.support import (
     owner,
     release,
 )
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -46,27 +47,20 @@ class Queue:
 
     client: CountingClient
     clock: FakeClock
-    pushed: list[tuple[str, Grant]] = field(default_factory=list)
+    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     events: list[Event] = field(default_factory=list)
-    push_outcome: Delivery = Delivery.DELIVERED
-    liveness: Liveness = Liveness.UNKNOWN
     store: LockStore = field(init=False)
 
     def __post_init__(self) -> None:
         context = LockContext(
             table=LockTable(self.client, TABLE),  # type: ignore[arg-type]  # counts, then passes on
             clock=self.clock,
-            liveness_of=lambda _: self.liveness,
-            push=self._push,
+            workflows=self.workflows,
             observe=self.events.append,
             retry_budget=RetryBudget(clock=self.clock, random=lambda: 0.5),
             random=lambda: 0.5,
         )
         self.store = LockStore(context)
-
-    def _push(self, task_token: str, grant: Grant) -> Delivery:
-        self.pushed.append((task_token, grant))
-        return self.push_outcome
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         """Asks as a workflow does: with a task token, and the time of its first try."""
@@ -93,8 +87,8 @@ class Queue:
     def hand_offs(self) -> list[HandOff]:
         return [event for event in self.events if isinstance(event, HandOff)]
 
-    def pushed_to(self) -> list[str]:
-        return [token.removeprefix("token-") for token, _ in self.pushed]
+    def woken(self) -> list[str]:
+        return [token.removeprefix("token-") for token, _ in self.workflows.woken]
 
 
 @pytest.fixture
@@ -119,7 +113,7 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
     released = queue.store.release(release("anna"))
     assert isinstance(first, Grant)
     assert isinstance(released, Released)
-    assert queue.pushed == [
+    assert queue.workflows.woken == [
         (
             "token-ben",
             Grant(
@@ -142,7 +136,7 @@ def test_the_pushed_grant_is_what_the_table_says(queue: Queue) -> None:
     queue.store.release(release("anna"))
     again = queue.store.acquire(acquire("ben"))
     assert isinstance(again, Grant)
-    pushed = queue.pushed[0][1]
+    pushed = queue.workflows.woken[0][1]
     assert (again.fencing_token, again.expires_at_ms) == (
         pushed.fencing_token,
         pushed.expires_at_ms,
@@ -156,7 +150,7 @@ def test_grants_come_in_the_order_of_queueing(queue: Queue) -> None:
         queue.wait(name)
     for departing in ["anna", *names]:
         queue.store.release(release(departing))
-    assert queue.pushed_to() == names
+    assert queue.woken() == names
     assert isinstance(queue.store.acquire(acquire("newcomer")), Grant)
 
 
@@ -206,11 +200,11 @@ def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue
     assert isinstance(again, Queued)
     assert again.position == 1
     queue.store.release(release("anna"))
-    assert queue.pushed_to() == ["second"]
+    assert queue.woken() == ["second"]
 
 
 def test_a_lost_push_is_healed_by_the_waiters_own_next_acquire(queue: Queue) -> None:
-    queue.push_outcome = Delivery.UNKNOWN
+    queue.workflows.wakes = Delivery.UNKNOWN
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
@@ -222,20 +216,20 @@ def test_a_lost_push_is_healed_by_the_waiters_own_next_acquire(queue: Queue) -> 
 
 
 def test_a_dead_waiter_at_the_head_is_passed_over_at_once(queue: Queue) -> None:
-    queue.push_outcome, queue.liveness = Delivery.GONE, Liveness.OVER
+    queue.workflows.wakes, queue.workflows.runs = Delivery.GONE, Liveness.OVER
     queue.wait("anna")
     queue.wait("dead-1", execution_arn=EXECUTION)
     queue.wait("dead-2", execution_arn=EXECUTION)
     queue.wait("ben")
     queue.store.release(release("anna"))
-    assert queue.pushed_to() == ["dead-1", "dead-2", "ben"]
+    assert queue.woken() == ["dead-1", "dead-2", "ben"]
     assert queue.state()["held"] == {"N": "1"}
     assert isinstance(queue.store.release(release("ben")), Released)
     assert queue.state()["held"] == {"N": "0"}
 
 
 def test_a_waiter_between_two_fallback_polls_keeps_the_lock_it_was_handed(queue: Queue) -> None:
-    queue.push_outcome, queue.liveness = Delivery.GONE, Liveness.RUNNING
+    queue.workflows.wakes, queue.workflows.runs = Delivery.GONE, Liveness.RUNNING
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben", execution_arn=EXECUTION)
@@ -255,7 +249,7 @@ def test_giving_up_leaves_the_queue_and_bars_a_delayed_acquire(queue: Queue) -> 
     assert isinstance(late, Refusal)
     assert late.reason is RefusalReason.ALREADY_RELEASED
     queue.store.release(release("anna"))
-    assert queue.pushed == []
+    assert queue.workflows.woken == []
     assert isinstance(queue.store.acquire(acquire("carl")), Grant)
 
 
@@ -266,7 +260,7 @@ def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
     queue.wait("carl")
     queue.store.release(release("anna"))
     assert isinstance(queue.store.release(release("ben", entered_at_ms=entered_at_ms)), Released)
-    assert queue.pushed_to() == ["ben", "carl"]
+    assert queue.woken() == ["ben", "carl"]
 
 
 def test_giving_up_what_was_never_asked_for_changes_no_holder(queue: Queue) -> None:
@@ -284,7 +278,7 @@ def test_an_expired_holder_of_a_contended_lock_gives_way_to_the_oldest_waiter(
     queue.wait("ben")
     queue.clock.advance(10)
     answer = queue.wait("carl")
-    assert queue.pushed_to() == ["ben"]
+    assert queue.woken() == ["ben"]
     assert isinstance(answer, Queued)
     assert isinstance(queue.store.release(release("anna")), NotHeld)
 
@@ -295,7 +289,7 @@ def test_a_waiters_fallback_poll_evicts_an_expired_holder_for_itself(queue: Queu
     queue.wait("ben")
     queue.clock.advance(10)
     assert isinstance(queue.wait("ben", entered_at_ms=entered_at_ms), Grant)
-    assert queue.pushed == []
+    assert queue.workflows.woken == []
 
 
 def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
@@ -303,15 +297,15 @@ def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
     queue.wait("ben")
     queue.clock.advance(10)
 
-    def renew_meanwhile(_arn: str) -> Liveness:
+    def renew_meanwhile(_arn: str) -> Execution:
         queue.store.heartbeat(heartbeat("anna"))
-        return Liveness.OVER
+        return Execution(Liveness.OVER)
 
     queue.store = LockStore(
         LockContext(
             table=LockTable(queue.client, TABLE),  # type: ignore[arg-type]  # counts, passes on
             clock=queue.clock,
-            liveness_of=renew_meanwhile,
+            workflows=FakeWorkflows(runs=renew_meanwhile),
             random=lambda: 0.5,
         )
     )
@@ -325,7 +319,7 @@ def test_a_raised_limit_is_used_up_by_the_waiters_first(queue: Queue) -> None:
     for i in range(4):
         queue.wait(f"waiter-{i}", limit=3)
     queue.store.release(release("anna"))
-    assert queue.pushed_to() == ["ben", "waiter-0", "waiter-1"]
+    assert queue.woken() == ["ben", "waiter-0", "waiter-1"]
     assert isinstance(queue.store.acquire(acquire("newcomer", limit=3)), Refusal)
     assert queue.state()["held"] == {"N": "3"}
 
@@ -336,7 +330,7 @@ def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue:
     queue.wait("ben", limit=1)
     queue.wait("carl", limit=2)
     queue.store.release(release("ben", entered_at_ms=entered_at_ms))
-    assert queue.pushed_to() == ["carl"]
+    assert queue.woken() == ["carl"]
 
 
 def test_after_a_lowered_limit_leavers_leave_without_successor(queue: Queue) -> None:
@@ -345,9 +339,9 @@ def test_after_a_lowered_limit_leavers_leave_without_successor(queue: Queue) -> 
     queue.wait("ben", limit=1)
     queue.store.release(release("holder-0"))
     queue.store.release(release("holder-1"))
-    assert queue.pushed == []
+    assert queue.workflows.woken == []
     queue.store.release(release("holder-2"))
-    assert queue.pushed_to() == ["ben"]
+    assert queue.woken() == ["ben"]
     assert queue.state()["held"] == {"N": "1"}
 
 

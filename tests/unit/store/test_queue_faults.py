@@ -15,8 +15,8 @@ from leasehold.protocol.model import Grant, HandOff, Liveness, Queued, Refusal, 
 from leasehold.store.context import LockContext
 from leasehold.store.events import Event, Evicted
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.task_tokens import Delivery
 from tests.support import LOCK, TABLE, FakeClock, acquire, release
+from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -54,7 +54,7 @@ class World:
 
     client: DynamoDBClient
     clock: FakeClock
-    pushed: list[str] = field(default_factory=list)
+    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     events: list[Event] = field(default_factory=list)
 
     def store(self, client: Any = None, **seams: Any) -> LockStore:  # noqa: ANN401 - a client, and a context's fields
@@ -62,16 +62,15 @@ class World:
         context = LockContext(
             table=LockTable(client or self.client, TABLE, retry_budget=retry_budget),
             clock=self.clock,
-            push=self._push,
+            workflows=self.workflows,
             observe=self.events.append,
             retry_budget=retry_budget,
             random=lambda: 0.5,
         )
         return LockStore(replace(context, **seams))
 
-    def _push(self, task_token: str, _grant: Grant) -> Delivery:
-        self.pushed.append(task_token)
-        return Delivery.DELIVERED
+    def woken(self) -> list[str]:
+        return [task_token for task_token, _ in self.workflows.woken]
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         self.clock.advance(1)
@@ -104,7 +103,7 @@ def test_an_owner_that_entered_twice_is_served_once(world: World, limit: int) ->
     world.wait("carl", limit=limit)
     world.store().release(release("holder-0"))
     world.store().release(release("ben"))
-    assert world.pushed == ["ben", "carl"]
+    assert world.woken() == ["ben", "carl"]
 
 
 def test_a_caller_whose_ticket_was_lost_keeps_its_first_place(world: World) -> None:
@@ -138,7 +137,7 @@ def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(world: World, nu
     between = Between(world.client, before={number: lambda: world.store().acquire(late)})
     world.store(between).release(release("ben", **place))
     world.store().release(release("anna"))
-    assert world.pushed == []
+    assert world.woken() == []
     assert isinstance(world.store().acquire(acquire("carl")), Grant)
 
 
@@ -158,7 +157,7 @@ def test_many_dead_workflows_give_way_after_a_lowered_limit(world: World) -> Non
     for i in range(20):
         world.wait(f"dead-{i}", limit=20, lease_ms=1_000, execution_arn=EXECUTION)
     world.clock.advance(60)
-    store = world.store(liveness_of=lambda _: Liveness.OVER)
+    store = world.store(workflows=FakeWorkflows(runs=Liveness.OVER))
     answer = store.acquire(acquire("ben", limit=10))
     assert isinstance(answer, Grant)
     evicted = sum(event.holders for event in world.events if isinstance(event, Evicted))
@@ -188,7 +187,7 @@ def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_gets_the_free_per
     entered_at_ms = world.clock.now_ms
     carl = acquire("carl", limit=2, waits=True, task_token="carl", entered_at_ms=entered_at_ms)
     answer = world.store(between).acquire(carl)
-    assert isinstance(answer, Grant) or "carl" in world.pushed
+    assert isinstance(answer, Grant) or "carl" in world.woken()
 
 
 def test_ttl_never_takes_a_lock_out_of_the_hands_of_a_workflow(world: World) -> None:
@@ -227,4 +226,4 @@ def test_giving_up_may_be_repeated_whichever_reply_was_lost(world: World, number
         world.store(Between(world.client, before={number: lose})).release(give_up)
     assert isinstance(world.store().release(give_up), Released)
     world.store().release(release("anna"))
-    assert world.pushed == []
+    assert world.woken() == []

@@ -10,7 +10,7 @@ from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Reaped
 from leasehold.store import reap as reaping
-from leasehold.workflows.executions import Execution
+from leasehold.workflows.engine import Execution
 from tests.support import LOCK, CountingClient, FakeClock, acquire, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 

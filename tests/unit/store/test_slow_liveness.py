@@ -10,11 +10,13 @@ from mypy_boto3_stepfunctions import SFNClient
 
 from leasehold.dynamodb.retry_budget import RetryBudget
 from leasehold.protocol.model import Liveness, Refusal
-from leasehold.workflows.task_tokens import Delivery, push_by_task_token
+from leasehold.workflows.engine import Delivery, Execution
+from leasehold.workflows.step_functions import StepFunctions
 from tests.support import FakeClock, acquire
 from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench
-from tests.unit.workflows.test_task_tokens import GRANT, TOKEN
+from tests.support.workflows import FakeWorkflows
+from tests.unit.workflows.test_step_functions import GRANT, TOKEN
 
 PERMITS = 5
 SECONDS_AN_ANSWER = 4.5
@@ -35,12 +37,12 @@ def bench(clock: FakeClock) -> Bench:
 
 
 def seconds_to_refuse(bench: Bench) -> float:
-    def hang(_execution_arn: str) -> Liveness:
+    def hang(_execution_arn: str) -> Execution:
         bench.clock.advance(SECONDS_AN_ANSWER)
-        return Liveness.UNKNOWN
+        return Execution(Liveness.UNKNOWN)
 
     began = bench.clock.monotonic()
-    answer = bench.store(liveness_of=hang).acquire(acquire("anna", limit=PERMITS))
+    answer = bench.store(workflows=FakeWorkflows(runs=hang)).acquire(acquire("anna", limit=PERMITS))
     assert isinstance(answer, Refusal)
     assert answer.liveness_unknown
     return bench.clock.monotonic() - began
@@ -60,7 +62,8 @@ def test_without_a_look_at_the_clock_it_would_outlast_its_function(
 
 
 def push(workflows: SFNClient, clock: FakeClock) -> Delivery:
-    return push_by_task_token(workflows, RetryBudget(clock=clock, random=lambda: 0.5))(TOKEN, GRANT)
+    retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
+    return StepFunctions(lambda: workflows, retry_budget).wake_waiter(TOKEN, GRANT)
 
 
 def fails(stub: Stubber, code: str, *, retries: int = 0) -> None:

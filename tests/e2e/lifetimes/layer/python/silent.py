@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from lambdas import runtime as _runtime
-from leasehold.workflows.task_tokens import end_no_heartbeat
+from lambdas.release import handler as release
+from leasehold.workflows.engine import NoWorkflows
+from leasehold.workflows.step_functions import StepFunctions
 
-_runtime.end_heartbeat = end_no_heartbeat  # type: ignore[assignment]  # the parameters have other names
-
-from lambdas.release import handler as release  # noqa: E402 - after the change above
+StepFunctions.end_heartbeat = NoWorkflows.end_heartbeat  # type: ignore[method-assign,assignment]  # the other class
 
 __all__ = ["release"]

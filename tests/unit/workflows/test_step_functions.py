@@ -10,13 +10,8 @@ from mypy_boto3_stepfunctions import SFNClient
 
 from leasehold.errors import LockLost
 from leasehold.protocol.model import Grant
-from leasehold.workflows.task_tokens import (
-    Delivery,
-    end_heartbeat_by_task_token,
-    end_no_heartbeat,
-    push_by_task_token,
-    push_nothing,
-)
+from leasehold.workflows.engine import Delivery, NoWorkflows
+from leasehold.workflows.step_functions import StepFunctions
 from tests.support import START_MS
 from tests.support.faults import lost_reply
 
@@ -46,7 +41,7 @@ def test_the_waiting_task_gets_the_answer_that_acquire_would_have_given(
     output = json.dumps(answer, ensure_ascii=False)
     with Stubber(workflows) as stub:
         stub.add_response("send_task_success", {}, {"taskToken": TOKEN, "output": output})
-        assert push_by_task_token(workflows)(TOKEN, GRANT) is Delivery.DELIVERED
+        assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.DELIVERED
         stub.assert_no_pending_responses()
 
 
@@ -54,14 +49,14 @@ def test_the_waiting_task_gets_the_answer_that_acquire_would_have_given(
 def test_a_token_that_nobody_waits_with_is_gone(workflows: SFNClient, code: str) -> None:
     with Stubber(workflows) as stub:
         stub.add_client_error("send_task_success", code)
-        assert push_by_task_token(workflows)(TOKEN, GRANT) is Delivery.GONE
+        assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.GONE
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException", "New"])
 def test_any_other_error_is_unknown(workflows: SFNClient, code: str) -> None:
     with Stubber(workflows) as stub:
         stub.add_client_error("send_task_success", code)
-        assert push_by_task_token(workflows)(TOKEN, GRANT) is Delivery.UNKNOWN
+        assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
 
 
 def test_a_timeout_is_unknown(workflows: SFNClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,17 +64,17 @@ def test_a_timeout_is_unknown(workflows: SFNClient, monkeypatch: pytest.MonkeyPa
         raise lost_reply()
 
     monkeypatch.setattr(workflows, "send_task_success", times_out)
-    assert push_by_task_token(workflows)(TOKEN, GRANT) is Delivery.UNKNOWN
+    assert StepFunctions(lambda: workflows).wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
 
 
 def test_who_may_not_call_step_functions_tells_nobody() -> None:
-    assert push_nothing(TOKEN, GRANT) is Delivery.UNKNOWN
+    assert NoWorkflows().wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
 
 
 def test_a_beat_whose_work_has_ended_succeeds(workflows: SFNClient) -> None:
     with Stubber(workflows) as stub:
         stub.add_response("send_task_success", {}, {"taskToken": TOKEN, "output": "{}"})
-        assert end_heartbeat_by_task_token(workflows)(TOKEN, None) is Delivery.DELIVERED
+        assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, None) is Delivery.DELIVERED
         stub.assert_no_pending_responses()
 
 
@@ -90,7 +85,7 @@ def test_a_beat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
     with Stubber(workflows) as stub:
         stub.add_response("send_task_failure", {}, failure)
         lost = LockLost("lock 'x' is gone")
-        assert end_heartbeat_by_task_token(workflows)(TOKEN, lost) is Delivery.DELIVERED
+        assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, lost) is Delivery.DELIVERED
         stub.assert_no_pending_responses()
 
 
@@ -104,8 +99,8 @@ def test_a_beat_that_is_not_told_is_gone_or_unknown(
 ) -> None:
     with Stubber(workflows) as stub:
         stub.add_client_error("send_task_success" if lost is None else "send_task_failure", code)
-        assert end_heartbeat_by_task_token(workflows)(TOKEN, lost) is pushed
+        assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, lost) is pushed
 
 
 def test_who_may_not_call_step_functions_ends_no_beat() -> None:
-    assert end_no_heartbeat(TOKEN, None) is Delivery.UNKNOWN
+    assert NoWorkflows().end_heartbeat(TOKEN, None) is Delivery.UNKNOWN

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import boto3
 import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
 from leasehold.protocol.model import Liveness
-from leasehold.workflows.executions import (
-    Execution,
-    describe_execution,
-    execution_liveness,
-    nobody_knows,
-)
+from leasehold.workflows.engine import Execution, NoWorkflows
+from leasehold.workflows.step_functions import StepFunctions
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.faults import lost_reply
-
-
-@pytest.fixture(scope="module")
-def executions() -> Iterator[SFNClient]:
-    client = boto3.client(
-        "stepfunctions",
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-    yield client
-    client.close()
 
 
 def answer_of(status: str) -> dict[str, object]:
@@ -39,6 +20,10 @@ def answer_of(status: str) -> dict[str, object]:
         "status": status,
         "startDate": "2030-01-01T00:00:00Z",
     }
+
+
+def liveness_of(workflows: SFNClient) -> Liveness:
+    return StepFunctions(lambda: workflows).describe(VALID_EXECUTION).liveness
 
 
 @pytest.mark.parametrize(
@@ -52,47 +37,45 @@ def answer_of(status: str) -> dict[str, object]:
         ("ABORTED", Liveness.OVER),
     ],
 )
-def test_each_status_of_an_execution(
-    executions: SFNClient, status: str, liveness: Liveness
-) -> None:
-    with Stubber(executions) as stub:
+def test_each_status_of_an_execution(workflows: SFNClient, status: str, liveness: Liveness) -> None:
+    with Stubber(workflows) as stub:
         stub.add_response("describe_execution", answer_of(status))
-        assert execution_liveness(executions)(VALID_EXECUTION) is liveness
+        assert liveness_of(workflows) is liveness
         stub.assert_no_pending_responses()
 
 
-def test_an_execution_that_step_functions_has_forgotten_is_over(executions: SFNClient) -> None:
-    with Stubber(executions) as stub:
+def test_an_execution_that_step_functions_has_forgotten_is_over(workflows: SFNClient) -> None:
+    with Stubber(workflows) as stub:
         stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
-        assert execution_liveness(executions)(VALID_EXECUTION) is Liveness.OVER
+        assert liveness_of(workflows) is Liveness.OVER
 
 
 @pytest.mark.parametrize(
     "code",
     ["ThrottlingException", "AccessDeniedException", "InvalidArn", "ServiceUnavailable", "New"],
 )
-def test_any_other_error_is_unknown_and_never_a_guess(executions: SFNClient, code: str) -> None:
-    with Stubber(executions) as stub:
+def test_any_other_error_is_unknown_and_never_a_guess(workflows: SFNClient, code: str) -> None:
+    with Stubber(workflows) as stub:
         stub.add_client_error("describe_execution", code)
-        assert execution_liveness(executions)(VALID_EXECUTION) is Liveness.UNKNOWN
+        assert liveness_of(workflows) is Liveness.UNKNOWN
 
 
-def test_a_timeout_is_unknown(executions: SFNClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_is_unknown(workflows: SFNClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def times_out(**_: object) -> None:
         raise lost_reply()
 
-    monkeypatch.setattr(executions, "describe_execution", times_out)
-    assert execution_liveness(executions)(VALID_EXECUTION) is Liveness.UNKNOWN
+    monkeypatch.setattr(workflows, "describe_execution", times_out)
+    assert liveness_of(workflows) is Liveness.UNKNOWN
 
 
-def test_a_status_that_is_not_known_yet_is_unknown(executions: SFNClient) -> None:
-    with Stubber(executions) as stub:
+def test_a_status_that_is_not_known_yet_is_unknown(workflows: SFNClient) -> None:
+    with Stubber(workflows) as stub:
         stub.add_response("describe_execution", answer_of("HIBERNATING"))
-        assert execution_liveness(executions)(VALID_EXECUTION) is Liveness.UNKNOWN
+        assert liveness_of(workflows) is Liveness.UNKNOWN
 
 
 def test_nobody_knows_of_a_caller_who_may_not_ask() -> None:
-    assert nobody_knows(VALID_EXECUTION) is Liveness.UNKNOWN
+    assert NoWorkflows().describe(VALID_EXECUTION) == Execution(Liveness.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +87,18 @@ def test_nobody_knows_of_a_caller_who_may_not_ask() -> None:
     ],
 )
 def test_how_often_an_execution_was_redriven_is_told_without_its_input(
-    executions: SFNClient, status: str, redrives: dict[str, int], expected: Execution
+    workflows: SFNClient, status: str, redrives: dict[str, int], expected: Execution
 ) -> None:
     asked = {"executionArn": VALID_EXECUTION, "includedData": "METADATA_ONLY"}
-    with Stubber(executions) as stub:
+    with Stubber(workflows) as stub:
         stub.add_response("describe_execution", {**answer_of(status), **redrives}, asked)
-        assert describe_execution(executions)(VALID_EXECUTION) == expected
+        assert StepFunctions(lambda: workflows).describe(VALID_EXECUTION) == expected
         stub.assert_no_pending_responses()
 
 
-def test_a_forgotten_execution_was_never_redriven(executions: SFNClient) -> None:
-    with Stubber(executions) as stub:
+def test_a_forgotten_execution_was_never_redriven(workflows: SFNClient) -> None:
+    with Stubber(workflows) as stub:
         stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
-        assert describe_execution(executions)(VALID_EXECUTION) == Execution(Liveness.OVER, 0)
+        assert StepFunctions(lambda: workflows).describe(VALID_EXECUTION) == Execution(
+            Liveness.OVER, 0
+        )

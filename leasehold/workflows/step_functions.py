@@ -1,0 +1,99 @@
+"""AWS Step Functions as a workflow engine: Standard workflows, and their task tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from leasehold.dynamodb.retry import Sending
+from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.protocol.model import Grant, Liveness
+from leasehold.wire.answers import acquire_answer
+from leasehold.workflows.engine import Delivery, Execution
+
+if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+
+_LIVENESS: Final = {
+    "RUNNING": Liveness.RUNNING,
+    "PENDING_REDRIVE": Liveness.RUNNING,
+    "SUCCEEDED": Liveness.OVER,
+    "FAILED": Liveness.OVER,
+    "TIMED_OUT": Liveness.OVER,
+    "ABORTED": Liveness.OVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunctions:
+    """A `WorkflowEngine`.
+
+    Attributes:
+        make_client: the client, made when it is first needed; None if this process can have none.
+        retry_budget: how long to repeat a message that Step Functions is too busy for.
+    """
+
+    make_client: Callable[[], SFNClient | None]
+    retry_budget: RetryBudget = field(default_factory=RetryBudget)
+
+    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
+        """Completes the waiting task with the answer that acquire would have given."""
+        output = json.dumps(acquire_answer(grant), ensure_ascii=False)
+        return self._deliver(
+            lambda client: client.send_task_success(taskToken=task_token, output=output)
+        )
+
+    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
+        """Lets the heartbeat's task succeed, or fail with `LockLost`."""
+        if lost is None:
+            return self._deliver(
+                lambda client: client.send_task_success(taskToken=task_token, output="{}")
+            )
+        error, cause = type(lost).__name__, str(lost)
+        return self._deliver(
+            lambda client: client.send_task_failure(taskToken=task_token, error=error, cause=cause)
+        )
+
+    def describe(self, execution_arn: str) -> Execution:
+        """Calls DescribeExecution, one request an answer.
+
+        An execution that does not exist (any more: Step Functions forgets closed ones after 90
+        days) is over. Any other failure or status is `UNKNOWN`, never a guess: a throttle must not
+        cost a holder its lock.
+        """
+        client = self.make_client()
+        if client is None:
+            return Execution(Liveness.UNKNOWN)
+        try:
+            answer = client.describe_execution(
+                executionArn=execution_arn, includedData="METADATA_ONLY"
+            )
+        except client.exceptions.ExecutionDoesNotExist:
+            return Execution(Liveness.OVER)
+        except (ClientError, BotoCoreError):
+            return Execution(Liveness.UNKNOWN)
+        liveness = _LIVENESS.get(answer["status"], Liveness.UNKNOWN)
+        return Execution(liveness, answer.get("redriveCount", 0))
+
+    def _deliver(self, send: Callable[[SFNClient], object]) -> Delivery:
+        client = self.make_client()
+        if client is None:
+            return Delivery.UNKNOWN
+        sending = Sending(self.retry_budget)
+        try:
+            sending.patiently(lambda: send(client))
+        except (
+            client.exceptions.TaskDoesNotExist,
+            client.exceptions.TaskTimedOut,
+            client.exceptions.InvalidToken,
+        ):
+            # A first sending whose reply was lost completes the token, too.
+            return Delivery.UNKNOWN if sending.repeated else Delivery.GONE
+        except (LockStoreUnavailable, ClientError, BotoCoreError):
+            return Delivery.UNKNOWN
+        return Delivery.DELIVERED

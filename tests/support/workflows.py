@@ -1,0 +1,45 @@
+"""A workflow engine that does what a test says, and remembers what it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from leasehold.errors import LockLost
+from leasehold.protocol.model import Grant, Liveness
+from leasehold.workflows.engine import Delivery, Execution
+
+
+@dataclass
+class FakeWorkflows:
+    """Stands in for Step Functions.
+
+    Attributes:
+        wakes: what becomes of a message to a waiter, or a function that tells.
+        ends: what becomes of a message to a heartbeat state, or a function that tells.
+        runs: what is known of an execution, or a function from its ARN.
+        woken: the task tokens of waiters that were told, with their grants.
+        ended: the task tokens of heartbeats that were ended, with the text of the loss.
+        described: the ARNs that were asked about.
+    """
+
+    wakes: Delivery | Callable[[str, Grant], Delivery] = Delivery.DELIVERED
+    ends: Delivery | Callable[[str, LockLost | None], Delivery] = Delivery.DELIVERED
+    runs: Liveness | Callable[[str], Execution] = Liveness.UNKNOWN
+    woken: list[tuple[str, Grant]] = field(default_factory=list)
+    ended: list[tuple[str, str | None]] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
+
+    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
+        self.woken.append((task_token, grant))
+        return self.wakes if isinstance(self.wakes, Delivery) else self.wakes(task_token, grant)
+
+    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
+        self.ended.append((task_token, None if lost is None else str(lost)))
+        return self.ends if isinstance(self.ends, Delivery) else self.ends(task_token, lost)
+
+    def describe(self, execution_arn: str) -> Execution:
+        self.described.append(execution_arn)
+        if isinstance(self.runs, Liveness):
+            return Execution(self.runs)
+        return self.runs(execution_arn)
