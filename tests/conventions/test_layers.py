@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.conftest": {"tests.support"},
     "tests.support": {*CORE, "leasehold.client"},
     "tests.behaviour": {*CORE, *HELPERS},
-    "tests.conventions": set(),
+    "tests.conventions": {*PRODUCT, "localaws"},
     "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.localaws": HELPERS,

@@ -1,0 +1,170 @@
+"""What the documents name exists: files, modules, names, make targets, figures that are counted."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import localaws.corrections
+from leasehold import AsyncLockClient, Lock, LockClient
+from leasehold.cdk import LockService
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("leasehold", "lambdas", "infra", "localaws", "examples", "bench", "tests")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([\w-]+))?\)")
+CODE = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(rf"(?:{'|'.join((*OURS, 'docs'))})(?:/[\w.-]+)+/?|[\w/.-]+\.(?:py|md)")
+DOTTED = re.compile(rf"(?:{'|'.join(OURS)})(?:\.\w+)+")
+MEMBER = re.compile(r"(?<![\w.])(locks?)\.(\w+)")
+BARE_FILES = re.compile(r"A file without a folder is in\s+`([\w/]+)/`")
+WRITES = "acquire_permit release_permit take_over_permit join_queue hand_over_permit give_up"
+MEMBERS = {"lock": (Lock,), "locks": (LockClient, AsyncLockClient, LockService)}
+"""What a document calls `lock` and `locks`."""
+
+
+def documents() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("localaws/*.md")])
+
+
+def prose(text: str) -> str:
+    """A document without its examples."""
+    return FENCE.sub("", text)
+
+
+def missing_links(path: Path, text: str) -> Iterator[str]:
+    for target, anchor in LINK.findall(prose(text)):
+        there = (path.parent / target) if target else path
+        if not there.exists():
+            yield target
+        elif anchor and anchor not in anchors(there.read_text()):
+            yield f"{target}#{anchor}"
+
+
+def anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def missing_paths(path: Path, text: str) -> Iterator[str]:
+    """Paths in code style: from the root, from the document, or from the folder it says."""
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        said = BARE_FILES.search(section)
+        for code in CODE.findall(re.sub(r"\[`[^`]+`\]\(", "(", prose(section))):
+            named = code.split(":")[0]
+            if not PATH.fullmatch(named) or "*" in named:
+                continue
+            bases = [ROOT, path.parent, ROOT / "tests", ROOT / "leasehold"]
+            bases += [ROOT / said[1]] if said else []
+            if not any((base / named).exists() for base in bases):
+                yield named
+
+
+def missing_names(text: str) -> Iterator[str]:
+    """Dotted names of ours in code style, and what Python examples import from us."""
+    for code in CODE.findall(prose(text)):
+        for dotted in DOTTED.findall(code):
+            if not dotted.endswith((".py", ".md")) and not exists(dotted):
+                yield dotted
+    for language, block in FENCE.findall(text):
+        if language == "python":
+            for node in ast.walk(parsed(block)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
+                    names = [f"{node.module}.{alias.name}" for alias in node.names]
+                    yield from (name for name in names if not exists(name))
+
+
+def missing_members(text: str) -> Iterator[str]:
+    for owner, member in MEMBER.findall(" ".join(CODE.findall(prose(text)))):
+        if not any(hasattr(kind, member) for kind in MEMBERS[owner]):
+            yield f"{owner}.{member}"
+
+
+def exists(dotted: str) -> bool:
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[length:]:
+            if not hasattr(found, name):
+                return False
+            found = getattr(found, name)
+        return True
+    return False
+
+
+def parsed(block: str) -> ast.AST:
+    """A Python example; `…` stands for what is left out, and await may stand outside a function."""
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree: ast.AST = compile(block.replace("…", "..."), "example", "exec", flags)
+    return tree
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_paths_and_names_of_a_document_exist(path: Path) -> None:
+    text = path.read_text()
+    assert list(missing_links(path, text)) == []
+    assert list(missing_paths(path, text)) == []
+    assert list(missing_names(text)) == []
+    assert list(missing_members(text)) == []
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_examples_of_a_document_are_python(path: Path) -> None:
+    for language, block in FENCE.findall(path.read_text()):
+        if language == "python":
+            parsed(block)
+
+
+def test_make_targets_and_programs_that_documents_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for path in documents():
+        text = path.read_text()
+        code = " ".join((*CODE.findall(text), *(block for _, block in FENCE.findall(text))))
+        assert set(re.findall(r"\bmake ([a-z]+)\b", code)) <= targets, path
+        assert all(
+            exists(name) for name in re.findall(r"python -m ((?:examples|localaws)[\w.]*)", code)
+        )
+
+
+def test_the_writes_and_calls_that_the_protocol_names_exist() -> None:
+    text = (ROOT / "docs" / "protocol.md").read_text()
+    defined = {
+        node.name
+        for path in (ROOT / "leasehold" / "protocol").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    }
+    pattern = r"\b[a-z]+(?:_[a-z]+)+\b"
+    named = {word for _, block in FENCE.findall(text) for word in re.findall(pattern, block)}
+    assert set(WRITES.split()) <= named | set(CODE.findall(text))
+    assert named - defined <= {"wait_seq"}
+
+
+def test_the_readme_counts_the_corrections_of_the_embedded_aws() -> None:
+    count = len(localaws.corrections.NAMES)
+    assert f"corrects {count} of\n  its differences" in (ROOT / "README.md").read_text()
+    listed = re.findall(
+        r"^\| `(\w+)` \|", (ROOT / "localaws" / "README.md").read_text(), re.MULTILINE
+    )
+    assert sorted(listed) == sorted(localaws.corrections.NAMES)
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    planted = (
+        "See [it](nowhere.md), [this](README.md#nothing), `leasehold/locks/rota.py`, "
+        "`leasehold.locks.rota`, `lock.vacate()` and `tests/unit/`.\n"
+        "```python\nfrom leasehold import Rota\n```\n"
+    )
+    path = ROOT / "README.md"
+    assert list(missing_links(path, planted)) == ["nowhere.md", "README.md#nothing"]
+    assert list(missing_paths(path, planted)) == ["leasehold/locks/rota.py"]
+    assert list(missing_names(planted)) == ["leasehold.locks.rota", "leasehold.Rota"]
+    assert list(missing_members(planted)) == ["lock.vacate"]
