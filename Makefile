@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
-.PHONY: help demo test lifetimes lint bench smoke deploy clean requirements
+.PHONY: help demo test suites controls lifetimes lint bench smoke deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 $(VENV)/ready: requirements.txt pyproject.toml
@@ -24,8 +24,13 @@ lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy leasehold lambdas infra localaws examples bench tests app.py
 
-test: lint node_modules/ready ## everything that has to pass
+test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint suites
+suites: $(VENV)/ready node_modules/ready
 	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 3 --no-loadscope-reorder --cov --cov-report=term --durations=10
+controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
+	$(BIN)/python -m pytest -n 2 tests/localaws
+	$(BIN)/python -m tests.localaws.controls
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling

@@ -1,20 +1,36 @@
-"""Embedded AWS instances that lack single corrections: the controls."""
+"""The embedded AWS with all corrections, and instances that lack single ones: the controls."""
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from localaws import LocalAws
 from localaws.workbench import Workbench
+from tests.localaws.controls import are_due
 from tests.localaws.gates import Gates
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the controls out of a run of all suites, unless they are due (see `controls`)."""
+    if any("localaws" in argument for argument in config.args) or are_due():
+        return
+    controls = [item for item in items if is_control(item)]
+    config.hook.pytest_deselected(items=controls)
+    items[:] = [item for item in items if item not in controls]
+
+
+def is_control(item: pytest.Item) -> bool:
+    return item.path.parent == HERE and "left_out" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
-def corrected() -> Iterator[Workbench]:
-    """The embedded AWS as the demo and all other tests use it, shared by all of a run."""
-    with LocalAws() as aws:
-        yield Workbench(aws)
+def corrected(aws: LocalAws) -> Workbench:
+    """The embedded AWS as the demo and all other tests use it."""
+    return Workbench(aws)
 
 
 @pytest.fixture(scope="module")

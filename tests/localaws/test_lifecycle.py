@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -173,8 +172,7 @@ def test_an_unknown_correction_is_refused_by_name() -> None:
         LocalAws(without=("everything",))
 
 
-def test_every_correction_says_what_aws_does(left_out: Callable[..., Workbench]) -> None:
-    del left_out  # nothing is started for this
+def test_every_correction_says_what_aws_does() -> None:
     folder = Path(corrections.__file__).parent
     modules = {path.stem for path in folder.glob("[!_]*.py")}
     assert modules == set(corrections.NAMES)
