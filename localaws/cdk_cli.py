@@ -64,7 +64,7 @@ class CdkCli:
             "CDK_HOME": str(workspace / "cdk-home"),
             "CDK_DEFAULT_ACCOUNT": ACCOUNT,
             "CDK_DEFAULT_REGION": REGION,
-            # `python3 app.py` must be this interpreter, whoever's PATH it is.
+            # `python3 app.py` is this interpreter, and `node` the one that is installed beside it.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         }
 

@@ -62,5 +62,4 @@ def client_settings(endpoint_url: str) -> dict[str, str]:
         "AWS_EC2_METADATA_DISABLED": "true",
         # StartSyncExecution would else be sent to the host "sync-127.0.0.1".
         "AWS_DISABLE_HOST_PREFIX_INJECTION": "true",
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
     }

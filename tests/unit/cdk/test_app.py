@@ -97,7 +97,6 @@ def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:
         "AWS_EC2_METADATA_DISABLED": "true",
         "HTTP_PROXY": "http://127.0.0.1:9",
         "HTTPS_PROXY": "http://127.0.0.1:9",
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
     }
     subprocess.run([sys.executable, "app.py"], cwd=ROOT, env=environment, check=True)
     assert (tmp_path / "cdk.out" / "Leasehold.template.json").is_file()
