@@ -58,7 +58,7 @@ def lock_store(invocation: LambdaContext) -> LockStore:
     """The store over the table named by LEASEHOLD_TABLE_NAME, patient until the invocation ends."""
     # With these comes boto3, most of the import time: not before it is needed.
     from leasehold.dynamodb.lock_table import LockTable  # noqa: PLC0415
-    from leasehold.dynamodb.retry_budget import RetryBudget  # noqa: PLC0415
+    from leasehold.dynamodb.retry import RetryBudget  # noqa: PLC0415
     from leasehold.store.context import LockContext  # noqa: PLC0415
     from leasehold.store.lock_store import LockStore  # noqa: PLC0415
 

@@ -16,6 +16,8 @@ LEAST_SHARE_OF_WAIT: Final = 0.02
 SHORTEST_SECONDS: Final = 1
 LONGEST_SECONDS: Final = 60
 _JITTER: Final = 0.5
+_SHORTEST_POLL_SECONDS: Final = 0.1
+_POLL_SHARE_OF_LEASE: Final = 1 / 3
 
 Random = Callable[[], float]
 """A number from 0 (included) to 1 (excluded), as `random.random` gives it."""
@@ -45,3 +47,28 @@ def advise_retry_seconds(
         least = waited_seconds * LEAST_SHARE_OF_WAIT
         jittered = min(jittered, max(next_end / 1000 + random(), least))
     return max(SHORTEST_SECONDS, math.ceil(jittered))
+
+
+def longest_poll_seconds(*, longest_poll: float, lease_seconds: float) -> float:
+    """Most seconds between two polls: a lease that was handed over is far from over by then."""
+    return min(longest_poll, lease_seconds * _POLL_SHARE_OF_LEASE)
+
+
+def poll_seconds(*, waited: float, longest: float, until_free: float, random: Random) -> float:
+    """Seconds until the next poll: a share of the time waited, with jitter, or until a lease ends.
+
+    Args:
+        waited: seconds since the acquisition began.
+        longest: most seconds.
+        until_free: seconds until holders may be evicted, unless they renew; may be infinite.
+        random: source of jitter.
+    """
+    share = min(max(waited * SHARE_OF_WAIT, _SHORTEST_POLL_SECONDS), longest)
+    pause = share * (0.5 + random() / 2)
+    return min(pause, max(until_free, _SHORTEST_POLL_SECONDS) + random() * _SHORTEST_POLL_SECONDS)
+
+
+def retry_seconds(attempt: int, *, longest: float, random: Random) -> float:
+    """Before repeating a request whose outcome is unknown: twice as long each time, with jitter."""
+    pause: float = min(_SHORTEST_POLL_SECONDS * 2**attempt, longest)
+    return pause * (0.5 + random() / 2)

@@ -6,9 +6,11 @@ waiting, because it never jumps.
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -41,6 +43,29 @@ class SystemClock:
     def wait(self, seconds: float) -> None:
         """Sleeps."""
         time.sleep(seconds)
+
+
+def _find_clock_since_boot() -> Callable[[], float]:
+    if sys.platform == "linux":
+        return lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
+    if sys.platform == "darwin":  # There time.monotonic() stops during sleep, this one does not.
+        return lambda: time.clock_gettime(time.CLOCK_MONOTONIC)
+    return time.monotonic
+
+
+_seconds_since_boot: Final = _find_clock_since_boot()
+
+
+class BootClock(SystemClock):
+    """The clock of this machine for leases: it also runs while the machine sleeps.
+
+    On Linux `time.monotonic` stands still while the machine is suspended (or a container's host
+    is), and so would a lease measured by it: the holder would wake up and find its lease in order.
+    """
+
+    def monotonic(self) -> float:
+        """Seconds since the machine was started, suspension included."""
+        return _seconds_since_boot()
 
 
 def iso_utc(epoch_ms: int) -> str:

@@ -22,7 +22,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.dynamodb.versioned_item import Item, VersionedItem
 from leasehold.errors import InvalidRequest, VersionConflict
 from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE

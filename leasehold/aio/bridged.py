@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from leasehold.aio.bridge import wait_for
-from leasehold.client.boot_clock import BootClock
+from leasehold.clock import BootClock
 
 _T = TypeVar("_T")
 _NO_OPERATIONS: Final = frozenset({"exceptions", "meta"})

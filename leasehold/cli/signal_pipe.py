@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from leasehold.client.boot_clock import BootClock
+from leasehold.clock import BootClock
 
 FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 """What asks the program to end is passed on to the command."""

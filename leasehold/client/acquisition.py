@@ -19,8 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from leasehold.backoff import longest_poll_seconds, poll_seconds, retry_seconds
 from leasehold.client.logging import failsafe_logger
-from leasehold.client.polling import longest_pause, pause_seconds, retry_seconds
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import (
@@ -89,7 +89,7 @@ class Acquisition:
         self._began = self._clock.monotonic()
         self._deadline = self._began + wait
         lease_seconds = request.lease_ms / 1000
-        self._longest = longest_pause(longest_poll=longest_poll, lease_seconds=lease_seconds)
+        self._longest = longest_poll_seconds(longest_poll=longest_poll, lease_seconds=lease_seconds)
         self._entered_at_ms = self._clock.wall_ms()
         self._request = replace(
             request,
@@ -169,7 +169,7 @@ class Acquisition:
         now = self._clock.monotonic()
         random = self._store_factory.random
         if self._unknown is None:
-            seconds = pause_seconds(
+            seconds = poll_seconds(
                 waited=now - self._began,
                 longest=self._longest,
                 until_free=self._free_at - now,

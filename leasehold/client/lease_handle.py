@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
+from leasehold.backoff import retry_seconds
 from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
 from leasehold.client.interrupts import is_inside
 from leasehold.client.local_lease import LeaseState, LocalLease
-from leasehold.client.polling import retry_seconds
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.guarded.pending_calls import Call

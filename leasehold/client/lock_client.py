@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.boot_clock import BootClock
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
 from leasehold.client.event_log import log_event
@@ -22,7 +21,7 @@ from leasehold.client.process import reset_in_children
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.unreleased import UnreleasedHandles
 from leasehold.client.worker_pool import WorkerPool
-from leasehold.clock import Clock
+from leasehold.clock import BootClock, Clock
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 

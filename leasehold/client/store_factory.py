@@ -12,7 +12,7 @@ from leasehold.client.arguments import require_callable, require_table_name
 from leasehold.client.event_log import logging_errors
 from leasehold.clock import Clock
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import (
+    ClientError,
+    ConnectionError,  # noqa: A004 - the name that botocore gave it
+    HTTPClientError,
+)
 
 from leasehold.errors import LockStoreUnavailable
 
@@ -19,7 +23,7 @@ NOT_WRITTEN: Final = frozenset(
         "TransactionConflictException",
     }
 )
-"""Refusals to look at the request at all. The write certainly did not happen."""
+"""DynamoDB refused to process the request at all. The write certainly did not happen."""
 OUTCOME_UNKNOWN: Final = frozenset(
     {
         "InternalServerError",
@@ -36,35 +40,45 @@ _TRY_AGAIN: Final = frozenset(
 _FIRST_SERVER_ERROR: Final = 500
 
 
+def error_code(error: Exception) -> str:
+    """The code by which DynamoDB names the error; empty if it is none of DynamoDB's."""
+    if not isinstance(error, ClientError):
+        return ""
+    return error.response.get("Error", {}).get("Code", "")
+
+
 def cancellation_reasons(error: ClientError) -> list[dict[str, Any]]:
     """Why a transaction was cancelled: one reason a write, in the order of the writes."""
     return cast("list[dict[str, Any]]", error.response.get("CancellationReasons", []))
 
 
 def was_not_written(error: Exception) -> bool:
-    """Whether it is certain that the write did not happen, and trying again may help."""
+    """Whether it is certain that the write did not happen, and a repeat may help."""
     if not isinstance(error, ClientError):
         return False
     codes = {reason.get("Code") for reason in cancellation_reasons(error)}
     cancelled_in_passing = bool(codes & _TRY_AGAIN) and CONDITION_FAILED not in codes
-    return _code(error) in NOT_WRITTEN or cancelled_in_passing
+    return error_code(error) in NOT_WRITTEN or cancelled_in_passing
 
 
-def was_repeated(error: ClientError) -> bool:
+def was_repeated(error: Exception) -> bool:
     """Whether botocore had sent the request before, and perhaps only missed the reply."""
+    if not isinstance(error, ClientError):
+        return False
     return error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether a later repeat may help: DynamoDB was too busy, or did not answer."""
+    if not isinstance(error, ClientError):
+        return isinstance(error, ConnectionError | HTTPClientError)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    is_unknown = error_code(error) in OUTCOME_UNKNOWN or status >= _FIRST_SERVER_ERROR
+    return is_unknown or was_not_written(error)
 
 
 def raise_if_unknown(error: Exception) -> None:
     """Raises `LockStoreUnavailable` for a failure that a later repeat may cure; else returns."""
-    if isinstance(error, ClientError):
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        known = _code(error) not in OUTCOME_UNKNOWN and status < _FIRST_SERVER_ERROR
-        if known and not was_not_written(error):
-            return
-    message = f"the lock table did not answer: {error}; the outcome is unknown, repeat the call"
-    raise LockStoreUnavailable(message) from error
-
-
-def _code(error: ClientError) -> str:
-    return error.response.get("Error", {}).get("Code", "")
+    if may_pass(error):
+        message = f"the lock table did not answer: {error}; the outcome is unknown, repeat the call"
+        raise LockStoreUnavailable(message) from error

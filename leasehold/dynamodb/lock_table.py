@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from botocore.config import Config
 
 from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons
-from leasehold.dynamodb.retry import Sending
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
@@ -92,9 +91,9 @@ class LockTable:
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends one conditional update."""
-        sending = Sending(self._retry_budget)
+        request = RepeatedRequest(self._retry_budget)
         try:
-            response = sending.patiently(
+            response = request.send(
                 lambda: self._client.update_item(
                     TableName=self._name,
                     Key=update.key,
@@ -109,7 +108,7 @@ class LockTable:
         except self._client.exceptions.ConditionalCheckFailedException as error:
             # The stubs know one shape of errors; this one also carries the item.
             item = cast("Item", error.response.get("Item", {}))
-            return ConditionFailed(item, repeated=sending.repeated)
+            return ConditionFailed(item, repeated=request.repeated)
         return Written(response.get("Attributes", {}))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
@@ -121,7 +120,7 @@ class LockTable:
         writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
         token = str(uuid.uuid4())
         try:
-            self._patiently(
+            self._send(
                 lambda: self._client.transact_write_items(
                     TransactItems=writes, ClientRequestToken=token
                 )
@@ -145,14 +144,14 @@ class LockTable:
         if delete.values:
             request["ExpressionAttributeValues"] = delete.values
         try:
-            self._patiently(lambda: self._client.delete_item(**request))
+            self._send(lambda: self._client.delete_item(**request))
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
         return True
 
     def read(self, key: Item) -> Item:
         """One item, strongly consistent; empty if there is none."""
-        response = self._patiently(
+        response = self._send(
             lambda: self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True)
         )
         return response.get("Item", {})
@@ -161,7 +160,7 @@ class LockTable:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
         request = self._range_of(query)
         request["ConsistentRead"] = True
-        response = self._patiently(lambda: self._client.query(**request))
+        response = self._send(lambda: self._client.query(**request))
         return list(response["Items"])
 
     def query_all(self, query: Query) -> list[Item]:
@@ -170,7 +169,7 @@ class LockTable:
         request["ConsistentRead"] = True
         items: list[Item] = []
         while True:
-            response = self._patiently(lambda: self._client.query(**request))
+            response = self._send(lambda: self._client.query(**request))
             items += response["Items"]
             if "LastEvaluatedKey" not in response:
                 return items
@@ -180,7 +179,7 @@ class LockTable:
         """How many items the range has, as far as one page of 1 MB reaches."""
         request = self._range_of(query)
         request["Select"] = "COUNT"
-        return self._patiently(lambda: self._client.query(**request))["Count"]
+        return self._send(lambda: self._client.query(**request))["Count"]
 
     def _range_of(self, query: Query) -> QueryInputTypeDef:
         request: QueryInputTypeDef = {
@@ -225,5 +224,5 @@ class LockTable:
             }
         }
 
-    def _patiently(self, send: Callable[[], _Answer]) -> _Answer:
-        return Sending(self._retry_budget).patiently(send)
+    def _send(self, send: Callable[[], _Answer]) -> _Answer:
+        return RepeatedRequest(self._retry_budget).send(send)

@@ -9,15 +9,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from boto3.dynamodb.types import TypeDeserializer
-from botocore.exceptions import (
-    ClientError,
-    ConnectionError,  # noqa: A004 - the name that botocore gave it
-    HTTPClientError,
-)
+from botocore.exceptions import ClientError
 
-from leasehold.dynamodb.failures import raise_if_unknown, was_not_written, was_repeated
-from leasehold.dynamodb.retry_budget import RetryBudget
-from leasehold.errors import InvalidRequest, LockStoreUnavailable, OutcomeUnknown, shorten
+from leasehold.dynamodb.failures import error_code, may_pass, was_not_written, was_repeated
+from leasehold.dynamodb.retry import RetryBudget, retry
+from leasehold.errors import InvalidRequest, OutcomeUnknown, shorten
 from leasehold.protocol import versions
 
 if TYPE_CHECKING:
@@ -28,7 +24,6 @@ Item = dict[str, Any]
 _WRITE_ID_BYTES: Final = 8
 _DESERIALIZER: Final = TypeDeserializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
-_FAILURES: Final = (ClientError, ConnectionError, HTTPClientError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +68,12 @@ class VersionedItem:
         Raises:
             botocore.exceptions.ClientError, BotoCoreError: a defect, or the retry_budget is over.
         """
-        began = self.retry_budget.clock.monotonic()
-        number = 0
-        while True:
-            try:
-                return self._table.get_item(Key=self._key, ConsistentRead=True).get("Item")
-            except _FAILURES as error:
-                if not _is_unknown(error) or self.retry_budget.is_over(since=began):
-                    raise
-            self.retry_budget.pause(number)
-            number += 1
+        answer = retry(
+            lambda: self._table.get_item(Key=self._key, ConsistentRead=True),
+            self.retry_budget,
+            repeat_after=may_pass,
+        )
+        return answer.get("Item")
 
     def is_same(self, seen: Item | None, new: Mapping[str, Any] | None) -> bool:
         """Whether a change changes nothing."""
@@ -175,31 +166,20 @@ class _Attempt:
         Raises:
             OutcomeUnknown: nobody can tell.
         """
-        retry_budget = self._place.retry_budget
-        began = retry_budget.clock.monotonic()
-        number = 0
-        while True:
-            try:
-                write()
-            except _FAILURES as error:
-                self._may_have_happened |= isinstance(error, ClientError) and was_repeated(error)
-                if isinstance(error, ClientError) and _code(error) == _CONDITION_FAILED:
-                    return self._was_ours(error)
-                self._check_hope(error, is_over=retry_budget.is_over(since=began))
-            else:
-                return True
-            retry_budget.pause(number)
-            number += 1
+        try:
+            retry(write, self._place.retry_budget, repeat_after=self._may_pass)
+        except Exception as error:
+            if isinstance(error, ClientError) and error_code(error) == _CONDITION_FAILED:
+                return self._was_ours(error)
+            if self._may_have_happened:
+                raise self._outcome_unknown() from error
+            raise
+        return True
 
-    def _check_hope(self, error: Exception, *, is_over: bool) -> None:
-        """Returns if it is worth sending the write again."""
-        repeat_may_help = _is_unknown(error)
-        self._may_have_happened |= repeat_may_help and not was_not_written(error)
-        if repeat_may_help and not is_over:
-            return
-        if self._may_have_happened:
-            raise self._outcome_unknown() from error
-        raise error
+    def _may_pass(self, error: Exception) -> bool:
+        passes = may_pass(error)
+        self._may_have_happened |= was_repeated(error) or (passes and not was_not_written(error))
+        return passes
 
     def _was_ours(self, error: ClientError) -> bool:
         """Whether the item is not as it was seen because an earlier sending of ours changed it."""
@@ -242,19 +222,6 @@ def _require_item(field: str, item: object) -> None:
     if not isinstance(item, Mapping):
         rule = "must be an item, a mapping from names to values, or None"
         raise InvalidRequest(field=field, rule=rule, value=item)
-
-
-def _is_unknown(error: Exception) -> bool:
-    """Whether a repeat may help."""
-    try:
-        raise_if_unknown(error)
-    except LockStoreUnavailable:
-        return True
-    return False
-
-
-def _code(error: ClientError) -> str:
-    return error.response.get("Error", {}).get("Code", "")
 
 
 def _check(key: Mapping[str, Any], version_attribute: str) -> None:

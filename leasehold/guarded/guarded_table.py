@@ -20,8 +20,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from leasehold.clock import Clock
 from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons
 from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
-from leasehold.dynamodb.retry import Sending
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import CancellationReason, LockLost, TransactionRefused
 from leasehold.guarded.pending_calls import Call, Request
 from leasehold.protocol.condition_check import guarded
@@ -110,9 +109,9 @@ class GuardedTable(LockTable):
         is_first = not self._call.may_have_happened
         # Before it is sent: after that an interrupt may come, and no answer ever.
         self._call.request = request
-        sending = Sending(self._retry_budget)
+        sending = RepeatedRequest(self._retry_budget)
         try:
-            sending.patiently(
+            sending.send(
                 lambda: self._client.transact_write_items(
                     TransactItems=writes, ClientRequestToken=request.token
                 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from leasehold.backoff import Random
 from leasehold.clock import Clock, SystemClock
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
 from leasehold.store.events import Observe, ignore_events
 from leasehold.store.lease_expiry import LeaseExpiry, StoredExpiry

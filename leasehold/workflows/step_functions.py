@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leasehold.dynamodb.retry import Sending
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness
 from leasehold.wire.answers import acquire_answer
@@ -84,16 +83,16 @@ class StepFunctions:
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        sending = Sending(self.retry_budget)
+        message = RepeatedRequest(self.retry_budget)
         try:
-            sending.patiently(lambda: send(client))
+            message.send(lambda: send(client))
         except (
             client.exceptions.TaskDoesNotExist,
             client.exceptions.TaskTimedOut,
             client.exceptions.InvalidToken,
         ):
             # A first sending whose reply was lost completes the token, too.
-            return Delivery.UNKNOWN if sending.repeated else Delivery.GONE
+            return Delivery.UNKNOWN if message.repeated else Delivery.GONE
         except (LockStoreUnavailable, ClientError, BotoCoreError):
             return Delivery.UNKNOWN
         return Delivery.DELIVERED

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
 from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Grant
 from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update

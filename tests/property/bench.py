@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import ReadTimeoutError
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.schema import lock_key
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import WorkflowEngine

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
 from leasehold.store.context import LockContext

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost
 from leasehold.protocol.model import (
     ExecutionEnded,

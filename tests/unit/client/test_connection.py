@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from leasehold import LockClient
-from leasehold.client.boot_clock import BootClock
 from leasehold.client.connection import Connection
+from leasehold.clock import BootClock
 from leasehold.protocol.model import Liveness
 from leasehold.workflows.engine import Delivery
 from tests.unit.client.doubles import Table

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import AcquireRequest, Grant
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore

@@ -138,7 +138,7 @@ def test_a_look_that_runs_out_of_time_is_sent_again_at_once(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, *, second: bool
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("leasehold.dynamodb.retry_budget.RetryBudget.has_ended", lambda _self: True)
+    monkeypatch.setattr("leasehold.dynamodb.retry.RetryBudget.has_ended", lambda _self: True)
     message = second_pass() if second else status_change()
     assert failed(message) == []
     same = {**second_pass(), "second_pass": second}

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from botocore.exceptions import ClientError
 
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from tests.support import FakeClock
 
 ACCOUNTS: Final = "accounts"

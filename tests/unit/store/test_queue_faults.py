@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, HandOff, Liveness, Queued, Refusal, Released
 from leasehold.store.context import LockContext

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Reaped
 from leasehold.store import reap as reaping

@@ -8,7 +8,7 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from leasehold.dynamodb.retry_budget import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import Liveness, Refusal
 from leasehold.workflows.engine import Delivery, Execution
 from leasehold.workflows.step_functions import StepFunctions

@@ -17,7 +17,7 @@ from typing import Any
 import boto3
 
 from leasehold import Lock, LockClient
-from leasehold.client.boot_clock import BootClock
+from leasehold.clock import BootClock
 from leasehold.errors import LeaseholdError
 
 LOCKS = 21
