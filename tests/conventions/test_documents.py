@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk.assertions import Template
 
+import leasehold.cli.app
 import localaws.corrections
 from leasehold import AsyncLockClient, Lock, LockClient
 from leasehold.cdk import LockService
@@ -23,6 +29,22 @@ PATH = re.compile(rf"(?:{'|'.join((*OURS, 'docs'))})(?:/[\w.-]+)+/?|[\w/.-]+\.(?
 DOTTED = re.compile(rf"(?:{'|'.join(OURS)})(?:\.\w+)+")
 MEMBER = re.compile(r"(?<![\w.])(locks?)\.(\w+)")
 BARE_FILES = re.compile(r"A file without a folder is in\s+`([\w/]+)/`")
+WORD = re.compile(r"[A-Za-z_]\w{3,}")
+OTHERS = "## Coming from another lock client"
+"""The section of a document that names other people's classes."""
+FOREIGN = {
+    *(
+        "Decrypt",
+        "GenerateDataKey",
+        "ItemSelector",
+        "KmsAccessDeniedException",
+        "LeadingKeys",
+    ),  # of AWS
+    *("binary", "flock"),  # of the AWS CLI, of util-linux
+    *("Billing", "OneChargePerCustomer", "tenant", "other_lock", "edition", "edition_id"),
+    "version_id",  # made from `version`
+}
+"""What documents have in code style and our code does not: names of others, and of examples."""
 WRITES = "acquire_permit release_permit take_over_permit join_queue hand_over_permit give_up"
 MEMBERS = {"lock": (Lock,), "locks": (LockClient, AsyncLockClient, LockService)}
 """What a document calls `lock` and `locks`."""
@@ -80,9 +102,22 @@ def missing_names(text: str) -> Iterator[str]:
 
 
 def missing_members(text: str) -> Iterator[str]:
-    for owner, member in MEMBER.findall(" ".join(CODE.findall(prose(text)))):
+    examples = [block for language, block in FENCE.findall(text) if language == "python"]
+    for owner, member in MEMBER.findall(" ".join((*CODE.findall(prose(text)), *examples))):
         if not any(hasattr(kind, member) for kind in MEMBERS[owner]):
             yield f"{owner}.{member}"
+
+
+def missing_words(text: str, known: set[str]) -> list[str]:
+    """Words in code style that stand nowhere in our code."""
+    codes = [code for code in CODE.findall(prose(text)) if not PATH.fullmatch(code.split(":")[0])]
+    words = {word for code in codes for word in WORD.findall(code)}
+    return sorted(words - known - FOREIGN)
+
+
+def words_of_our_code() -> set[str]:
+    files = [path for folder in OURS if folder != "tests" for path in (ROOT / folder).rglob("*.py")]
+    return {word for path in (*files, ROOT / "Makefile") for word in WORD.findall(path.read_text())}
 
 
 def exists(dotted: str) -> bool:
@@ -123,6 +158,35 @@ def test_python_examples_of_a_document_are_python(path: Path) -> None:
             parsed(block)
 
 
+def test_words_in_code_style_stand_in_the_code() -> None:
+    known = words_of_our_code()
+    for path in documents():
+        assert missing_words(path.read_text().split(OTHERS)[0], known) == [], path
+
+
+def test_options_of_the_command_line_exist() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    options = {name.replace("-", "_") for name in re.findall(r"`--([a-z-]+)`", text)}
+    parameters = inspect.signature(leasehold.cli.app.run_command).parameters
+    assert {"lease", "wait"} <= options <= set(parameters) | {"table"}
+
+
+def test_the_guard_of_the_readme_makes_a_machine(tmp_path: Path) -> None:
+    blocks = FENCE.findall((ROOT / "README.md").read_text())
+    example = next(
+        code for language, code in blocks if language == "python" and "LockGuard" in code
+    )
+    names: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), names)  # noqa: S102 - the repository's own example
+    app = App(outdir=str(tmp_path))
+    function = lambda_.Function.from_function_arn(
+        Stack(app, "Functions"), "Charge", "arn:aws:lambda:us-east-1:123456789012:function:charge"
+    )
+    template = Template.from_stack(names["Billing"](app, "Billing", function=function))
+    template.resource_count_is("AWS::StepFunctions::StateMachine", 1)
+    template.has_output("LockTableName", {})
+
+
 def test_make_targets_and_programs_that_documents_name_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for path in documents():
@@ -160,7 +224,7 @@ def test_the_readme_counts_the_corrections_of_the_embedded_aws() -> None:
 def test_a_name_that_does_not_exist_is_found() -> None:
     planted = (
         "See [it](nowhere.md), [this](README.md#nothing), `leasehold/locks/rota.py`, "
-        "`leasehold.locks.rota`, `lock.vacate()` and `tests/unit/`.\n"
+        "`leasehold.locks.rota`, `lock.vacate()`, `ClaimLeft` and `tests/unit/`.\n"
         "```python\nfrom leasehold import Rota\n```\n"
     )
     path = ROOT / "README.md"
@@ -168,3 +232,4 @@ def test_a_name_that_does_not_exist_is_found() -> None:
     assert list(missing_paths(path, planted)) == ["leasehold/locks/rota.py"]
     assert list(missing_names(planted)) == ["leasehold.locks.rota", "leasehold.Rota"]
     assert list(missing_members(planted)) == ["lock.vacate"]
+    assert missing_words(planted, {"leasehold", "locks", "lock"}) == ["ClaimLeft", "rota", "vacate"]
