@@ -5,7 +5,8 @@ from __future__ import annotations
 from leasehold.cdk.guard.guard import LockGuard
 from leasehold.cdk.guard.waiting import Waiting
 from leasehold.cdk.optimistic.optimistic_update import OptimisticUpdate
-from leasehold.cdk.service.lock_service import ILockService, ImportedLockService, LockService
+from leasehold.cdk.service.imported_service import ILockService, ImportedLockService
+from leasehold.cdk.service.lock_service import LockService
 from leasehold.cdk.service.reaper import ExecutionReaper
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The workflow variable of a guard, and the expressions that read it."""
+"""The workflow variable of a guard or an update, and the JSONata that reads it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ _LONGEST_READABLE: Final = 50  # Step Functions allows variable and state names 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardVariable:
-    """The one variable in which a guard keeps its lock.
+class WorkflowVariable:
+    """The one variable of a guard, which holds its lock, or of an update.
 
-    Its name comes from the construct's path, so it can be told before the guard exists, and two
-    guards never share one: Step Functions forbids a guard inside another to assign the variable of
-    the outer one.
+    Its name comes from the construct's path. So it is known before the guard exists, and two guards
+    never share one: Step Functions forbids a guard inside another to assign the outer's variable.
     """
 
     name: str
     label: str
 
     @classmethod
-    def of(cls, scope: IConstruct, construct_id: str) -> GuardVariable:
-        """The variable of the guard with this id in this scope."""
+    def of(cls, scope: IConstruct, construct_id: str, *, prefix: str = "lock") -> WorkflowVariable:
+        """The variable of the construct with this id in this scope."""
         path = f"{scope.node.path}/{construct_id}"
         digest = hashlib.sha256(path.encode()).hexdigest()[:8]
         readable = re.sub(r"\W", "_", construct_id, flags=re.ASCII)[:_LONGEST_READABLE]
@@ -35,18 +34,18 @@ class GuardVariable:
             if len(construct_id) <= _LONGEST_READABLE
             else f"{construct_id[:_LONGEST_READABLE]}-{digest}"
         )
-        return cls(name=f"lock_{readable}_{digest}", label=label)
+        return cls(name=f"{prefix}_{readable}_{digest}", label=label)
 
     def field(self, field: str) -> str:
-        """A field of the lock: the same text in a JSONPath state and within JSONata."""
+        """A field of the variable: the same text in a JSONPath state and within JSONata."""
         return f"${self.name}.{field}"
 
     def jsonata(self, field: str) -> str:
-        """A field of the lock as a whole JSONata value."""
+        """A field of the variable as a whole JSONata value."""
         return jsonata(self.field(field))
 
     def state_name(self, purpose: str) -> str:
-        """The name of one of the guard's states, unique in a machine as the guard's id is."""
+        """The name of a state of the construct, as unique in a machine as the construct's id."""
         return f"{self.label}: {purpose}"
 
 

@@ -5,13 +5,12 @@ Every import counts, also one inside a function and one under `TYPE_CHECKING` (m
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.support.imports import Import, imports_of, module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_ROOT_FILES = 8
@@ -53,15 +52,15 @@ ALLOWED: dict[str, set[str]] = {
     "examples.demo": {"localaws"},
     "examples.fenced_sql": {"leasehold", "localaws"},
     "bench": {"app", "leasehold.cdk", *HELPERS, "tests.behaviour", "tests.e2e"},
-    "tests.conftest": {"tests.support"},
+    "tests": HELPERS,
     "tests.support": {*CORE, "leasehold.client"},
     "tests.behaviour": {*CORE, *HELPERS},
-    "tests.conventions": {*PRODUCT, "localaws"},
+    "tests.conventions": {*PRODUCT, *HELPERS},
     "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.localaws": HELPERS,
     "tests.model": {*CORE, "tests.support"},
-    "tests.packaging": {"leasehold.cdk"},
+    "tests.packaging": {"leasehold.cdk", "tests.support"},
     "tests.property": {*CORE, "tests.support"},
     "tests.smoke": set(),
     "tests.typing": PRODUCT,
@@ -70,50 +69,11 @@ ALLOWED: dict[str, set[str]] = {
 NEITHER_CONSTRUCTS_NOR_POWERTOOLS = {"aws_cdk", "constructs", "aws_lambda_powertools"}
 
 
-@dataclass(frozen=True)
-class Import:
-    """One import statement."""
-
-    importer: str
-    imported: str
-    for_types_only: bool
-
-    def __str__(self) -> str:
-        return f"{self.importer} imports {self.imported}" + " (types)" * self.for_types_only
-
-
-def module_of(path: Path, root: Path) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def sources(root: Path) -> dict[str, Path]:
     """Every module of the repository by its name."""
     folders = {package.split(".")[0] for package in ALLOWED}
     files = [path for folder in folders for path in (root / folder).rglob("*.py")]
     return {module_of(path, root): path for path in [*files, *root.glob("app.py")]}
-
-
-def imports_of(module: str, path: Path, modules: Mapping[str, Path]) -> Iterator[Import]:
-    """All imports of a file, wherever in it they stand."""
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for statement in node.body
-        for child in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: relative import"
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if name in modules else str(node.module) for name in inner]
-        else:
-            continue
-        yield from (Import(module, name, id(node) in typing_only) for name in names)
 
 
 def package_of(module: str) -> str | None:
@@ -157,7 +117,7 @@ def imports(modules: dict[str, Path]) -> list[Import]:
 
 def test_every_module_belongs_to_a_package_with_a_rule(modules: dict[str, Path]) -> None:
     without_rule = {module for module in modules if package_of(module) in {None, "leasehold"}}
-    assert without_rule <= {"leasehold", "examples", "tests"}
+    assert without_rule <= {"leasehold", "examples"}
     assert {package_of(module) for module in modules} >= set(ALLOWED), "a rule without a package"
 
 

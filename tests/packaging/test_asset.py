@@ -1,4 +1,4 @@
-"""The directory that Lambda gets: complete by itself, small, pure Python, always the same."""
+"""The directory that Lambda gets: what the handlers import, small, pure Python, always the same."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from leasehold.cdk.service import asset as _asset
 from leasehold.cdk.service.asset import AssetError, assemble
+from tests.support.imports import imports_of, module_of
 
 MOST_BYTES = 1_500_000
 MOST_ZIPPED_BYTES = 400_000
@@ -27,24 +28,60 @@ def files_of(asset: Path) -> dict[str, bytes]:
     }
 
 
-def test_only_modules_are_in_it_and_none_is_compiled(asset: Path) -> None:
-    names = files_of(asset)
-    assert {PurePosixPath(name).suffix for name in names} == {".py"}
+LICENSES = {
+    "licenses/aws-lambda-powertools/LICENSE",
+    "licenses/jmespath/LICENSE",
+    "licenses/typing-extensions/LICENSE",
+    "licenses/voluptuous/COPYING",
+}
+
+
+def test_it_has_modules_none_of_them_compiled_and_the_licences(asset: Path) -> None:
+    names = set(files_of(asset))
+    assert {PurePosixPath(name).suffix for name in names - LICENSES} == {".py"}
+    assert names >= LICENSES
     assert {name.split("/")[0] for name in names} == {
         "aws_lambda_powertools",
         "jmespath",
         "lambdas",
         "leasehold",
+        "licenses",
         "typing_extensions.py",
         "voluptuous",
     }
 
 
-def test_the_constructs_stay_out(asset: Path) -> None:
-    assert not (asset / "leasehold" / "cdk").exists()
-    assert not (asset / "leasehold" / "_lambdas").exists()
-    assert (asset / "leasehold" / "store" / "lock_store.py").is_file()
-    assert (asset / "lambdas" / "acquire.py").is_file()
+def own_modules(asset: Path) -> dict[str, Path]:
+    paths = [path for top in ("lambdas", "leasehold") for path in (asset / top).rglob("*.py")]
+    return {module_of(path, asset): path for path in paths}
+
+
+def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
+    """All modules that handlers import, directly or through others, when they run."""
+    reached: set[str] = set()
+    ahead = list(handlers)
+    while ahead:
+        module = ahead.pop()
+        if module in reached or module not in modules:
+            continue
+        reached.add(module)
+        ahead.append(module.rpartition(".")[0])
+        found = imports_of(module, modules[module], modules)
+        ahead += [each.imported for each in found if not each.for_types_only]
+    return reached
+
+
+HANDLERS = [f"lambdas.{name}" for name in ("acquire", "heartbeat", "release", "reap")]
+
+
+def test_of_this_package_it_has_what_the_handlers_import_and_nothing_else(asset: Path) -> None:
+    modules = own_modules(asset)
+    assert set(modules) - imported_by(HANDLERS, modules) == set()
+
+
+def test_a_module_that_no_handler_imports_is_noticed(asset: Path) -> None:
+    modules = {**own_modules(asset), "leasehold.store.stray": asset / "leasehold" / "errors.py"}
+    assert set(modules) - imported_by(HANDLERS, modules) == {"leasehold.store.stray"}
 
 
 def test_it_is_small(asset: Path, record_property: Callable[[str, object], None]) -> None:
@@ -82,7 +119,7 @@ def test_older_versions_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_lambda_may_read_it_whatever_the_umask(asset: Path) -> None:
-    modes = {path.stat().st_mode & 0o777 for path in asset.rglob("*.py")}
+    modes = {path.stat().st_mode & 0o777 for path in asset.rglob("*") if path.is_file()}
     assert modes == {0o644}
 
 

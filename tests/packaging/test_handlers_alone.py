@@ -40,6 +40,19 @@ print(json.dumps({
 }))
 """
 
+IMPORT_EVERY_MODULE = """
+import pathlib
+failed = {}
+paths = sorted(path.relative_to(asset) for path in pathlib.Path(asset).rglob("*.py"))
+for path in paths:
+    module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        failed[module] = str(error)
+print(json.dumps({"modules": len(paths), "failed": failed}))
+"""
+
 INVOKE = """
 from types import SimpleNamespace
 handler = importlib.import_module(f"lambdas.{name}").handler
@@ -121,6 +134,32 @@ def test_a_client_made_at_import_would_be_noticed(
     found = run_alone(IMPORT, tmp_path, boto3_home, "rash")
     assert found["clients"] == ["boto3", "botocore.client"]
     assert found["network"] != []
+
+
+def test_every_module_of_the_asset_can_be_imported(asset: Path, boto3_home: Path) -> None:
+    """So no module needs a client, a construct, or a sub-package of Powertools that is left out."""
+    found = run_alone(IMPORT_EVERY_MODULE, asset, boto3_home, "")
+    assert found == {"modules": len(list(asset.rglob("*.py"))), "failed": {}}
+
+
+def test_a_module_that_imports_what_is_left_out_would_be_noticed(
+    asset: Path, boto3_home: Path, tmp_path: Path
+) -> None:
+    for top in asset.iterdir():
+        if top.name != "lambdas":
+            (tmp_path / top.name).symlink_to(top)
+    (tmp_path / "lambdas").mkdir()
+    source = {
+        "client": "from leasehold.client import lock_client",
+        "parser": "from aws_lambda_powertools.utilities import parser",
+    }
+    for name, line in source.items():
+        (tmp_path / "lambdas" / f"{name}.py").write_text(line)
+    found = run_alone(IMPORT_EVERY_MODULE, tmp_path, boto3_home, "")
+    failed = found["failed"]
+    assert isinstance(failed, dict)
+    assert failed["lambdas.client"] == "No module named 'leasehold.client'"
+    assert failed["lambdas.parser"].startswith("cannot import name 'parser'")
 
 
 @pytest.mark.parametrize("handler", HANDLERS)

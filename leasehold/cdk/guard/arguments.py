@@ -1,4 +1,4 @@
-"""Checks at synth: the rules of a request, held before anything is deployed."""
+"""The guard's arguments, checked at synth by the rules of the service."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from leasehold.wire.rules import LEASE_SECONDS, LIMIT, Rule
 EXPRESS_SECONDS: Final = 5 * 60
 SHORTEST_FALLBACK_SECONDS: Final = 10
 LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
-"""A waiter's item is kept for 48 h after it last asked, which must stay far more than a period."""
-BEATS_A_LEASE: Final = 3
+"""A waiter's item is retained for 48 h after its last call, which must stay far above a period."""
+HEARTBEATS_A_LEASE: Final = 3
 
 _T = TypeVar("_T")
 
 
 def checked(field: str, rule: Rule, value: _T) -> _T:
-    """The value, if it keeps the rule that the service has for it.
+    """The value, if it follows the service's rule for it.
 
     Raises:
         InvalidRequest: names the field and the rule.
@@ -46,7 +46,7 @@ def checked_lease_seconds(lease: Duration) -> int:
 def checked_max_wait_seconds(
     max_wait: Duration, *, shortest_seconds: int, longest: Duration, express: bool
 ) -> int:
-    """Whole seconds that the way to wait, and Express, allow."""
+    """Whole seconds within the bounds of the way to wait and of the kind of workflow."""
     seconds = _whole_seconds("max_wait", max_wait)
     if seconds < shortest_seconds:
         rule = (
@@ -67,7 +67,7 @@ def checked_max_wait_seconds(
 
 
 def checked_fallback_seconds(fallback: Duration) -> int:
-    """Whole seconds between two questions of a waiter that sleeps in the queue."""
+    """Whole seconds after which a waiter that sleeps in the queue asks again."""
     seconds = _whole_seconds("fallback", fallback)
     if not SHORTEST_FALLBACK_SECONDS <= seconds <= LONGEST_FALLBACK_SECONDS:
         rule = f"must be from {SHORTEST_FALLBACK_SECONDS} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
@@ -78,7 +78,7 @@ def checked_fallback_seconds(fallback: Duration) -> int:
 def checked_keep_alive_seconds(
     keep_alive: Duration | None, *, lease_seconds: int, express: bool
 ) -> int | None:
-    """Whole seconds between two beats, so few that two of them may be lost; None for no beats.
+    """Whole seconds between two heartbeats, at most a third of the lease; None for no heartbeat.
 
     Raises:
         InvalidRequest: names the rule.
@@ -92,11 +92,11 @@ def checked_keep_alive_seconds(
         )
         raise InvalidRequest(field="keep_alive", rule=rule, value=keep_alive.to_human_string())
     seconds = _whole_seconds("keep_alive", keep_alive)
-    longest_seconds = lease_seconds // BEATS_A_LEASE
+    longest_seconds = lease_seconds // HEARTBEATS_A_LEASE
     if not 1 <= seconds <= longest_seconds:
         rule = (
             f"must be from 1 s to a third of the lease of {lease_seconds} s, "
-            "so that two beats may be lost"
+            "so that two heartbeats may be lost"
         )
         raise InvalidRequest(field="keep_alive", rule=rule, value=f"{seconds} s")
     return seconds

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 _PAUSES_SECONDS: Final = range(1, 11)
-"""A Retry of Step Functions pauses for a second at least. In a pause a waiter cannot be told."""
+"""A Retry of Step Functions pauses for a second at least. In a pause no push reaches a waiter."""
 _LARGEST_MISS_SECONDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Periods:
-    """So many periods of so many seconds, with a pause between each two."""
+class FallbackPeriods:
+    """`number` periods of `seconds` each, with a pause between each two."""
 
     number: int
     seconds: int
@@ -20,22 +20,21 @@ class Periods:
 
     @property
     def total_seconds(self) -> int:
-        """How long they last together."""
+        """How long the periods and the pauses between them last."""
         return self.number * (self.seconds + self.pause_seconds) - self.pause_seconds
 
 
-def divide(max_wait_seconds: int, *, fallback_seconds: int) -> Periods:
-    """Equal periods which last as long as `max_wait_seconds`, at most `fallback_seconds` each.
+def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
+    """Divides `max_wait_seconds` into equal periods of at most `fallback_seconds`, pause included.
 
-    The pause after a period counts too: a waiter asks again `fallback_seconds` after it last did,
-    or sooner. Whole seconds do not always come out even: the longest periods are taken that, with
-    some pause, miss by two seconds at most. The tests hold that there are some.
+    Whole seconds do not always come out even: these are the longest periods that, with some pause,
+    miss the wait by two seconds at most. The tests show that there always are such periods.
     """
     if max_wait_seconds <= fallback_seconds:
-        return Periods(1, max_wait_seconds, min(_PAUSES_SECONDS))
+        return FallbackPeriods(1, max_wait_seconds, min(_PAUSES_SECONDS))
 
     candidates = (
-        Periods(round((max_wait_seconds + pause) / (seconds + pause)), seconds, pause)
+        FallbackPeriods(round((max_wait_seconds + pause) / (seconds + pause)), seconds, pause)
         for seconds in range(fallback_seconds, fallback_seconds // 10, -1)
         for pause in _PAUSES_SECONDS
         if seconds + pause <= fallback_seconds

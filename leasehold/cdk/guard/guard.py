@@ -15,13 +15,13 @@ from leasehold.cdk.guard.arguments import (
     checked_limit,
     checked_max_wait_seconds,
 )
-from leasehold.cdk.guard.guarded_work import guarded, kept_alive
+from leasehold.cdk.guard.guarded_work import work_beside_heartbeat, work_then_release
 from leasehold.cdk.guard.lock_name import workflow_lock_name
-from leasehold.cdk.guard.service_calls import AcquireTerms
+from leasehold.cdk.guard.service_calls import AcquireOptions, ServiceCalls
 from leasehold.cdk.guard.states import GuardStates
-from leasehold.cdk.guard.waiting import Waiting, checked_waiting
-from leasehold.cdk.service.lock_service import ILockService
-from leasehold.cdk.workflow_variable import GuardVariable
+from leasehold.cdk.guard.waiting import NextStates, Waiting, checked_waiting
+from leasehold.cdk.service.imported_service import ILockService
+from leasehold.cdk.workflow_variable import WorkflowVariable
 
 _DEFAULT_LEASE: Final = Duration.minutes(1)
 _DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
@@ -37,13 +37,12 @@ class LockGuard(sfn.StateMachineFragment):
         * An error of the task leaves the guard by its own name and cause, after the release. A
           release that fails never replaces a result or an error; then the lock ends with the
           execution.
-        * Every entrance is an acquisition of its own: each iteration of a Map takes its turn.
+        * Every entrance is an acquisition of its own: each iteration of a Map waits for the lock.
 
     Not guaranteed:
-        * What cannot be caught inside a workflow (StopExecution, the machine's own timeout,
-          `States.Runtime`) leaves the lock to the service's reaper, and where no event arrives to
-          its lease. While the execution runs, its lease is extended; an Express workflow has its
-          lease only.
+        * An end that no state can catch (StopExecution, the machine's own timeout,
+          `States.Runtime`) leaves the lock to the service's reaper, or to the end of its lease if
+          no event arrives. While the execution runs, its lease is extended (not in Express).
         * If the guard stands in a branch of a Parallel or in a Map, and a sibling fails, Step
           Functions stops the branch without running any Catch. If the execution goes on, so does
           its lock, until it ends. Give each branch a Catch of its own there, or put the guard
@@ -53,10 +52,10 @@ class LockGuard(sfn.StateMachineFragment):
         * Redrive of an execution that was stopped inside the guard repeats the guarded state
           without acquiring, unless `keep_alive` is given.
 
-    A single task state that has no transitions of its own costs 3 state transitions beside its own
-    (polling: 4; keep_alive: 2 more, and 1 a beat). Anything else runs as the branch of a Parallel
-    and costs one more: it can use Choice, Catch and Succeed without leaving the guard past the
-    release. Variables assigned in it stay in it. In a JSONata machine make those states by
+    A single task state that has no transitions of its own costs 3 more state transitions (polling:
+    4; keep_alive: 2 more, and 1 a heartbeat). Any other task runs as the branch of a Parallel and
+    costs one more: it can use Choice, Catch and Succeed without leaving the guard past the release.
+    Variables assigned in it stay in it. In a JSONata machine make those states by
     `.jsonata(…)`: CDK forgets the machine's language within a branch.
     """
 
@@ -86,33 +85,33 @@ class LockGuard(sfn.StateMachineFragment):
             lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token.
             limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
-                Work may take longer: while the execution runs it is not robbed (Express: it is).
-            max_wait: the longest wait, default 30 minutes (Express: 1 minute). It is kept to two
-                seconds, as long as the service answers; a call in the queue that fails and is
-                repeated begins its fallback period anew. With `Waiting.poll()` zero tries once;
-                the queue needs 5 seconds at least.
+                Work may take longer: no one takes over while the execution runs (Express: they do).
+            max_wait: the longest wait, default 30 minutes (Express: 1 minute), exact to two seconds
+                as long as the service answers; a call in the queue that fails and is repeated
+                begins its fallback period anew. With `Waiting.poll()` zero tries once; the queue
+                needs 5 seconds at least.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
             keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
-                the lease, so that two beats may be lost. Not in Express workflows. The work is
+                the lease, so that two heartbeats may be lost. Not in Express workflows. The work is
                 stopped with `LockLost` within one interval after the lock is lost, though not by an
                 outage of the service; after a redrive the lock is taken again, if it is free. Each
-                beat costs one state transition and six events of the history, which ends the
-                execution at 25,000: after about 4,100 beats (of 20 s: 22 hours).
+                heartbeat costs one state transition and six events of the history, which ends the
+                execution at 25,000: after about 4,100 heartbeats (of 20 s: 22 hours).
             on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
                 continue after the guard, unless it is itself connected there. Default: fail with
                 `LockWaitTimeout`.
-            express: whether the machine is an Express workflow, which nobody can ask about.
+            express: whether the machine is an Express workflow: those cannot be described.
 
         Raises:
             InvalidRequest: an argument breaks its rule.
         """
         super().__init__(scope, construct_id)
-        self._variable = GuardVariable.of(scope, construct_id)
+        self._variable = WorkflowVariable.of(scope, construct_id)
         waiting = checked_waiting(
             waiting or (Waiting.poll() if express else Waiting.queue()), express=express
         )
         max_wait = max_wait or (_DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT)
-        terms = AcquireTerms(
+        options = AcquireOptions(
             lease_seconds=checked_lease_seconds(lease or _DEFAULT_LEASE),
             limit=checked_limit(limit),
             max_wait_seconds=checked_max_wait_seconds(
@@ -123,37 +122,34 @@ class LockGuard(sfn.StateMachineFragment):
             ),
         )
         interval_seconds = checked_keep_alive_seconds(
-            keep_alive, lease_seconds=terms.lease_seconds, express=express
+            keep_alive, lease_seconds=options.lease_seconds, express=express
         )
-        states = GuardStates(scope=self, service=service, variable=self._variable, express=express)
+        calls = ServiceCalls(
+            scope=self, service=service, variable=self._variable, options=options, express=express
+        )
+        states = GuardStates(scope=self, variable=self._variable, calls=calls)
         failed = states.rethrow()
-        release_after_error = states.release("Release after error", then=failed, may_wait=True)
+        release_after_error = calls.release("Release after error", then=failed, may_wait=True)
         release_after_error.next(failed)
-        after_timeout = on_timeout or states.timed_out(terms)
-        give_up = states.release("Give up", then=after_timeout, may_wait=True)
+        after_timeout = on_timeout or states.timed_out()
+        give_up = calls.release("Give up", then=after_timeout, may_wait=True)
         give_up.next(after_timeout)
 
         self._work = (
-            guarded(task, states, on_error=release_after_error)
+            work_then_release(task, states, on_error=release_after_error)
             if interval_seconds is None
-            else kept_alive(
-                task,
-                states,
-                terms,
-                interval_seconds=interval_seconds,
-                on_error=release_after_error,
+            else work_beside_heartbeat(
+                task, states, interval_seconds=interval_seconds, on_error=release_after_error
             )
         )
         self._enter = states.enter(workflow_lock_name(self, lock_name))
-        acquire = waiting.begin(
-            states,
-            terms,
-            again=self._enter,
+        next_states = NextStates(
             granted=self._work.first,
-            gave_up=give_up,
+            timed_out=give_up,
+            released=self._enter,
             failed=release_after_error,
         )
-        self._enter.next(acquire)
+        self._enter.next(waiting.begin(states, next_states))
 
     @property
     @jsii.member(jsii_name="startState")
@@ -188,14 +184,14 @@ class LockGuard(sfn.StateMachineFragment):
     @staticmethod
     def owner_id_of(scope: IConstruct, construct_id: str) -> str:
         """`owner_id` of the guard that will have this id, for a task made before its guard."""
-        return GuardVariable.of(scope, construct_id).jsonata("owner_id")
+        return WorkflowVariable.of(scope, construct_id).jsonata("owner_id")
 
     @staticmethod
     def fencing_token_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token` of the guard that will have this id, for a task made before its guard."""
-        return GuardVariable.of(scope, construct_id).jsonata("fencing_token")
+        return WorkflowVariable.of(scope, construct_id).jsonata("fencing_token")
 
     @staticmethod
     def fencing_token_path_of(scope: IConstruct, construct_id: str) -> str:
         """`fencing_token_path` of the guard that will have this id."""
-        return GuardVariable.of(scope, construct_id).field("fencing_token")
+        return WorkflowVariable.of(scope, construct_id).field("fencing_token")

@@ -1,4 +1,4 @@
-"""What stands between the grant and the end of a guard: the work, and the release after it.
+"""The states from the grant to the end of a guard: the work, and the release after it.
 
 Without keep_alive:
 
@@ -22,9 +22,8 @@ from typing import Final, TypeGuard
 
 from aws_cdk import aws_stepfunctions as sfn
 
-from leasehold.cdk.guard.invocations import ANY_ERROR
-from leasehold.cdk.guard.service_calls import AcquireTerms
 from leasehold.cdk.guard.states import RESULT_IN_CAUSE, GuardStates
+from leasehold.cdk.repeats import ANY_ERROR
 
 _WORK: Final = "Work"
 
@@ -37,36 +36,36 @@ class GuardedWork:
     ends: Sequence[sfn.INextable]
 
 
-def guarded(task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable) -> GuardedWork:
+def work_then_release(
+    task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable
+) -> GuardedWork:
     """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
     work = task if _is_bare_task(task) else states.branches(_WORK, task)
     _catch_all(work, on_error)
     not_released = states.not_released()
-    release = states.release("Release", then=not_released)
+    release = states.calls.release("Release", then=not_released)
     work.next(release)
     return GuardedWork(first=work, ends=[release, not_released])
 
 
-def kept_alive(
+def work_beside_heartbeat(
     task: sfn.IChainable,
     states: GuardStates,
-    terms: AcquireTerms,
     *,
     interval_seconds: int,
     on_error: sfn.IChainable,
 ) -> GuardedWork:
-    """The same with a heartbeat beside it, which ends with the release, and ends the work on loss.
+    """The work with a heartbeat beside it: the release ends the heartbeat, a loss ends the work.
 
-    Whatever is more than a bare task gets a branch of its own: a Succeed in it would end the branch
-    before the release, and leave the heartbeat running.
+    A task that is more than a bare one gets a branch of its own: a Succeed in it would end the
+    branch before the release, and leave the heartbeat running.
     """
-    release = states.release(
+    release = states.calls.release(
         "Release", then=states.not_released_beside_a_heartbeat(), keep_alive=True
     )
     body = task if _is_bare_task(task) else states.branches("Body", task)
     body.next(release)
-    heartbeat = states.heartbeat(
-        terms,
+    heartbeat = states.calls.heartbeat(
         interval_seconds=interval_seconds,
         on_end=states.heartbeat_ended(),
         on_loss=states.rethrow("Not kept alive"),
@@ -84,7 +83,7 @@ def _catch_all(work: sfn.TaskStateBase | sfn.Parallel, on_error: sfn.IChainable)
 
 
 def _is_bare_task(task: sfn.IChainable) -> TypeGuard[sfn.TaskStateBase]:
-    """Whether a task state has no transitions yet, so that the guard may add its own."""
+    """Whether the task is a state without transitions, so that the guard may add its own."""
     if not isinstance(task, sfn.TaskStateBase):
         return False
     rendered = task.to_state_json()

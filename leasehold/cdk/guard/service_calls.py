@@ -1,4 +1,4 @@
-"""The guard's calls of the service: acquire, release and the heartbeat beside the work."""
+"""The states that call the service: acquire, release and the heartbeat beside the work."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk.guard.fallback_periods import Periods
-from leasehold.cdk.guard.invocations import (
+from leasehold.cdk.guard.fallback_periods import FallbackPeriods
+from leasehold.cdk.repeats import (
     ANY_ERROR,
     ERROR_OUTPUT,
     NOT_WORTH_REPEATING,
+    REQUEST_TIMEOUT,
     TASK_TOKEN,
     TIMEOUT,
     UNCHANGED,
-    invoke,
     never_repeat,
     repeat,
     repeat_unknown,
 )
-from leasehold.cdk.service.lock_service import ILockService
-from leasehold.cdk.workflow_variable import GuardVariable, jsonata
+from leasehold.cdk.service.imported_service import ILockService
+from leasehold.cdk.workflow_variable import WorkflowVariable, jsonata
 from leasehold.errors import KeepAliveEnded, LockLost
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
 _SHORTEST_PAUSE_SECONDS: Final = 2
-_BEATS_ENDED: Final = "ended"
+_HEARTBEAT_ENDED: Final = "ended"
 """Short: it counts toward the largest output beside that of the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcquireTerms:
-    """What a guard asks for."""
+class AcquireOptions:
+    """What a guard asks for, and how long it waits for that."""
 
     lease_seconds: int
     limit: int | str
@@ -49,48 +50,44 @@ class ServiceCalls:
 
     scope: Construct
     service: ILockService
-    variable: GuardVariable
+    variable: WorkflowVariable
+    options: AcquireOptions
     express: bool
 
-    def acquire(self, terms: AcquireTerms, *, on_error: sfn.IChainable) -> tasks.LambdaInvoke:
-        """Asks for the lock and keeps the answer in the variable.
+    def acquire(self, *, on_error: sfn.IChainable) -> tasks.LambdaInvoke:
+        """Asks for the lock once and stores the answer in the variable.
 
         An error means "outcome unknown": the call is repeated with the same owner id, and when that
         does not help either, `on_error` must release what may have been granted.
         """
-        acquire = invoke(
-            self.scope,
-            self.variable,
+        acquire = self._invoke(
             "Acquire",
             self.service.acquire_function,
-            payload=self._request(terms),
-            assign=self._keep("$states.result.Payload"),
+            payload=self._request(),
+            assign=self._answer_in_variable("$states.result.Payload"),
         )
         repeat_unknown(acquire, express=self.express)
         acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=ERROR_OUTPUT)
         return acquire
 
-    def acquire_by_push(
+    def acquire_in_queue(
         self,
-        terms: AcquireTerms,
-        periods: Periods,
+        periods: FallbackPeriods,
         *,
-        again: sfn.IChainable,
+        on_restart: sfn.IChainable,
         on_timeout: sfn.IChainable,
         on_error: sfn.IChainable,
     ) -> tasks.LambdaInvoke:
         """Asks for the lock and sleeps on a task token until it is granted.
 
         Once a period it asks again, with the same owner id and place in the queue: that finds a
-        grant whose push was lost, and puts out a holder that died.
+        grant whose push was lost, and evicts a holder that died.
         """
-        acquire = invoke(
-            self.scope,
-            self.variable,
+        acquire = self._invoke(
             "Acquire",
             self.service.acquire_function,
-            payload={**self._request(terms), "task_token": TASK_TOKEN},
-            assign=self._keep("$states.result"),
+            payload={**self._request(), "task_token": TASK_TOKEN},
+            assign=self._answer_in_variable("$states.result"),
             integration_pattern=sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN,
             timeout=Duration.seconds(periods.seconds),
         )
@@ -101,7 +98,7 @@ class ServiceCalls:
             backoff_rate=1,
         )
         repeat_unknown(acquire, express=self.express)
-        acquire.add_catch(again, errors=[LockLost.__name__], outputs=UNCHANGED)
+        acquire.add_catch(on_restart, errors=[LockLost.__name__], outputs=UNCHANGED)
         acquire.add_catch(on_timeout, errors=[TIMEOUT], outputs=UNCHANGED)
         acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=ERROR_OUTPUT)
         return acquire
@@ -117,63 +114,79 @@ class ServiceCalls:
         """Frees the lock and hands on its input, also when the lock could not be freed.
 
         `may_wait` says that the acquisition may still be in the queue, and is to leave it;
-        `keep_alive` that a heartbeat runs beside, and is to be ended.
+        `keep_alive` that a heartbeat runs beside the work, and is to be ended.
         """
-        place = {"entered_at_ms": self.variable.jsonata("entered_at_ms")} if may_wait else {}
-        beats = {"keep_alive": True} if keep_alive else {}
-        payload = {**self._owner(), **self._execution(), **place, **beats}
-        function = self.service.release_function
-        release = invoke(self.scope, self.variable, purpose, function, payload=payload)
+        entry = {"entered_at_ms": self.variable.jsonata("entered_at_ms")} if may_wait else {}
+        heartbeat = {"keep_alive": True} if keep_alive else {}
+        payload = {**self._owner(), **self._execution(), **entry, **heartbeat}
+        release = self._invoke(purpose, self.service.release_function, payload=payload)
         repeat_unknown(release, express=self.express)
         release.add_catch(then, errors=[ANY_ERROR], outputs=UNCHANGED)
         return release
 
     def heartbeat(
-        self,
-        terms: AcquireTerms,
-        *,
-        interval_seconds: int,
-        on_end: sfn.IChainable,
-        on_loss: sfn.IChainable,
+        self, *, interval_seconds: int, on_end: sfn.IChainable, on_loss: sfn.IChainable
     ) -> tasks.LambdaInvoke:
         """Renews the lease, and sleeps on a task token for one interval; then again, for ever.
 
-        Release completes the token; where Step Functions refuses that, the next beat goes to
-        `on_end`. What failed with an unknown outcome is repeated, and when that does not help the
-        state begins anew: an outage of the service ends no work. What ends it goes to `on_loss`: a
-        lock that is lost, or a request that can never succeed.
+        Release completes the token; where Step Functions refuses that, the next heartbeat goes to
+        `on_end`. A call that failed with an unknown outcome is repeated, and when that does not
+        help the state begins anew: an outage of the service ends no work. A lock that is lost, or a
+        request that can never succeed, goes to `on_loss`.
         """
-        beat = invoke(
-            self.scope,
-            self.variable,
+        heartbeat = self._invoke(
             "Heartbeat",
             self.service.heartbeat_function,
-            payload={**self._request(terms), "task_token": TASK_TOKEN},
-            outputs=_BEATS_ENDED,
+            payload={**self._request(), "task_token": TASK_TOKEN},
+            outputs=_HEARTBEAT_ENDED,
             integration_pattern=sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN,
             timeout=Duration.seconds(interval_seconds),
         )
         ended = KeepAliveEnded.__name__
-        never_repeat(beat, [TIMEOUT, ended, *NOT_WORTH_REPEATING])
+        never_repeat(heartbeat, [TIMEOUT, ended, *NOT_WORTH_REPEATING])
         pause = max(interval_seconds, _SHORTEST_PAUSE_SECONDS)
-        repeat(beat, ANY_ERROR, longest_pause_seconds=pause)
-        beat.add_catch(on_end, errors=[ended], outputs=_BEATS_ENDED)
-        beat.add_catch(on_loss, errors=list(NOT_WORTH_REPEATING), outputs=ERROR_OUTPUT)
-        beat.add_catch(beat, errors=[ANY_ERROR], outputs=UNCHANGED)
-        return beat
+        repeat(heartbeat, ANY_ERROR, longest_pause_seconds=pause)
+        heartbeat.add_catch(on_end, errors=[ended], outputs=_HEARTBEAT_ENDED)
+        heartbeat.add_catch(on_loss, errors=list(NOT_WORTH_REPEATING), outputs=ERROR_OUTPUT)
+        heartbeat.add_catch(heartbeat, errors=[ANY_ERROR], outputs=UNCHANGED)
+        return heartbeat
 
-    def _request(self, terms: AcquireTerms) -> dict[str, object]:
+    def _invoke(
+        self,
+        purpose: str,
+        function: lambda_.IFunction,
+        *,
+        payload: Mapping[str, object],
+        assign: Mapping[str, str] | None = None,
+        outputs: str = UNCHANGED,
+        integration_pattern: sfn.IntegrationPattern | None = None,
+        timeout: Duration = REQUEST_TIMEOUT,
+    ) -> tasks.LambdaInvoke:
+        """A call without any repeats, which hands on its input unless `outputs` says otherwise."""
+        return tasks.LambdaInvoke.jsonata(
+            self.scope,
+            self.variable.state_name(purpose),
+            lambda_function=function,
+            payload=sfn.TaskInput.from_object(payload),
+            outputs=outputs,
+            assign=assign,
+            task_timeout=sfn.Timeout.duration(timeout),
+            integration_pattern=integration_pattern,
+            retry_on_service_exceptions=False,
+        )
+
+    def _request(self) -> dict[str, object]:
         return {
             **self._owner(),
             "owner_name": _EXECUTION,
             **self._execution(),
             "entered_at_ms": self.variable.jsonata("entered_at_ms"),
-            "lease_seconds": terms.lease_seconds,
-            "limit": terms.limit,
+            "lease_seconds": self.options.lease_seconds,
+            "limit": self.options.limit,
         }
 
-    def _keep(self, answer: str) -> dict[str, str]:
-        """Keeps an answer in the variable, with the time of entry, which it does not have."""
+    def _answer_in_variable(self, answer: str) -> dict[str, str]:
+        """Assigns an answer to the variable, with the time of entry, which the answer lacks."""
         entered = f"{{'entered_at_ms': {self.variable.field('entered_at_ms')}}}"
         return {self.variable.name: jsonata(f"$merge([{answer}, {entered}])")}
 
@@ -181,5 +194,5 @@ class ServiceCalls:
         return {name: self.variable.jsonata(name) for name in ("lock_name", "owner_id")}
 
     def _execution(self) -> Mapping[str, str]:
-        """Nobody can ask about the execution of an Express workflow, or is told of its end."""
+        """Left out in Express: Step Functions neither describes those nor reports their end."""
         return {} if self.express else {"execution_arn": _EXECUTION}

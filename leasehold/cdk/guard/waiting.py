@@ -1,4 +1,4 @@
-"""The ways in which a guard waits for a lock that is taken."""
+"""How a guard waits for a lock that is taken: in its queue, or by polling."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk.guard.arguments import checked_fallback_seconds
-from leasehold.cdk.guard.fallback_periods import divide
-from leasehold.cdk.guard.service_calls import AcquireTerms
+from leasehold.cdk.guard.fallback_periods import divide_wait
 from leasehold.cdk.guard.states import GuardStates
 from leasehold.cdk.workflow_variable import jsonata
 from leasehold.errors import InvalidRequest
@@ -26,8 +25,25 @@ _MOST_PERIODS: Final = 2000
 _SHORTEST_QUEUE_SECONDS: Final = 5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStates:
+    """Where a guard goes on after it has waited.
+
+    Attributes:
+        granted: the lock is held.
+        timed_out: `max_wait` is over.
+        released: begins a new acquisition, because this one was released meanwhile.
+        failed: acquire failed for good, its outcome unknown; gets the error output.
+    """
+
+    granted: sfn.IChainable
+    timed_out: sfn.IChainable
+    released: sfn.IChainable
+    failed: sfn.IChainable
+
+
 class Waiting(ABC):
-    """How a guard waits. Choose one of its static methods."""
+    """How a guard waits: `Waiting.queue()` or `Waiting.poll()`."""
 
     @staticmethod
     def poll() -> Waiting:
@@ -35,20 +51,20 @@ class Waiting(ABC):
 
         Works in Standard and Express workflows. Each further try costs three state transitions. The
         advice has jitter, and grows with the wait to about a minute: a release is noticed late by
-        up to a fifth of the time waited. It is not fair: whoever asks first after a release wins.
+        up to a fifth of the time waited. It is not fair: the first caller after a release wins.
         """
         return _Poll()
 
     @staticmethod
     def queue(*, fallback: Duration | None = None) -> Waiting:
-        """Sleeps on a task token in a fair queue; whoever leaves the lock hands it over.
+        """Sleeps on a task token in a fair queue, until a release hands the lock over.
 
         Standard workflows only. One state transition whether it waits a second or an hour, and one
         more for each fallback period, with a call of acquire; nothing else is paid for in between.
 
         Args:
             fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
-                bounds the wait if a push is lost or a holder dies without anybody noticing.
+                bounds the wait if a push is lost or a holder dies unnoticed.
 
         Raises:
             InvalidRequest: the fallback period breaks its rule.
@@ -68,29 +84,11 @@ class Waiting(ABC):
     @property
     @abstractmethod
     def longest(self) -> Duration:
-        """The longest `max_wait` that this way to wait can promise."""
+        """The longest `max_wait` whose events fit into the history of an execution."""
 
     @abstractmethod
-    def begin(
-        self,
-        states: GuardStates,
-        terms: AcquireTerms,
-        *,
-        again: sfn.IChainable,
-        granted: sfn.IChainable,
-        gave_up: sfn.IChainable,
-        failed: sfn.IChainable,
-    ) -> sfn.TaskStateBase:
-        """The states from the first call of acquire to one of the four ways out; returns the first.
-
-        Args:
-            states: makes the guard's states.
-            terms: what to ask for, and how long.
-            again: begins a new acquisition, because this one was released meanwhile.
-            granted: the lock is held.
-            gave_up: `max_wait` is over.
-            failed: acquire failed for good, its outcome unknown; gets the error output.
-        """
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        """Makes the states that wait, each of whose ends goes to one of `next_states`."""
 
 
 class _Poll(Waiting):
@@ -100,39 +98,29 @@ class _Poll(Waiting):
     def longest(self) -> Duration:
         return Duration.hours(_LONGEST_POLL_HOURS)
 
-    def begin(
-        self,
-        states: GuardStates,
-        terms: AcquireTerms,
-        *,
-        again: sfn.IChainable,
-        granted: sfn.IChainable,
-        gave_up: sfn.IChainable,
-        failed: sfn.IChainable,
-    ) -> sfn.TaskStateBase:
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         lock = states.variable.field
-        deadline_ms = f"{lock('entered_at_ms')} + {terms.max_wait_seconds * 1000}"
-        acquire = states.acquire(terms, on_error=failed)
+        max_wait_seconds = states.calls.options.max_wait_seconds
+        deadline_ms = f"{lock('entered_at_ms')} + {max_wait_seconds * 1000}"
+        acquire = states.calls.acquire(on_error=next_states.failed)
         wait = self._wait(states, deadline_ms)
         wait.next(acquire)
-        choice = sfn.Choice.jsonata(
-            states.scope, "Acquired", state_name=states.variable.state_name("Acquired?")
-        )
-        choice.when(_when(f"{lock('acquired')} = true"), granted)
-        choice.when(_when(f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"), again)
-        choice.when(_when(f"$millis() >= {deadline_ms}"), gave_up)
+        choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
+        choice.when(_when(f"{lock('acquired')} = true"), next_states.granted)
+        already_released = f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"
+        choice.when(_when(already_released), next_states.released)
+        choice.when(_when(f"$millis() >= {deadline_ms}"), next_states.timed_out)
         choice.otherwise(wait)
         acquire.next(choice)
         return acquire
 
     def _wait(self, states: GuardStates, deadline_ms: str) -> sfn.Wait:
-        """Never past the deadline, so that the last try falls on it."""
+        """Waits never past the deadline, so that the last try falls on it."""
         advised = states.variable.field("retry_after_seconds")
         left = f"$ceil(({deadline_ms} - $millis()) / 1000)"
         return sfn.Wait.jsonata(
             states.scope,
-            "Wait",
-            state_name=states.variable.state_name("Wait"),
+            states.variable.state_name("Wait"),
             time=sfn.WaitTime.seconds(jsonata(f"$max([1, $min([{advised}, {left}])])")),
         )
 
@@ -155,21 +143,16 @@ class _Queue(Waiting):
     def longest(self) -> Duration:
         return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
 
-    def begin(
-        self,
-        states: GuardStates,
-        terms: AcquireTerms,
-        *,
-        again: sfn.IChainable,
-        granted: sfn.IChainable,
-        gave_up: sfn.IChainable,
-        failed: sfn.IChainable,
-    ) -> sfn.TaskStateBase:
-        periods = divide(terms.max_wait_seconds, fallback_seconds=self.fallback_seconds)
-        acquire = states.acquire_by_push(
-            terms, periods, again=again, on_timeout=gave_up, on_error=failed
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        acquire = states.calls.acquire_in_queue(
+            divide_wait(
+                states.calls.options.max_wait_seconds, fallback_seconds=self.fallback_seconds
+            ),
+            on_restart=next_states.released,
+            on_timeout=next_states.timed_out,
+            on_error=next_states.failed,
         )
-        acquire.next(granted)
+        acquire.next(next_states.granted)
         return acquire
 
 
@@ -178,7 +161,7 @@ def _when(expression: str) -> sfn.Condition:
 
 
 def checked_waiting(waiting: Waiting, *, express: bool) -> Waiting:
-    """A way to wait that the kind of workflow can do.
+    """The way to wait, if the kind of workflow can do it.
 
     Raises:
         InvalidRequest: an Express workflow cannot wait in the queue.

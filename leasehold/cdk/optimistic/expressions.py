@@ -1,12 +1,12 @@
 """The JSONata of `OptimisticUpdate`: items translated, conditions chosen, writes made.
 
 Step Functions spells the types of attribute values as the AWS SDK for Java does (`Bool`, `Nul`,
-`Ss`); everybody else spells them as DynamoDB does (`BOOL`, `NULL`, `SS`). So an item is translated
-after it was read, and back before it is written.
+`Ss`), unlike DynamoDB itself (`BOOL`, `NULL`, `SS`). So an item is translated after it was read,
+and back before it is written.
 
-It is translated as text, at one go. Step Functions ends an evaluation that is about 100 calls deep
-or takes a second (https://github.com/floci-io/floci/issues/2737 measured the depth): a function
-that calls itself for what is nested would not get to the 32 levels that DynamoDB allows.
+The item is translated as text, by regular expressions. Step Functions ends an evaluation that is
+about 100 calls deep or takes a second (https://github.com/floci-io/floci/issues/2737 measured the
+depth): a recursive function would not reach the 32 levels of nesting that DynamoDB allows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _TO_DYNAMODB: Final = {
     r'/"Nul":([tf])/': '"NULL":$1',
     r'/"([SNB])s":\[/': '"$1S":[',
 }
-"""By what follows it, a type is told from an attribute of the same name, whose value is an object.
-Texts do not match: in them each quotation mark has a backslash before it."""
+"""The value tells a type from an attribute of the same name, whose value is an object. Texts do not
+match: each quotation mark in a text has a backslash before it."""
 _TO_JAVA: Final = {
     r'/"BOOL":([tf])/': '"Bool":$1',
     r'/"NULL":([tf])/': '"Nul":$1',
@@ -39,9 +39,9 @@ class VersionedExpressions:
     """The expressions of one update.
 
     Attributes:
-        variable: the expression of the variable that tells `write` what `read` has seen.
+        variable: the expression of the variable that `read` assigns for `write`.
         key_name: one attribute of the primary key.
-        version: the attribute that keeps the version.
+        version: the attribute of the version.
     """
 
     variable: str
@@ -49,12 +49,12 @@ class VersionedExpressions:
     version: str
 
     def read_output(self) -> str:
-        """What the task gets: the input of the update, and the item or null."""
+        """The task's input: the input of the update, and the item or null."""
         item = f"$exists({_ITEM_READ}) ? {_translated(_ITEM_READ, _TO_DYNAMODB)} : null"
         return jsonata(f"{{'input': $states.input, 'item': {item}}}")
 
-    def seen(self) -> dict[str, str]:
-        """What `write` must know besides the key."""
+    def for_write(self) -> dict[str, str]:
+        """What `write` needs of the item that was read, besides the key."""
         number = f"{_ITEM_READ}.`{self.version}`"
         return {
             "token": jsonata("$uuid()"),
@@ -74,7 +74,7 @@ class VersionedExpressions:
         return jsonata(f"$states.input = null ? null : {self._stamped()}")
 
     def _stamped(self) -> str:
-        """The task's item at its place, with its version."""
+        """The task's item under its key, with its version and the id of this write."""
         stamps = (
             f"{{'{self.version}': {{'N': {self.variable}.next}},"
             f" '{versions.write_id_attribute(self.version)}': {{'S': {self.variable}.token}}}}"
@@ -101,7 +101,7 @@ class VersionedExpressions:
 
 
 def _check(condition: str, names: dict[str, str], values: dict[str, str] | None = None) -> str:
-    """DynamoDB refuses names that a condition does not use."""
+    """A condition with the names that it uses: DynamoDB refuses others."""
     used = {placeholder: name for placeholder, name in names.items() if placeholder in condition}
     shown = ", ".join(f"'{placeholder}': {value}" for placeholder, value in (values or {}).items())
     return (

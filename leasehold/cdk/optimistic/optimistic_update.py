@@ -1,10 +1,9 @@
-"""`OptimisticUpdate`: read an item, let a task change it, write it if nobody did meanwhile."""
+"""`OptimisticUpdate`: reads an item, lets a task change it, writes it if it is still the same."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import jsii
@@ -14,7 +13,7 @@ from constructs import Construct
 
 from leasehold.cdk.optimistic.expressions import VersionedExpressions
 from leasehold.cdk.optimistic.states import VersionedStates
-from leasehold.cdk.workflow_variable import GuardVariable
+from leasehold.cdk.workflow_variable import WorkflowVariable
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE, write_id_attribute
 
@@ -24,7 +23,7 @@ _DEFAULT_RETRIES: Final = 10
 
 
 class OptimisticUpdate(sfn.StateMachineFragment):
-    """Changes one DynamoDB item by a task, as if no other execution were there.
+    """Changes one DynamoDB item by a task, and repeats that until no other writer interferes.
 
         OptimisticUpdate(self, "Debit", table=accounts,
             key={"account": {"S": "{% $states.input.account %}"}},
@@ -32,24 +31,24 @@ class OptimisticUpdate(sfn.StateMachineFragment):
                 payload=sfn.TaskInput.from_object("{% $states.input %}"),
                 outputs="{% $states.result.Payload %}"))
 
-    Guaranteed: what is written was computed from what it replaces; of concurrent updates none is
+    Guarantees: each new item was computed from the item that it replaces; no concurrent update is
     lost, and none is written twice, also if the reply to a write gets lost.
 
-    Not guaranteed: that the task runs once. After a conflict all of it is done again, from reading
-    on, so it must do nothing but compute; where it must happen once, use a `LockGuard`. Writers
-    that do not go through here or `leasehold.optimistic` must raise the version as well.
+    Not guaranteed: that the task runs once. A conflict repeats everything from reading on, so the
+    task must only compute; for work that must happen once, use a `LockGuard`. Writers that use
+    neither this construct nor `leasehold.optimistic` must raise the version as well.
 
-    What enters is any object. The task gets `{"input": what entered, "item": the item, or null}`
-    and returns the whole new item, or null to delete it. Items are in DynamoDB's own form
+    The input is any object. The task gets `{"input": the input, "item": the item, or null}` and
+    returns the whole new item, or null to delete it. Items are in DynamoDB's own form
     (`{"balance": {"N": "70"}}`), in both directions: any other would lose digits, sets or bytes.
-    What leaves is the item as it was written, with its version, or null. A task that ends in a
+    The output is the item as it was written, with its version, or null. A task that ends in a
     Succeed of its own ends the update without a write.
 
     Errors: `VersionConflict` after the last try, nothing was written; the task's own errors, by
-    their names; those of DynamoDB (`DynamoDb.…`), as for any task. What enters and the item, in
-    DynamoDB's form, are together at most 256 KiB, as all payloads of Step Functions. Items may be
-    nested as deeply as DynamoDB allows, 32 levels: the evaluation does not get deeper with them.
-    Standard and Express workflows, JSONPath and JSONata.
+    their names; those of DynamoDB (`DynamoDb.…`), as for any task. The input and the item, in
+    DynamoDB's form, are together at most 256 KiB, like all payloads of Step Functions. Items may be
+    nested as deeply as DynamoDB allows, 32 levels. Works in Standard and Express workflows, with
+    JSONPath and JSONata.
 
     Uncontended it costs one read, one write (at the price of a transaction) and three state
     transitions besides the task. The machine may get, put and delete items of this table; if it is
@@ -67,17 +66,17 @@ class OptimisticUpdate(sfn.StateMachineFragment):
         version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
         retries: int = _DEFAULT_RETRIES,
     ) -> None:
-        """An update.
+        """Declares the update.
 
         Args:
-            scope: the scope.
-            construct_id: the id; it is also the prefix of the names of its states.
-            table: where the item is.
-            key: the item's whole primary key in DynamoDB's form; values may be JSONata over what
-                enters.
+            scope: the parent construct.
+            construct_id: prefixes the names of the update's states.
+            table: the item's table.
+            key: the item's whole primary key in DynamoDB's form; values may be JSONata over the
+                input.
             task: a state, chain or fragment that turns `{input, item}` into the new item.
-            version_attribute: where the item keeps its version, a number; beside it, under this
-                name and `_id`, it keeps the id of the write. Items that have none get version 1.
+            version_attribute: the attribute of the item's version, a number; the attribute of this
+                name and `_id` holds the id of the write. Items without a version get version 1.
             retries: how many more times to try after a conflict, at most 100; before each is a
                 pause with full jitter, of up to 1 s at first and 10 s in the end.
 
@@ -86,8 +85,7 @@ class OptimisticUpdate(sfn.StateMachineFragment):
         """
         super().__init__(scope, construct_id)
         _check(key, version_attribute, retries)
-        guard_variable = GuardVariable.of(scope, construct_id)
-        variable = replace(guard_variable, name=guard_variable.name.replace("lock_", "item_", 1))
+        variable = WorkflowVariable.of(scope, construct_id, prefix="item")
         states = VersionedStates(
             scope=self,
             table=table,

@@ -14,48 +14,46 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from leasehold.cdk.optimistic.expressions import VersionedExpressions
-from leasehold.cdk.workflow_variable import GuardVariable, jsonata
+from leasehold.cdk.repeats import ANY_ERROR, ERROR_OUTPUT, never_repeat, repeat
+from leasehold.cdk.workflow_variable import WorkflowVariable, jsonata
 from leasehold.errors import VersionConflict
 
 _CANCELLED: Final = "DynamoDb.TransactionCanceledException"
 _NOT_WORTH_REPEATING: Final = (_CANCELLED, "States.QueryEvaluationError")
 _REPEATS: Final = 5
-_LONGEST_PAUSE: Final = Duration.seconds(10)
+_LONGEST_PAUSE_SECONDS: Final = 10
 _TIMEOUT: Final = Duration.seconds(30)
-_ERROR_OUTPUT: Final = jsonata("$states.errorOutput")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedStates:
     """Makes the states of one update, which share its variable and the prefix of their names.
 
-    The variable holds what `write` must know of what `read` has seen: the key, the condition that
-    the item is unchanged, its next version, and the request token, which is also the id of the
-    write.
+    The variable hands on from `read` to `write`: the key, the condition that the item is unchanged,
+    its next version, and the request token, which is also the id of the write.
     """
 
     scope: Construct
     table: dynamodb.ITable
-    variable: GuardVariable
+    variable: WorkflowVariable
     expressions: VersionedExpressions
 
     @property
     def conflict(self) -> str:
-        """The name of a conflict inside of this update: it shall not repeat those of others."""
+        """The error of a conflict in this very update, which must not repeat those of others."""
         return f"{VersionConflict.__name__}.{self.variable.name}"
 
     def read(self, key: Mapping[str, object]) -> tasks.CallAwsService:
         """Reads the item, strongly consistent; hands on `{input, item}`."""
         read = tasks.CallAwsService.jsonata(
             self.scope,
-            "Read",
-            state_name=self.variable.state_name("Read"),
+            self.variable.state_name("Read"),
             service="dynamodb",
             action="getItem",
             parameters={"TableName": self.table.table_name, "Key": key, "ConsistentRead": True},
             iam_action="dynamodb:GetItem",
             iam_resources=[self.table.table_arn],
-            assign={self.variable.name: {"key": key, **self.expressions.seen()}},
+            assign={self.variable.name: {"key": key, **self.expressions.for_write()}},
             outputs=self.expressions.read_output(),
             task_timeout=sfn.Timeout.duration(_TIMEOUT),
         )
@@ -63,15 +61,14 @@ class VersionedStates:
         return read
 
     def write(self) -> tasks.CallAwsService:
-        """Writes its input in the place of what was read, or deletes that if the input is null.
+        """Writes its input in the place of the item that was read, or deletes that item for null.
 
-        A transaction of one write, because it may be repeated under its request token: a write
-        whose reply got lost is not taken for somebody else's.
+        A transaction of one write may be repeated under its request token: so a write whose reply
+        was lost is not taken for a conflict.
         """
         write = tasks.CallAwsService.jsonata(
             self.scope,
-            "Write",
-            state_name=self.variable.state_name("Write"),
+            self.variable.state_name("Write"),
             service="dynamodb",
             action="transactWriteItems",
             parameters={
@@ -89,15 +86,14 @@ class VersionedStates:
             task_timeout=sfn.Timeout.duration(_TIMEOUT),
         )
         _repeat_unknown(write)
-        write.add_catch(self._conflict(), errors=[_CANCELLED], outputs=_ERROR_OUTPUT)
+        write.add_catch(self._conflict(), errors=[_CANCELLED], outputs=ERROR_OUTPUT)
         return write
 
     def tries(self, body: sfn.IChainable, *, retries: int) -> sfn.Parallel:
-        """Does it all again after a conflict, from reading on."""
+        """Repeats the whole update after a conflict, from reading on."""
         tries = sfn.Parallel.jsonata(
             self.scope,
-            "Update",
-            state_name=self.variable.state_name("Update"),
+            self.variable.state_name("Update"),
             outputs=jsonata("$states.result[0]"),
         )
         tries.branch(body)
@@ -105,21 +101,20 @@ class VersionedStates:
             errors=[self.conflict],
             interval=Duration.seconds(1),
             backoff_rate=1.5,
-            max_delay=_LONGEST_PAUSE,
+            max_delay=Duration.seconds(_LONGEST_PAUSE_SECONDS),
             max_attempts=retries,
             jitter_strategy=sfn.JitterType.FULL,
         )
         gave_up = self._gave_up(retries=retries)
-        tries.add_catch(gave_up, errors=[self.conflict], outputs=_ERROR_OUTPUT)
+        tries.add_catch(gave_up, errors=[self.conflict], outputs=ERROR_OUTPUT)
         return tries
 
     def _conflict(self) -> sfn.Fail:
-        """Ends one try. A write that DynamoDB finds invalid is no conflict and not tried again."""
+        """Ends one try. A write that DynamoDB calls invalid is no conflict and is not repeated."""
         invalid = "$contains($states.input.Cause, 'ValidationError')"
         return sfn.Fail.jsonata(
             self.scope,
-            "Conflict",
-            state_name=self.variable.state_name("Conflict"),
+            self.variable.state_name("Conflict"),
             error=jsonata(f"{invalid} ? $states.input.Error : '{self.conflict}'"),
             cause=jsonata("$states.input.Cause"),
         )
@@ -127,21 +122,13 @@ class VersionedStates:
     def _gave_up(self, *, retries: int) -> sfn.Fail:
         return sfn.Fail.jsonata(
             self.scope,
-            "GaveUp",
-            state_name=self.variable.state_name("Gave up"),
+            self.variable.state_name("Gave up"),
             error=VersionConflict.__name__,
             cause=f"the item was changed by others before each of {retries + 1} tries to write it",
         )
 
 
 def _repeat_unknown(call: tasks.CallAwsService) -> None:
-    """Repeats what failed with an unknown outcome, which both calls may be."""
-    call.add_retry(errors=list(_NOT_WORTH_REPEATING), max_attempts=0)
-    call.add_retry(
-        errors=["States.ALL"],
-        interval=Duration.seconds(1),
-        backoff_rate=2,
-        max_delay=_LONGEST_PAUSE,
-        max_attempts=_REPEATS,
-        jitter_strategy=sfn.JitterType.FULL,
-    )
+    """Repeats a call whose outcome is unknown: both calls may be made twice."""
+    never_repeat(call, _NOT_WORTH_REPEATING)
+    repeat(call, ANY_ERROR, most=_REPEATS, longest_pause_seconds=_LONGEST_PAUSE_SECONDS)

@@ -1,8 +1,9 @@
 """Assembles the directory that becomes the Lambda asset: no Docker, no network, no compiler.
 
     lambdas/                 the handlers
-    leasehold/               this package, without its constructs and clients
-    aws_lambda_powertools/…  what the handlers import, from the installed distributions
+    leasehold/               the modules of this package that the handlers import
+    aws_lambda_powertools/…  the distributions that the handlers import, as they are installed here
+    licenses/                the licences of those distributions
 
 The same sources and versions give the same bytes, so the same asset hash, in a checkout, an
 editable install and a wheel.
@@ -48,14 +49,23 @@ _UNUSED: Final = (
         )
     ),
 )
-"""Large sub-packages that Powertools itself imports only when they are asked for."""
+"""Large sub-packages that the handlers do not import, nor do the other parts of Powertools."""
 
-_FOR_HANDLERS: Final = frozenset(
-    {"protocol", "store", "dynamodb", "workflows", "wire"}
-    | {"__init__.py", "errors.py", "clock.py", "backoff.py", "metrics.py"}
+_FOR_HANDLERS: Final = (
+    *("__init__.py", "errors.py", "clock.py", "backoff.py", "metrics.py"),
+    *("protocol/", "store/", "dynamodb/", "workflows/", "wire/"),
 )
-"""What the handlers import of this package."""
+_NOT_FOR_HANDLERS: Final = frozenset(
+    {
+        "dynamodb/create_table.py",
+        "dynamodb/versioned_item.py",
+        "protocol/condition_check.py",
+        "protocol/versions.py",
+    }
+)
+"""Modules of those packages that only clients and constructs import."""
 
+_LICENSES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 _COMPILED: Final = frozenset({".so", ".pyd", ".dll", ".dylib"})
 _DIRECTORY: Final = "leasehold-handlers"
 
@@ -106,9 +116,9 @@ def _own_sources() -> Iterator[tuple[PurePosixPath, Path]]:
     installed = package / "_lambdas"
     handlers = installed if installed.is_dir() else package.parent / "lambdas"
     yield from _python_files(handlers, PurePosixPath("lambdas"))
-    for path, source in _python_files(package, PurePosixPath(package.name)):
-        if path.parts[1] in _FOR_HANDLERS:
-            yield path, source
+    for path, source in _python_files(package, PurePosixPath()):
+        if str(path).startswith(_FOR_HANDLERS) and str(path) not in _NOT_FOR_HANDLERS:
+            yield package.name / path, source
 
 
 def _python_files(directory: Path, name: PurePosixPath) -> Iterator[tuple[PurePosixPath, Path]]:
@@ -117,7 +127,7 @@ def _python_files(directory: Path, name: PurePosixPath) -> Iterator[tuple[PurePo
 
 
 def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """The modules of an installed distribution; scripts, metadata and bytecode stay out."""
+    """The modules and the licence of an installed distribution, without scripts and metadata."""
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
@@ -126,13 +136,12 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
     _check_age(name, found.version)
     modules = 0
     for file in found.files or []:
-        path = PurePosixPath(file.as_posix())
-        if path.suffix not in {".py", *_COMPILED} or ".." in path.parts:
-            continue
-        if str(path).startswith(_UNUSED):
-            continue
-        modules += 1
-        yield path, Path(str(file.locate()))
+        path, source = PurePosixPath(file.as_posix()), Path(str(file.locate()))
+        if path.parts[0].endswith(".dist-info") and path.name.startswith(_LICENSES):
+            yield PurePosixPath("licenses", name, path.name), source
+        elif path.suffix in {".py", *_COMPILED} and not str(path).startswith(("..", *_UNUSED)):
+            modules += 1
+            yield path, source
     if not modules:
         message = f"{name} is installed without its files (editable?): install it from a wheel"
         raise AssetError(message)

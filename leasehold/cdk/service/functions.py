@@ -1,4 +1,4 @@
-"""The functions of the service: each with its own role, log group and nothing it does not need."""
+"""The functions of the service, each with a log group and a role of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Final
 from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Stage, Validations
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -23,6 +22,20 @@ FUNCTION_TIMEOUT_SECONDS: Final = 20
 the service's own error and not in Lambda's."""
 
 
+_TOKEN_NEEDED: Final = "Any workflow of this account and region may wait; its task token is needed."
+_WORKFLOW_ACTIONS: Final = {
+    "DescribeExecution": (
+        "execution",
+        "Any workflow of this account and region may hold a lock; read-only.",
+    ),
+    "SendTaskSuccess": ("stateMachine", _TOKEN_NEEDED),
+    "SendTaskFailure": ("stateMachine", _TOKEN_NEEDED),
+}
+"""Actions of Step Functions, each with its resource and the reason why it is allowed on all. The
+Service Authorization Reference lists no resource for SendTask*. But denials by AWS name the state
+machine, and `StateMachine.grant_task_response` of CDK grants on it."""
+
+
 def handler_code(scope: Construct) -> lambda_.Code:
     """The code of all handlers, assembled beside the other assets of the cloud assembly."""
     stage = Stage.of(scope)
@@ -33,13 +46,12 @@ def handler_code(scope: Construct) -> lambda_.Code:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionMaker:
-    """Makes the functions of one service alike, so that two differ only in what they are for."""
+class FunctionFactory:
+    """Makes the functions of one service, with the same runtime, table, logs and settings."""
 
     scope: Construct
     code: lambda_.Code
     table: dynamodb.ITable
-    encryption_key: kms.IKey | None
     log_retention: logs.RetentionDays
     log_removal_policy: RemovalPolicy
     log_level: str
@@ -51,11 +63,13 @@ class FunctionMaker:
         *,
         description: str,
         table_actions: Sequence[str],
+        workflow_actions: Sequence[str],
         environment: Mapping[str, str] | None = None,
     ) -> lambda_.Function:
-        """A function that may do these actions on the lock table; its handler is named as its id.
+        """Makes a function with the handler of the same name as its id.
 
-        A transaction needs no action of its own, but those of the writes in it.
+        It may do `table_actions` on the lock table, and `workflow_actions` on every workflow of the
+        account and region. A transaction needs no action of its own, only those of its writes.
         """
         log_group = logs.LogGroup(
             self.scope,
@@ -88,54 +102,12 @@ class FunctionMaker:
         Validations.of(function).acknowledge(
             Acknowledgment(id="AwsSolutions-L1", reason="The handlers are tested with python3.13.")
         )
+        for action in workflow_actions:
+            grant_workflow_action(self.scope, function, action)
+            resource, reason = _WORKFLOW_ACTIONS[action]
+            workflows = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
+            _acknowledge_wildcard(function, f"Resource::{workflows}:{resource}:*", reason)
         return function
-
-    def let_describe_executions(self, function: lambda_.Function) -> None:
-        """Lets a function ask whether a workflow of this account and region still runs."""
-        self._let_use_workflows(
-            function,
-            action="DescribeExecution",
-            resource="execution",
-            reason="Any workflow of this account and region may hold a lock; read-only.",
-        )
-
-    def let_complete_tasks(self, function: lambda_.Function) -> None:
-        """Lets a function tell a waiting workflow of this account and region that it was granted.
-
-        Which one is decided by the task token, which only the waiting workflow can have given.
-        """
-        # The Service Authorization Reference lists no resource for SendTask*. But denials by AWS
-        # name the state machine, and `StateMachine.grant_task_response` of CDK grants on it.
-        self._let_use_workflows(
-            function,
-            action="SendTaskSuccess",
-            resource="stateMachine",
-            reason="Any workflow of this account and region may wait; its task token is needed.",
-        )
-
-    def let_fail_tasks(self, function: lambda_.Function) -> None:
-        """Lets a function tell a workflow that keeps its lock alive that it has lost it."""
-        self._let_use_workflows(
-            function,
-            action="SendTaskFailure",
-            resource="stateMachine",
-            reason="Any workflow of this account and region may wait; its task token is needed.",
-        )
-
-    def _let_use_workflows(
-        self, function: lambda_.Function, *, action: str, resource: str, reason: str
-    ) -> None:
-        workflows = Stack.of(self.scope).format_arn(
-            service="states",
-            resource=resource,
-            resource_name="*",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
-        function.add_to_role_policy(
-            iam.PolicyStatement(actions=[f"states:{action}"], resources=[workflows])
-        )
-        prefix = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>"
-        _acknowledge_wildcard(function, f"Resource::{prefix}:{resource}:*", reason)
 
     def _role(
         self, construct_id: str, log_group: logs.ILogGroup, table_actions: Sequence[str]
@@ -151,9 +123,10 @@ class FunctionMaker:
                 resources=[self.table.table_arn],
             )
         )
-        if self.encryption_key is not None:
-            self.encryption_key.grant_encrypt_decrypt(role)
-            self.encryption_key.grant(role, "kms:DescribeKey")
+        key = self.table.encryption_key
+        if key is not None:
+            key.grant_encrypt_decrypt(role)
+            key.grant(role, "kms:DescribeKey")
         log_group.grant_write(role)
         return role
 
@@ -164,3 +137,16 @@ def _acknowledge_wildcard(function: lambda_.Function, finding: str, reason: str)
         Validations.of(function.role).acknowledge(
             Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason)
         )
+
+
+def grant_workflow_action(scope: Construct, grantee: iam.IGrantable, action: str) -> iam.Grant:
+    """Allows an action of Step Functions on every workflow of the account and region."""
+    workflows = Stack.of(scope).format_arn(
+        service="states",
+        resource=_WORKFLOW_ACTIONS[action][0],
+        resource_name="*",
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    return iam.Grant.add_to_principal(
+        grantee=grantee, actions=[f"states:{action}"], resource_arns=[workflows]
+    )

@@ -1,13 +1,25 @@
-"""The lock table as a construct; its key and attribute names come from the protocol."""
+"""The lock table as a construct, with the names of its key from the protocol."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+
+_CLIENT_ACTIONS: Final = (
+    "ConditionCheckItem",
+    "DeleteItem",
+    "GetItem",
+    "PutItem",
+    "Query",
+    "UpdateItem",
+)
 
 
 def lock_table(
@@ -41,3 +53,10 @@ def lock_table(
         removal_policy=removal_policy,
         deletion_protection=deletion_protection,
     )
+
+
+def grant_client_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
+    """Allows every request of the protocol, with guarded writes and the use of the table's key."""
+    if table.encryption_key is not None:
+        table.encryption_key.grant_encrypt_decrypt(grantee)
+    return table.grant(grantee, *(f"dynamodb:{action}" for action in _CLIENT_ACTIONS))

@@ -9,7 +9,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk import Waiting
-from leasehold.cdk.guard.fallback_periods import divide
+from leasehold.cdk.guard.fallback_periods import divide_wait
 from tests.e2e.guard.stack import (
     INPUT,
     JSONATA,
@@ -28,7 +28,7 @@ from tests.e2e.guard.stack import (
 SHORT_FALLBACK_SECONDS: Final = 10
 TURNS_LEASE_SECONDS: Final = 5
 TURNS_MAX_WAIT_SECONDS: Final = 600
-TURNS: Final = divide(TURNS_MAX_WAIT_SECONDS, fallback_seconds=SHORT_FALLBACK_SECONDS)
+TURNS: Final = divide_wait(TURNS_MAX_WAIT_SECONDS, fallback_seconds=SHORT_FALLBACK_SECONDS)
 GIVES_UP_SECONDS: Final = (8, 25)
 
 

@@ -9,8 +9,8 @@ from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 
 from app import build
-from tests.unit.cdk.forms import build_forms
-from tests.unit.cdk.scratch import Scratch
+from tests.unit.cdk.guard_factory import GuardFactory
+from tests.unit.cdk.guard_forms import build_forms
 
 Json = dict[str, Any]
 
@@ -59,10 +59,10 @@ def forms(forms_stack: Stack) -> Json:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """A stack for constructs that are looked at one by one."""
-    return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Scratch")
+    """A stack for constructs that are examined one by one."""
+    return Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Single")
 
 
 @pytest.fixture(scope="module")
-def scratch(stack: Stack) -> Scratch:
-    return Scratch(stack)
+def guards(stack: Stack) -> GuardFactory:
+    return GuardFactory(stack)

@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from leasehold.cdk import LockGuard, Waiting
 from leasehold.errors import InvalidRequest
 from tests.unit.cdk.asl import evaluate
-from tests.unit.cdk.scratch import Scratch
+from tests.unit.cdk.guard_factory import GuardFactory
 
 Json = dict[str, Any]
 
@@ -57,7 +57,7 @@ Json = dict[str, Any]
         ),
         (
             {"keep_alive": Duration.seconds(21)},
-            r"^keep_alive: .* a third of the lease of 60 s, so that two beats may be lost",
+            r"^keep_alive: .* a third of the lease of 60 s, so that two heartbeats may",
         ),
         (
             {"keep_alive": Duration.seconds(1), "lease": Duration.seconds(2)},
@@ -69,9 +69,11 @@ Json = dict[str, Any]
         ),
     ],
 )
-def test_a_broken_rule_is_named_with_its_field(scratch: Scratch, props: Json, message: str) -> None:
+def test_a_broken_rule_is_named_with_its_field(
+    guards: GuardFactory, props: Json, message: str
+) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        scratch.guard(**props)
+        guards.guard(**props)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +105,8 @@ def test_a_fallback_period_out_of_its_bounds_is_refused(fallback: Duration) -> N
         {"waiting": Waiting.queue(fallback=Duration.hours(12)), "max_wait": Duration.days(7)},
     ],
 )
-def test_what_keeps_the_rules_is_taken(scratch: Scratch, props: Json) -> None:
-    scratch.guard(**props)
+def test_what_keeps_the_rules_is_taken(guards: GuardFactory, props: Json) -> None:
+    guards.guard(**props)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +121,14 @@ def test_what_keeps_the_rules_is_taken(scratch: Scratch, props: Json) -> None:
         ("$order.id", "$order.id"),
     ],
 )
-def test_a_json_path_becomes_jsonata(scratch: Scratch, path: str, expression: str) -> None:
-    assert scratch.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
+def test_a_json_path_becomes_jsonata(guards: GuardFactory, path: str, expression: str) -> None:
+    assert guards.lock_name(sfn.JsonPath.string_at(path)) == f"{{% {expression} %}}"
 
 
 @pytest.mark.parametrize("path", ["$..customer", "$.a[*]", "$.a[?(@.b==1)]", "$.a[0:2]"])
-def test_a_json_path_without_counterpart_is_refused(scratch: Scratch, path: str) -> None:
+def test_a_json_path_without_counterpart_is_refused(guards: GuardFactory, path: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^lock_name: uses a JSONPath that has no simple"):
-        scratch.guard(lock_name=sfn.JsonPath.string_at(path))
+        guards.guard(lock_name=sfn.JsonPath.string_at(path))
 
 
 @pytest.mark.parametrize(
@@ -140,35 +142,39 @@ def test_a_json_path_without_counterpart_is_refused(scratch: Scratch, path: str)
     # The text of a token has a number that differs from process to process.
     ids=["uuid", "deep scan", "format of uuid", "template at a path"],
 )
-def test_an_intrinsic_function_without_counterpart_is_refused(scratch: Scratch, token: str) -> None:
+def test_an_intrinsic_function_without_counterpart_is_refused(
+    guards: GuardFactory, token: str
+) -> None:
     with pytest.raises(InvalidRequest, match=r"^lock_name: uses a JSONPath that has no simple"):
-        scratch.guard(lock_name=token)
+        guards.guard(lock_name=token)
 
 
-def test_a_formatted_path_becomes_a_concatenation(scratch: Scratch) -> None:
+def test_a_formatted_path_becomes_a_concatenation(guards: GuardFactory) -> None:
     token = sfn.JsonPath.format(
         "o'clock/{}/{}!", sfn.JsonPath.string_at("$.a"), sfn.JsonPath.string_at("$$.Execution.Name")
     )
     states = {"input": {"a": 7}, "context": {"Execution": {"Name": "run"}}}
-    assert evaluate(scratch.lock_name(token), states=states) == "o'clock/7/run!"
+    assert evaluate(guards.lock_name(token), states=states) == "o'clock/7/run!"
 
 
-def test_a_formatted_path_with_a_missing_part_gives_no_lock_name_at_all(scratch: Scratch) -> None:
+def test_a_formatted_path_with_a_missing_part_gives_no_lock_name_at_all(
+    guards: GuardFactory,
+) -> None:
     token = sfn.JsonPath.format("customer/{}", sfn.JsonPath.string_at("$.customer"))
-    assert evaluate(scratch.lock_name(token), states={"input": {}}) is None
+    assert evaluate(guards.lock_name(token), states={"input": {}}) is None
 
 
-def test_a_part_of_a_string_cannot_be_a_path(scratch: Scratch) -> None:
+def test_a_part_of_a_string_cannot_be_a_path(guards: GuardFactory) -> None:
     with pytest.raises(InvalidRequest, match=r"^lock_name: must be a JsonPath token as a whole"):
-        scratch.guard(lock_name=f"customer/{sfn.JsonPath.string_at('$.customer')}")
+        guards.guard(lock_name=f"customer/{sfn.JsonPath.string_at('$.customer')}")
 
 
-def test_a_name_known_at_deployment_is_a_literal(scratch: Scratch) -> None:
-    assert scratch.lock_name(f"report-{Aws.REGION}").startswith("{'Fn::Join'")
+def test_a_name_known_at_deployment_is_a_literal(guards: GuardFactory) -> None:
+    assert guards.lock_name(f"report-{Aws.REGION}").startswith("{'Fn::Join'")
 
 
-def test_the_fencing_token_is_known_before_the_guard(stack: Stack, scratch: Scratch) -> None:
-    guard = scratch.guard("Charge per-customer!")
+def test_the_fencing_token_is_known_before_the_guard(stack: Stack, guards: GuardFactory) -> None:
+    guard = guards.guard("Charge per-customer!")
     scope = guard.node.scope
     assert scope is not None
     assert guard.fencing_token == f"{{% {guard.fencing_token_path} %}}"
@@ -178,7 +184,7 @@ def test_the_fencing_token_is_known_before_the_guard(stack: Stack, scratch: Scra
     assert guard.fencing_token_path.startswith("$lock_Charge_per_customer__")
 
 
-def test_guards_with_long_ids_get_names_that_step_functions_takes(scratch: Scratch) -> None:
-    guard = scratch.guard("G" * 200)
+def test_guards_with_long_ids_get_names_that_step_functions_takes(guards: GuardFactory) -> None:
+    guard = guards.guard("G" * 200)
     assert len(guard.start_state.state_id) <= 80
     assert len(guard.fencing_token_path) <= 80

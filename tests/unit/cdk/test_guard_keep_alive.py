@@ -18,13 +18,15 @@ from tests.unit.cdk.asl import (
     successors,
     ways_out_unreleased,
 )
-from tests.unit.cdk.forms import FUNCTION, RELEASE
-from tests.unit.cdk.scratch import Scratch
+from tests.unit.cdk.guard_factory import GuardFactory
+from tests.unit.cdk.guard_forms import FUNCTION, RELEASE
 
 Json = dict[str, Any]
 
 UNCHANGED, ERROR = "{% $states.input %}", "{% $states.errorOutput %}"
-every_form = pytest.mark.parametrize("form", ["KeptFlat", "KeptChain", "KeptPollFlat"])
+every_form = pytest.mark.parametrize(
+    "form", ["KeepAliveFlat", "KeepAliveChain", "KeepAlivePollFlat"]
+)
 
 
 def branches(machine: Scope) -> tuple[Scope, Scope]:
@@ -38,8 +40,8 @@ def branches(machine: Scope) -> tuple[Scope, Scope]:
 @pytest.mark.parametrize(
     ("form", "path"),
     [
-        ("KeptFlatInJsonata", ["Charge"]),
-        ("KeptTaskWithOwnCatch", ["Guard: Body", "Charge"]),
+        ("KeepAliveFlatInJsonata", ["Charge"]),
+        ("KeepAliveTaskWithOwnCatch", ["Guard: Body", "Charge"]),
     ],
 )
 @pytest.mark.parametrize("polls", [False, True])
@@ -47,7 +49,7 @@ def test_a_heartbeat_costs_two_more_transitions(
     forms: Json, form: str, path: list[str], *, polls: bool
 ) -> None:
     acquired = ["Guard: Acquired?"] if polls else []
-    machine = machine_of(forms, form.replace("Kept", "KeptPoll") if polls else form)
+    machine = machine_of(forms, form.replace("KeepAlive", "KeepAlivePoll") if polls else form)
     assert happy_path(machine) == [
         "Guard: Enter",
         "Guard: Acquire",
@@ -60,7 +62,7 @@ def test_a_heartbeat_costs_two_more_transitions(
 
 
 def test_a_bare_task_stays_as_it_is(forms: Json) -> None:
-    work, _ = branches(machine_of(forms, "KeptFlat"))
+    work, _ = branches(machine_of(forms, "KeepAliveFlat"))
     charge = dict(machine_of(forms, "Flat").states["Charge"])
     del charge["Catch"]
     assert work.start_at == "Charge"
@@ -70,7 +72,7 @@ def test_a_bare_task_stays_as_it_is(forms: Json) -> None:
 def test_a_chain_has_a_branch_of_its_own_which_it_cannot_leave_past_the_release(
     forms: Json,
 ) -> None:
-    work, _ = branches(machine_of(forms, "KeptChain"))
+    work, _ = branches(machine_of(forms, "KeepAliveChain"))
     [body] = work.states["Guard: Body"]["Branches"]
     assert set(body["States"]) == {"Charge", "Large?", "Enough", "Refused"}
     assert set(work.states) == {"Guard: Body", "Guard: Release", "Guard: Lock not released"}
@@ -109,7 +111,7 @@ def test_the_result_of_the_work_leaves_the_guard_and_every_error_is_caught(
 
 
 def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> None:
-    machine = machine_of(forms, "KeptFlat")
+    machine = machine_of(forms, "KeepAliveFlat")
     [variable] = machine.assigned()
     _, scope = branches(machine)
     heartbeat = dict(scope.states["Guard: Heartbeat"])
@@ -178,14 +180,14 @@ def test_no_outage_ends_the_work_but_a_loss_does(
 
 
 def test_a_heartbeat_that_an_outage_ends_is_noticed(forms: Json) -> None:
-    _, heartbeat = branches(machine_of(forms, "KeptFlat"))
+    _, heartbeat = branches(machine_of(forms, "KeepAliveFlat"))
     beat = heartbeat.states["Guard: Heartbeat"]
     beat["Catch"] = [{**beat["Catch"][1], "ErrorEquals": ["States.Timeout"]}]
     assert handling(beat, "LockStoreUnavailable") == Handling(8, None)
 
 
 def test_an_end_that_is_taken_for_an_outage_is_noticed(forms: Json) -> None:
-    _, heartbeat = branches(machine_of(forms, "KeptFlat"))
+    _, heartbeat = branches(machine_of(forms, "KeepAliveFlat"))
     beat = heartbeat.states["Guard: Heartbeat"]
     beat["Retry"][0]["ErrorEquals"].remove("KeepAliveEnded")
     del beat["Catch"][0]
@@ -205,9 +207,9 @@ def test_the_branch_of_the_heartbeat_ends_by_its_token_by_an_error_or_by_a_failu
     }
 
 
-def test_the_limit_of_a_beat_is_the_same_expression(scratch: Scratch) -> None:
+def test_the_limit_of_a_beat_is_the_same_expression(guards: GuardFactory) -> None:
     limit = "{% $states.input.permits %}"
-    guard = scratch.guard(limit=limit, keep_alive=Duration.seconds(5))
+    guard = guards.guard(limit=limit, keep_alive=Duration.seconds(5))
     payloads = [
         state["Arguments"]["Payload"]
         for state in rendered(guard)
@@ -218,9 +220,9 @@ def test_the_limit_of_a_beat_is_the_same_expression(scratch: Scratch) -> None:
 
 @pytest.mark.parametrize(("interval", "longest_pause"), [(1, 2), (5, 5), (20, 20), (60, 20)])
 def test_repeats_of_a_beat_are_no_slower_than_beats(
-    scratch: Scratch, interval: int, longest_pause: int
+    guards: GuardFactory, interval: int, longest_pause: int
 ) -> None:
-    guard = scratch.guard(keep_alive=Duration.seconds(interval), lease=Duration.minutes(3))
+    guard = guards.guard(keep_alive=Duration.seconds(interval), lease=Duration.minutes(3))
     [heartbeat] = [state for state in rendered(guard) if state.get("TimeoutSeconds") == interval]
     assert heartbeat["Retry"][-1]["MaxDelaySeconds"] == longest_pause
 
@@ -233,7 +235,7 @@ def rendered(guard: sfn.StateMachineFragment) -> list[Json]:
 
 
 def test_on_timeout_is_reached_as_without_a_heartbeat(forms: Json) -> None:
-    states = machine_of(forms, "KeptOnTimeout").states
+    states = machine_of(forms, "KeepAliveOnTimeout").states
     assert states["Guard: Acquire"]["Catch"][1]["Next"] == "Guard: Give up"
     assert states["Guard: Give up"]["Next"] == "Later"
     assert states["Guard: Give up"]["Output"] == UNCHANGED
@@ -243,15 +245,15 @@ def test_on_timeout_is_reached_as_without_a_heartbeat(forms: Json) -> None:
 
 
 @pytest.mark.parametrize("waiting", [Waiting.queue(), Waiting.poll()])
-def test_both_ways_to_wait_lead_to_the_work(scratch: Scratch, waiting: Waiting) -> None:
-    guard = scratch.guard(waiting=waiting, keep_alive=Duration.seconds(20))
+def test_both_ways_to_wait_lead_to_the_work(guards: GuardFactory, waiting: Waiting) -> None:
+    guard = guards.guard(waiting=waiting, keep_alive=Duration.seconds(20))
     assert "Guard: Work" in {
         state.state_id for state in sfn.State.find_reachable_states(guard.start_state)
     }
 
 
 def test_a_succeed_that_leaves_the_heartbeat_running_is_noticed(forms: Json) -> None:
-    machine = machine_of(forms, "KeptFlat")
+    machine = machine_of(forms, "KeepAliveFlat")
     work, _ = branches(machine)
     work.states["Charge"]["Next"] = "Enough"
     machine.states["Guard: Work"]["Branches"][0]["States"]["Enough"] = {"Type": "Succeed"}
@@ -260,7 +262,7 @@ def test_a_succeed_that_leaves_the_heartbeat_running_is_noticed(forms: Json) -> 
 
 
 def test_a_work_whose_errors_bypass_the_release_is_noticed(forms: Json) -> None:
-    machine = machine_of(forms, "KeptFlat")
+    machine = machine_of(forms, "KeepAliveFlat")
     machine.states["Guard: Work"]["Catch"][-1]["Next"] = "Guard: Failed"
     escaped = ways_out_unreleased(machine, "Guard: Acquire", release_function=RELEASE)
     assert escaped == {"Guard: Failed"}
@@ -278,6 +280,6 @@ def test_a_machine_may_invoke_the_heartbeat_of_the_service(forms: Json) -> None:
             for logical_id, policy in policies.items()
             if logical_id.startswith(f"{form}Machine")
         )
-        for form in ("KeptFlat", "QueueFlat")
+        for form in ("KeepAliveFlat", "QueueFlat")
     }
-    assert invokes == {"KeptFlat": True, "QueueFlat": False}
+    assert invokes == {"KeepAliveFlat": True, "QueueFlat": False}

@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk import LockGuard, Waiting
 from tests.unit.cdk.asl import happy_path, machine_of
-from tests.unit.cdk.scratch import Scratch
+from tests.unit.cdk.guard_factory import GuardFactory
 
 Json = dict[str, Any]
 
@@ -99,7 +99,7 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
     ],
 )
 def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(  # noqa: PLR0917 - a row of a table
-    scratch: Scratch,
+    guards: GuardFactory,
     max_wait_seconds: int,
     fallback_seconds: int,
     seconds: int,
@@ -107,15 +107,15 @@ def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(  # noqa: PLR0917 
     pause_seconds: int,
 ) -> None:
     waiting = Waiting.queue(fallback=Duration.seconds(fallback_seconds))
-    guard = scratch.guard(waiting=waiting, max_wait=Duration.seconds(max_wait_seconds))
+    guard = guards.guard(waiting=waiting, max_wait=Duration.seconds(max_wait_seconds))
     acquire = acquire_of(guard)
     assert acquire["TimeoutSeconds"] == seconds
     assert acquire["Retry"][0] == next_period(number, pause_seconds)
     assert abs(number * (seconds + pause_seconds) - pause_seconds - max_wait_seconds) <= 2
 
 
-def test_the_queue_is_the_default_and_polling_that_of_express(scratch: Scratch) -> None:
-    standard = acquire_of(scratch.guard(waiting=None))
-    express = acquire_of(scratch.guard(waiting=None, express=True))
+def test_the_queue_is_the_default_and_polling_that_of_express(guards: GuardFactory) -> None:
+    standard = acquire_of(guards.guard(waiting=None))
+    express = acquire_of(guards.guard(waiting=None, express=True))
     assert standard["Resource"].endswith("lambda:invoke.waitForTaskToken")
     assert express["Resource"].endswith("lambda:invoke")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cdk.asl import Scope, happy_path, machine_of, ways_out_unreleased
-from tests.unit.cdk.forms import RELEASE
+from tests.unit.cdk.guard_forms import RELEASE
 
 Json = dict[str, Any]
 
@@ -27,7 +27,7 @@ POLLING = {
 }
 GUARDS = {"Express": ["Guard"]} | {
     f"{kind}{form}": guards
-    for kind in ("", "Queue", "Kept", "KeptPoll")
+    for kind in ("", "Queue", "KeepAlive", "KeepAlivePoll")
     for form, guards in POLLING.items()
 }
 every_form = pytest.mark.parametrize("form", GUARDS)
@@ -37,7 +37,7 @@ every_guard = pytest.mark.parametrize(
 
 
 def machine_polls(form: str) -> bool:
-    return form.startswith("KeptPoll") or not form.startswith(("Queue", "Kept"))
+    return form.startswith("KeepAlivePoll") or not form.startswith(("Queue", "KeepAlive"))
 
 
 def shadowed_variables(machine: Scope) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.assertions import Match, Template
 
 from leasehold.cdk import LockService
+from leasehold.cdk.service.metrics import MetricOptions
+from leasehold.errors import InvalidRequest
 from leasehold.metrics import MetricName
-from tests.unit.cdk.forms import FUNCTION
+from tests.unit.cdk.guard_forms import FUNCTION
 
 Json = dict[str, Any]
 
@@ -135,20 +138,53 @@ def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Templ
 
 
 @pytest.mark.parametrize("name", MetricName)
-def test_every_metric_that_the_handlers_emit_can_be_looked_at(
+def test_every_metric_that_the_handlers_emit_can_be_read(
     own: LockService, name: MetricName
 ) -> None:
-    metric = getattr(own, f"metric_{name.name.lower()}")()
-    assert isinstance(metric, cloudwatch.Metric)
-    assert (metric.namespace, metric.metric_name) == ("Leasehold", name.value)
-    assert metric.dimensions == {"service": "leasehold"}
-    assert metric.statistic == STATISTICS.get(name, "Sum")
+    for metric in (own.metric(name), own.metric(name.value)):
+        assert isinstance(metric, cloudwatch.Metric)
+        assert (metric.namespace, metric.metric_name) == ("Leasehold", name.value)
+        assert metric.dimensions == {"service": "leasehold"}
+        assert metric.statistic == STATISTICS.get(name, "Sum")
 
 
-def test_a_metric_takes_statistic_period_and_label(own: LockService) -> None:
-    metric = own.metric_held_time(statistic="max", period=Duration.minutes(1), label="longest")
-    assert (metric.statistic, metric.label) == ("Maximum", "longest")
+@pytest.mark.parametrize("name", ["granted", "lost", "wait_time", "held_time", "hand_off_latency"])
+def test_the_metrics_of_most_alarms_have_a_method_each(own: LockService, name: str) -> None:
+    metric, by_name = getattr(own, f"metric_{name}")(), own.metric(MetricName[name.upper()])
+    assert (metric.metric_name, metric.statistic) == (by_name.metric_name, by_name.statistic)
+    assert metric.dimensions == by_name.dimensions
+
+
+def test_a_metric_that_no_handler_emits_is_refused(own: LockService) -> None:
+    with pytest.raises(InvalidRequest, match=r"^name: must be one of Granted, Busy, .*'granted'"):
+        own.metric("granted")
+
+
+def test_the_options_of_a_metric_are_those_of_cloudwatch() -> None:
+    theirs = inspect.signature(cloudwatch.MetricOptions.__init__).parameters
+    assert set(MetricOptions.__annotations__) == set(theirs) - {"self"}
+
+
+def test_a_metric_passes_every_option_on(own: LockService) -> None:
+    metric = own.metric_held_time(
+        statistic="max",
+        period=Duration.minutes(1),
+        label="longest",
+        color="#ff0000",
+        region="eu-west-1",
+        account="123456789012",
+        unit=cloudwatch.Unit.MILLISECONDS,
+        visible=False,
+    )
+    assert (metric.statistic, metric.label, metric.color) == ("Maximum", "longest", "#ff0000")
+    assert (metric.region, metric.account) == ("eu-west-1", "123456789012")
+    assert (metric.unit, metric.visible) == (cloudwatch.Unit.MILLISECONDS, False)
     assert metric.period.to_seconds() == 60
+
+
+def test_an_option_that_no_metric_has_is_refused(own: LockService) -> None:
+    with pytest.raises(TypeError, match="colour"):
+        own.metric_granted(colour="#ff0000")  # type: ignore[call-arg]  # the mistake under test
 
 
 def test_an_imported_service_refers_to_functions_and_makes_none(stack: Stack) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leasehold.cdk.optimistic import expressions as _versioned_expressions
 from leasehold.cdk.optimistic.expressions import VersionedExpressions
 from tests.unit.cdk.asl import DEEPEST_ON_AWS, TooDeepError, evaluate
-from tests.unit.cdk.spelling import as_java
+from tests.unit.cdk.java_items import as_java
 
 Json = dict[str, Any]
 

@@ -156,8 +156,8 @@ def test_a_service_without_reaper_has_no_dead_letters_to_count(without: LockServ
 
 
 def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
-    metric = LockService(stack, "Counted").metric_dead_letters(label="dead")
+    metric = LockService(stack, "Counted").metric_dead_letters(label="dead", color="#ff0000")
     assert isinstance(metric, cloudwatch.Metric)
     assert metric.namespace == "AWS/SQS"
     assert metric.metric_name == "ApproximateNumberOfMessagesVisible"
-    assert (metric.statistic, metric.label) == ("Maximum", "dead")
+    assert (metric.statistic, metric.label, metric.color) == ("Maximum", "dead", "#ff0000")

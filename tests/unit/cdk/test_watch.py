@@ -129,7 +129,7 @@ def test_the_children_of_a_distributed_map_are_heard_with_their_machine(own: Sta
     [
         (
             Environment(account="123456789012", region="us-east-1"),
-            r"^machine: must be in the service's region us-east-1: nobody hears",
+            r"^machine: must be in the service's region us-east-1: events of",
         ),
         (
             Environment(account="210987654321", region="eu-west-1"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.cdk.guard.fallback_periods import Periods, divide
+from leasehold.cdk.guard.fallback_periods import FallbackPeriods, divide_wait
 
 
 @pytest.mark.parametrize("fallback_seconds", [10, 60, 300, 3600])
@@ -13,7 +13,7 @@ def test_the_periods_add_up_to_max_wait_within_two_seconds(fallback_seconds: int
     for max_wait_seconds in spans:
         if max_wait_seconds > fallback_seconds * 2000:
             continue
-        periods = divide(max_wait_seconds, fallback_seconds=fallback_seconds)
+        periods = divide_wait(max_wait_seconds, fallback_seconds=fallback_seconds)
         assert abs(periods.total_seconds - max_wait_seconds) <= 2, (max_wait_seconds, periods)
 
 
@@ -22,18 +22,22 @@ def test_a_waiter_asks_again_within_the_fallback_period_its_pause_included(
     fallback_seconds: int,
 ) -> None:
     for max_wait_seconds in range(fallback_seconds + 1, 5000, 7):
-        periods = divide(max_wait_seconds, fallback_seconds=fallback_seconds)
+        periods = divide_wait(max_wait_seconds, fallback_seconds=fallback_seconds)
         assert periods.seconds + periods.pause_seconds <= fallback_seconds
 
 
 def test_a_wait_shorter_than_the_fallback_is_one_period() -> None:
-    assert divide(60, fallback_seconds=300) == Periods(number=1, seconds=60, pause_seconds=1)
+    assert divide_wait(60, fallback_seconds=300) == FallbackPeriods(
+        number=1, seconds=60, pause_seconds=1
+    )
 
 
 def test_half_an_hour_is_six_periods_of_less_than_five_minutes() -> None:
-    assert divide(1800, fallback_seconds=300) == Periods(number=6, seconds=299, pause_seconds=1)
+    assert divide_wait(1800, fallback_seconds=300) == FallbackPeriods(
+        number=6, seconds=299, pause_seconds=1
+    )
 
 
 def test_a_division_that_misses_is_seen() -> None:
-    careless = Periods(number=288, seconds=300, pause_seconds=1)
+    careless = FallbackPeriods(number=288, seconds=300, pause_seconds=1)
     assert careless.total_seconds - 86_400 == 287

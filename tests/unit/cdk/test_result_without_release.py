@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ RESULTS = [
 
 @pytest.fixture(scope="module")
 def work(forms: Json) -> Json:
-    return dict(machine_of(forms, "KeptFlat").states["Guard: Work"])
+    return dict(machine_of(forms, "KeepAliveFlat").states["Guard: Work"])
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +48,13 @@ def failure(work: Json) -> Json:
 
 def raised(failure: Json, result: object, **functions: Any) -> tuple[str, str]:  # noqa: ANN401 - functions of JSONata
     """Error and cause with which the branch of the work ends."""
-    states = {"input": result}
-    return (
-        evaluate(failure["Error"], states=states, functions=functions),
-        evaluate(failure["Cause"], states=states, functions=functions),
-    )
+    [variable] = re.findall(r"\$(lock_\w+)\.lock_name", failure["Cause"])
+    context: Json = {
+        "states": {"input": result},
+        "variables": {variable: {"lock_name": "customer/7"}},
+        "functions": functions,
+    }
+    return evaluate(failure["Error"], **context), evaluate(failure["Cause"], **context)
 
 
 def rounding(value: object) -> str:
@@ -78,7 +81,7 @@ def test_a_result_that_is_too_long_for_a_cause_is_an_error_of_its_own(failure: J
     assert raised(failure, "x" * room)[0].startswith("LockNotReleased.")
     assert raised(failure, "x" * (room + 1)) == (
         "LockNotReleased",
-        "the work is done; the lock could not be released, nor the result be kept",
+        "the work is done; the lock customer/7 could not be released, nor the result be handed on",
     )
 
 

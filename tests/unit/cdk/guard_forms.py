@@ -83,7 +83,7 @@ def build_forms(stack: Stack) -> None:
         build(Form(stack, _name(build), locks=locks, waiting=Waiting.poll()))
     for build in queued:
         build(Form(stack, f"Queue{_name(build)}", locks=locks, waiting=Waiting.queue()))
-    for prefix, waiting in (("Kept", Waiting.queue()), ("KeptPoll", Waiting.poll())):
+    for prefix, waiting in (("KeepAlive", Waiting.queue()), ("KeepAlivePoll", Waiting.poll())):
         for build in queued:
             name = f"{prefix}{_name(build)}"
             build(Form(stack, name, locks=locks, waiting=waiting, keep_alive=INTERVAL))

@@ -1,4 +1,4 @@
-"""Guards that are looked at one by one."""
+"""Guards that are examined one by one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from leasehold.cdk import ImportedLockService, LockGuard, Waiting
-from tests.unit.cdk.forms import FUNCTION
+from tests.unit.cdk.guard_forms import FUNCTION
 
 
-class Scratch:
+class GuardFactory:
     """Makes guards in scopes of their own, as many as a test likes."""
 
     def __init__(self, stack: Stack) -> None:
@@ -28,7 +28,7 @@ class Scratch:
 
     def guard(self, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         self._made += 1
-        scope = Construct(self._stack, f"Scratch{self._made}")
+        scope = Construct(self._stack, f"Guard{self._made}")
         task = sfn.Pass(scope, "Work")
         arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
         return LockGuard(scope, name, service=self._locks, task=task, **arguments)
