@@ -31,7 +31,7 @@ class LeaseholdError(Exception):
     """Base of all errors of this package."""
 
 
-class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API, see the design's contract
+class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API
     """A field of the request breaks its rule. Nothing was written.
 
     Attributes:

@@ -202,6 +202,16 @@ def test_the_glossary_defines_each_word_once_and_lease_and_fencing_token_first()
     assert len(set(defined)) == len(defined)
 
 
+def test_the_names_that_the_glossary_gives_exist() -> None:
+    lines = (ROOT / "docs" / "glossary.md").read_text().splitlines()
+    columns = [line.split("|")[-2] for line in lines if line.startswith("| **")]
+    given = {name for column in columns for name in re.findall(r"`(\w+)`", column)}
+    files = [*sources(), *(ROOT / "localaws").rglob("*.py")]
+    defined = {name for path in files for name in names_in(ast.parse(path.read_text()))}
+    assert {"fencing_token", "Holder"} <= given
+    assert given <= defined | {"ticket"}  # A field of JSON only.
+
+
 def test_an_old_word_is_found_in_every_kind_of_name() -> None:
     planted = ast.parse(
         "class Crew:\n"
