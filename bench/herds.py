@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from tests.behaviour.waiters import Herd, all_at_once
+from tests.behaviour.waiters import Waiters, all_at_once
 from tests.support import create_lock_table
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ def herds(client: DynamoDBClient, sizes: Sequence[int]) -> dict[int, dict[str, f
 
 
 def _herd(client: DynamoDBClient, size: int) -> dict[str, float]:
-    herd = Herd(client, f"herd-{size}")
+    herd = Waiters(client, f"herd-{size}")
     herd.enter("first")
     names = [f"waiter-{i:03d}" for i in range(size)]
     moment_ms = 1_900_000_100_000
     joins = [functools.partial(herd.enter_at, n, moment_ms + i) for i, n in enumerate(names)]
     herd.requests.clear()
     all_at_once(joins, threads=_THREADS)
-    joining = sum(herd.requests.values())
+    joining = len(herd.requests)
     herd.requests.clear()
     for departing in ["first", *names[:-1]]:
         herd.leave(departing)
     return {
         "requests_to_join": round(joining / size, 2),
-        "requests_per_hand_off": round(sum(herd.requests.values()) / size, 2),
+        "requests_per_hand_off": round(len(herd.requests) / size, 2),
         "granted_once_in_order": herd.granted == names,
     }

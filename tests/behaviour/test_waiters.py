@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from leasehold.protocol.model import Grant, Queued
-from tests.behaviour.waiters import Herd, all_at_once
+from tests.behaviour.waiters import Waiters, all_at_once
 from tests.support import TABLE
 
 if TYPE_CHECKING:
@@ -16,36 +17,36 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("size", [10, 50, 200])
-def test_a_herd_is_granted_in_the_order_of_queueing_at_a_constant_price(
+def test_many_waiters_are_granted_in_the_order_of_queueing_at_a_constant_price(
     dynamodb: DynamoDBClient, size: int
 ) -> None:
-    herd = Herd(dynamodb, f"herd-{size}")
-    assert isinstance(herd.enter("first"), Grant)
+    waiters = Waiters(dynamodb, f"waiters-{size}")
+    assert isinstance(waiters.enter("first"), Grant)
     names = [f"waiter-{i:03d}" for i in range(size)]
     entries = {name: 1_900_000_100_000 + i for i, name in enumerate(names)}
-    joins = [functools.partial(herd.enter_at, name, entries[name]) for name in names]
+    joins = [functools.partial(waiters.enter_at, name, entries[name]) for name in names]
     answers = all_at_once(joins, threads=10)
     assert all(isinstance(answer, Queued) for answer in answers)
-    herd.requests.clear()
+    waiters.requests.clear()
     for departing in ["first", *names]:
-        herd.leave(departing)
-    assert herd.granted == names
-    assert herd.tokens == sorted(set(herd.tokens))
+        waiters.leave(departing)
+    assert waiters.granted == names
+    assert waiters.tokens == sorted(set(waiters.tokens))
     hand_off = {"update_item": 1, "query": 1, "transact_write_items": 1}
-    last = {"update_item": 2, "query": 1}  # nobody waits: leave_and_close
+    last = {"update_item": 2, "query": 1}  # nobody waits: leave_and_close_queue
     expected = {name: count * size + last.get(name, 0) for name, count in hand_off.items()}
-    assert herd.requests == expected
+    assert Counter(waiters.requests) == expected
 
 
 def test_entering_and_leaving_at_the_same_time_loses_nobody(dynamodb: DynamoDBClient) -> None:
-    herd = Herd(dynamodb, "turmoil", limit=3)
-    inside = _Inside(herd, limit=3)
+    waiters = Waiters(dynamodb, "turmoil", limit=3)
+    inside = _Inside(waiters, limit=3)
     visits = [functools.partial(inside.visit, f"visitor-{i:03d}") for i in range(60)]
     all_at_once(visits, threads=12)
     inside.drain()
     assert inside.visited == {f"visitor-{i:03d}" for i in range(60)}
     assert 1 < inside.most <= 3
-    assert len(herd.tokens) == len(set(herd.tokens))
+    assert len(waiters.tokens) == len(set(waiters.tokens))
     state = dynamodb.get_item(
         TableName=TABLE, Key={"pk": {"S": "LOCK#turmoil"}, "sk": {"S": "STATE"}}
     )["Item"]
@@ -53,29 +54,29 @@ def test_entering_and_leaving_at_the_same_time_loses_nobody(dynamodb: DynamoDBCl
 
 
 class _Inside:
-    """Who is inside, by the grants that were given and pushed."""
+    """Visitors that hold the lock, by the grants that were answered and pushed."""
 
-    def __init__(self, herd: Herd, *, limit: int) -> None:
-        self.herd = herd
+    def __init__(self, waiters: Waiters, *, limit: int) -> None:
+        self.waiters = waiters
         self.limit = limit
         self.visited: set[str] = set()
         self.most = 0
 
     def visit(self, name: str) -> None:
-        """Enters; leaves for somebody who was told meanwhile, so that entries and exits mix."""
-        answer = self.herd.enter(name)
+        """Enters; then lets a visitor leave that was told meanwhile: entries and exits mix."""
+        answer = self.waiters.enter(name)
         if isinstance(answer, Grant):
             self._go_in_and_out(name)
         self._serve_one()
 
     def drain(self) -> None:
-        """Lets those go in and out who were handed the lock."""
+        """Lets the visitors in and out that were handed the lock."""
         while self._serve_one():
             pass
 
     def _serve_one(self) -> bool:
-        with self.herd.mutex:
-            told = [name for name in self.herd.granted if name not in self.visited]
+        with self.waiters.mutex:
+            told = [name for name in self.waiters.granted if name not in self.visited]
             if not told:
                 return False
             self.visited.add(told[0])
@@ -85,9 +86,9 @@ class _Inside:
     def _go_in_and_out(self, name: str) -> None:
         self.visited.add(name)
         self.most = max(self.most, self._held())
-        self.herd.leave(name)
+        self.waiters.leave(name)
 
     def _held(self) -> int:
-        key = {"pk": {"S": f"LOCK#{self.herd.lock_name}"}, "sk": {"S": "STATE"}}
-        item = self.herd.client.get_item(TableName=TABLE, Key=key, ConsistentRead=True)["Item"]
+        key = {"pk": {"S": f"LOCK#{self.waiters.lock_name}"}, "sk": {"S": "STATE"}}
+        item = self.waiters.client.get_item(TableName=TABLE, Key=key, ConsistentRead=True)["Item"]
         return int(item["held"]["N"])

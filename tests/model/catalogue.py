@@ -1,40 +1,69 @@
-"""Runs one search by name, in whatever process it is wanted."""
+"""All searches by their names, to be run in whatever process it is wanted."""
 
 from __future__ import annotations
 
-from tests.model.contention.configurations import CONFIGURATIONS
-from tests.model.contention.mutants import MUTANTS, Mutant
-from tests.model.known_gaps import KNOWN_GAPS
-from tests.model.search import Configuration, Report, search
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from tests.model.contention import invariants as of_contention
+from tests.model.contention import transitions as contention
+from tests.model.contention.configurations import CONFIGURATIONS, KNOWN_GAPS, Configuration
+from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
+from tests.model.contention.traces import tell
+from tests.model.executions import invariants as of_executions
+from tests.model.executions import transitions as executions
+from tests.model.executions.mutants import MUTANTS as MUTANTS_OF_EXECUTIONS
+from tests.model.executions.scene import Scene
+from tests.model.executions.scenes import SCENES
+from tests.model.mutant import Mutant
+from tests.model.request_names import Names, naming
+from tests.model.search import Report, Search
+
+SEARCHES: Final[dict[str, Configuration | Scene]] = {
+    search.name: search for search in (*CONFIGURATIONS, *KNOWN_GAPS, *SCENES)
+}
+MUTANTS: Final[dict[str, Mutant]] = {**MUTANTS_OF_CONTENTION, **MUTANTS_OF_EXECUTIONS}
 
 
-def run_configuration(name: str) -> Report:
+def search_protocol(name: str) -> Report:
     """Searches the protocol as it is."""
-    return search(next(c for c in (*CONFIGURATIONS, *KNOWN_GAPS) if c.name == name))
+    return _run(SEARCHES[name])
 
 
-def run_mutant(name: str) -> Report:
+def search_mutant(name: str) -> Report:
     """Searches the protocol without one of its protections."""
     with MUTANTS[name].applied():
-        return search(_configuration(name, MUTANTS[name]))
+        return _run(MUTANTS[name].narrow_search)
 
 
-def run_control(name: str) -> Report:
+def search_control(name: str) -> Report:
     """The same search as a mutant's, but of the protocol as it is."""
-    return search(_configuration(name, MUTANTS[name]))
+    return _run(MUTANTS[name].narrow_search)
 
 
 def control_of(name: str) -> str | None:
-    """The configuration that already is this mutant's control, if there is one."""
+    """A search of the protocol that contains this mutant's control, if there is one."""
     mutant = MUTANTS[name]
-    same = (c for c in CONFIGURATIONS if (c.clients, c.faults) == (mutant.clients, mutant.faults))
-    return next((c.name for c in same), None)
+    for search in (*CONFIGURATIONS, *SCENES):
+        same = replace(mutant.search, name=search.name, invariants=search.invariants)
+        if same == search and mutant.breaks in search.invariants:
+            return search.name
+    return None
 
 
-def _configuration(name: str, mutant: Mutant) -> Configuration:
-    return Configuration(
-        name=name,
-        clients=mutant.clients,
-        faults=mutant.faults,
-        properties=frozenset({mutant.breaks}),
-    )
+def _run(search: Configuration | Scene) -> Report:
+    names = Names()
+    with naming(names):
+        return _prepared(search, names)(search.name)
+
+
+def _prepared(search: Configuration | Scene, names: Names) -> Callable[[str], Report]:
+    if isinstance(search, Scene):
+        scene = executions.World(search, names)
+        checker = of_executions.Checker(scene, search.invariants)
+        return Search(scene, checker, scene.tell, counts_orders=True).run
+    world = contention.World(search.clients, search.faults, names)
+    wanted = of_contention.Checker(world, search.invariants)
+    return Search(world, wanted, partial(tell, world)).run

@@ -1,9 +1,9 @@
 """Runs a real operation of leasehold up to its next request.
 
 The operations are ordinary functions that ask the table, Step Functions and the clock. What they do
-next is decided by the answers they got so far; so the model keeps the answers, and to take a step
-runs the function again from its start, with the answers it has already had. The result of each run
-is remembered, so that a search over many states runs the code only once for each history.
+next depends on the answers so far only. So the model remembers the answers, and to go on runs the
+function again from its start with them. The result of each run is remembered, too: a search over
+many states runs the code once for each history.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery, Execution
-from tests.model.expressions import changed
-from tests.model.request_names import DESCRIBE, END_BEAT, PUSH, READ, Names
+from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
+from tests.support import START_MS
+from tests.support.expressions import Scope, changed
 
-START_MS: Final = 1_900_000_000_000
 EPOCH_MS: Final = 1_000_000
 """Time stands still within an epoch. The next one begins when every lease of this one is over."""
 
-
-_NOT_MADE: Final = {PUSH, DESCRIBE, END_BEAT, READ}
+_NOT_MADE: Final = {PUSH, DESCRIBE, END_HEARTBEAT, READ}
 """Calls whose payload is made by none of the protocol's functions."""
 
 
@@ -69,7 +68,8 @@ class RecordedWorld:
 
     def update(self, update: Update) -> Written | ConditionFailed:
         if self._is_no_step(update):
-            return Written(changed(update, {}))
+            scope = Scope({}, update.names, update.values)
+            return Written(changed(update.change, scope))
         return cast("Written | ConditionFailed", self._ask("update", update))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
@@ -103,7 +103,7 @@ class RecordedWorld:
         return cast("Execution", self._ask(DESCRIBE, execution_arn))
 
     def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
-        return cast("Delivery", self._ask(END_BEAT, (task_token, lost is not None)))
+        return cast("Delivery", self._ask(END_HEARTBEAT, (task_token, lost is not None)))
 
     def wall_ms(self) -> int:
         return START_MS + self._epochs[self._asked] * EPOCH_MS + self._offset_ms

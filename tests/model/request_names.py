@@ -1,4 +1,4 @@
-"""Which function of leasehold made a request: the model's steps carry those names."""
+"""Which function of leasehold made a request: the model's moves carry those names."""
 
 from __future__ import annotations
 
@@ -10,29 +10,17 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold.protocol import claims, queue
-from leasehold.protocol import next_step as settling
-from leasehold.protocol import permits as requests
+from leasehold.protocol import claims, next_step, permits, queue
 from leasehold.protocol.requests import Transaction
-from leasehold.store import acquire as acquisition
-from leasehold.store import claims as claiming
-from leasehold.store import hand_over as vacating
-from leasehold.store import join as joining
-from leasehold.store import keep_alive as keeping
-from leasehold.store import reap as reaping
-from leasehold.store import release as releasing
-from leasehold.store import renew as renewing
-from leasehold.store import takeover as overdue
+from leasehold.store import acquire, hand_over, join, keep_alive, reap, release, renew, takeover
+from leasehold.store import claims as claims_of_store
 
-_MAKERS: Final = (requests, queue)
-_USERS: Final = (acquisition, joining, overdue, releasing, renewing, vacating, settling)
+_NO_REQUESTS: Final = frozenset(
+    {"claim_of", "claim_key", "read_claim", "task_token_in", "has_ended", "is_fenced"}
+)
 
 
-_MAKERS_OF_CLAIMS: Final = (claims, requests, queue)
-_USERS_OF_CLAIMS: Final = (claiming, keeping, reaping)
-
-
-def makers_of_requests(
+def _places(
     makers: Sequence[ModuleType], users: Sequence[ModuleType]
 ) -> list[tuple[ModuleType, str]]:
     """Every place at which a function that makes a request is used under its name."""
@@ -41,26 +29,21 @@ def makers_of_requests(
         (module, name)
         for module in users
         for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ in made_in
+        if inspect.isfunction(value) and value.__module__ in made_in and name not in _NO_REQUESTS
     ]
 
 
-PLACES: Final = makers_of_requests(_MAKERS, _USERS)
-STEP_NAMES: Final = frozenset(name for _, name in PLACES)
-_NO_REQUESTS: Final = frozenset(
-    {"claim_of", "claim_key", "read_claim", "task_token_in", "has_ended", "is_fenced"}
+_PLACES: Final = _places(
+    (permits, queue), (acquire, join, takeover, release, renew, hand_over, next_step)
 )
-PLACES_OF_CLAIMS: Final = [
-    (module, name)
-    for module, name in makers_of_requests(_MAKERS_OF_CLAIMS, _USERS_OF_CLAIMS)
-    if name not in _NO_REQUESTS
-]
-STEP_NAMES_OF_CLAIMS: Final = frozenset(name for _, name in PLACES_OF_CLAIMS)
+_PLACES_OF_CLAIMS: Final = _places((claims, permits, queue), (claims_of_store, keep_alive, reap))
+REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES)
+CLAIM_REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES_OF_CLAIMS)
 NEVER_SEEN: Final = frozenset({"waiters_of"})
 """Requests that the model's clients have no reason to make: they never lose their ticket."""
 PUSH: Final = "wake_waiter"
 DESCRIBE: Final = "describe"
-END_BEAT: Final = "end_heartbeat"
+END_HEARTBEAT: Final = "end_heartbeat"
 READ: Final = "read"
 
 
@@ -80,7 +63,7 @@ class Names:
             self._names |= {id(request.state): name, id(request.other): name}
 
     def of(self, request: object) -> str:
-        """Fails if nobody in `PLACES` made the request: the model would not know what it is."""
+        """Fails for a request of an unknown function: the model would not know what it is."""
         return self._names[id(request)]
 
 
@@ -88,7 +71,7 @@ class Names:
 def naming(names: Names) -> Iterator[None]:
     """While this is open, `names` knows all requests that the protocol makes."""
     with ExitStack() as stack:
-        for module, name in (*PLACES, *PLACES_OF_CLAIMS):
+        for module, name in (*_PLACES, *_PLACES_OF_CLAIMS):
             maker = getattr(module, name)
             stack.enter_context(patch.object(module, name, _remembering(names, name, maker)))
         yield

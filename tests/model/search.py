@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
 
-from tests.model.contention.clients import Client
-from tests.model.contention.faults import Faults
-from tests.model.contention.invariants import Checker, Property
-from tests.model.contention.traces import tell
-from tests.model.contention.transitions import Move, State, World
-from tests.model.request_names import Names, naming
-
-ALL: frozenset[Property] = frozenset(Property)
+State: TypeAlias = Any
+"""Whatever a world makes of it; it can be hashed."""
+Move: TypeAlias = Any
+"""Whatever a world makes of it; `to` is the state that it leads to."""
+Way: TypeAlias = Sequence[tuple[State, Move]]
+"""Moves, each with the state before it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
-    """Who contends, what may go wrong, and what is looked at."""
+class World(Protocol):
+    """What is searched."""
 
-    name: str
-    clients: tuple[Client, ...]
-    faults: Faults = field(default_factory=Faults)
-    properties: frozenset[Property] = ALL
+    @property
+    def start(self) -> State: ...
+
+    def moves(self, state: State) -> Sequence[Move]:
+        """Everything that may happen next."""
+
+    def request_names(self) -> frozenset[str]:
+        """Names of all requests that were made so far."""
+
+
+class Checker(Protocol):
+    """Names the first invariant that does not hold, if there is one."""
+
+    def broken_by(self, state: State, move: Move) -> StrEnum | None: ...
+
+    def broken_in(self, state: State) -> StrEnum | None: ...
+
+    def broken_at_rest(self, state: State, moves: Sequence[Move]) -> StrEnum | None:
+        """What is broken in a state from which only these moves lead on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,76 +45,117 @@ class Report:
 
     Attributes:
         states: how many different states it saw.
-        steps: how many steps between them.
-        names: of the steps that were taken.
-        broken: the property that does not hold in the last state of the trace.
-        trace: the shortest way there, a line a step.
+        steps: how many moves between them.
+        orders: in how many orders the moves can come, from the start to an end, if it was asked.
+        request_names: of the requests that were made.
+        broken: the invariant that does not hold at the end of the trace.
+        trace: the shortest way there, a line a move.
     """
 
     name: str
     states: int
     steps: int
-    names: frozenset[str]
-    broken: Property | None = None
-    trace: tuple[str, ...] = ()
+    orders: int
+    request_names: frozenset[str]
+    broken: StrEnum | None
+    trace: tuple[str, ...]
 
 
-def search(configuration: Configuration) -> Report:
-    """Looks at all states, until a property is broken."""
-    names = Names()
-    with naming(names):
-        return _Search(configuration, names).run()
+class Search:
+    """Visits all states, until an invariant is broken.
 
+    Args:
+        world: what may happen.
+        checker: what must hold.
+        tell: makes a line of each move of a trace.
+        counts_orders: whether the report says how many orders there are, which costs memory.
+    """
 
-class _Search:
-    def __init__(self, configuration: Configuration, names: Names) -> None:
-        self._name = configuration.name
-        self._world = World(configuration.clients, configuration.faults, names)
-        self._checker = Checker(self._world, configuration.properties)
-        self._seen: dict[State, State | None] = {self._world.start: None}
+    def __init__(
+        self,
+        world: World,
+        checker: Checker,
+        tell: Callable[[Way], Iterable[str]],
+        *,
+        counts_orders: bool = False,
+    ) -> None:
+        self._world, self._checker, self._tell = world, checker, tell
+        self._before: dict[State, State | None] = {world.start: None}
+        self._after: dict[State, list[State]] | None = {} if counts_orders else None
         self._steps = 0
 
-    def run(self) -> Report:
+    def run(self, name: str) -> Report:
+        broken, way = self._search()
+        orders = 0
+        if self._after is not None and broken is None:
+            orders = count_orders(self._world.start, self._after.__getitem__)
+        return Report(
+            name=name,
+            states=len(self._before),
+            steps=self._steps,
+            orders=orders,
+            request_names=self._world.request_names(),
+            broken=broken,
+            trace=tuple(self._tell(way)),
+        )
+
+    def _search(self) -> tuple[StrEnum | None, Way]:
         level = [self._world.start]
+        broken = self._checker.broken_in(self._world.start)
+        if broken is not None:
+            return broken, []
         while level:
-            level, broken = self._next_level(level)
-            if broken is not None:
-                state, move, which = broken
-                return self._report(which, tuple(tell(self._world, self._way_to(state, move))))
-        return self._report()
-
-    def _next_level(
-        self, level: list[State]
-    ) -> tuple[list[State], tuple[State, Move, Property] | None]:
-        found: list[State] = []
-        seen, checker = self._seen, self._checker
-        for state in level:
-            for move in self._world.moves(state):
-                self._steps += 1
-                after = move.to
-                broken = checker.broken_by_change(state, after) if after[0] != state[0] else None
-                if after not in seen:
-                    seen[after] = state
-                    found.append(after)
-                    broken = broken or checker.broken_in(after)
+            following: list[State] = []
+            for state in level:
+                moves = self._world.moves(state)
+                broken = self._checker.broken_at_rest(state, moves)
                 if broken is not None:
-                    return [], (state, move, broken)
-        return found, None
+                    return broken, self._way_to(state)
+                broken, move = self._take(state, moves, following)
+                if broken is not None:
+                    return broken, [*self._way_to(state), (state, move)]
+            level = following
+        return None, []
 
-    def _way_to(self, state: State, last: Move) -> list[tuple[State, Move]]:
-        way = [(state, last)]
-        while (before := self._seen[state]) is not None:
-            move = next(m for m in self._world.moves(before) if m.to == state)
-            way.append((before, move))
+    def _take(
+        self, state: State, moves: Sequence[Move], following: list[State]
+    ) -> tuple[StrEnum | None, Move]:
+        """Takes all moves of a state; returns the first that breaks something, and what."""
+        before, checker = self._before, self._checker
+        self._steps += len(moves)
+        if self._after is not None:
+            self._after[state] = [move.to for move in moves]
+        for move in moves:
+            broken = checker.broken_by(state, move)
+            if move.to not in before:
+                before[move.to] = state
+                following.append(move.to)
+                broken = broken or checker.broken_in(move.to)
+            if broken is not None:
+                return broken, move
+        return None, None
+
+    def _way_to(self, state: State) -> list[tuple[State, Move]]:
+        way: list[tuple[State, Move]] = []
+        while (before := self._before[state]) is not None:
+            way.append((before, next(m for m in self._world.moves(before) if m.to == state)))
             state = before
         return way[::-1]
 
-    def _report(self, broken: Property | None = None, trace: tuple[str, ...] = ()) -> Report:
-        return Report(
-            name=self._name,
-            states=len(self._seen),
-            steps=self._steps,
-            names=frozenset(call.name for call in self._world.progress.calls),
-            broken=broken,
-            trace=trace,
-        )
+
+def count_orders(start: State, following: Callable[[State], list[State]]) -> int:
+    """How many ways lead from the start to states from which none leads on; fails on a circle."""
+    orders: dict[State, int] = {}
+    entered: set[State] = set()
+    todo = [start]
+    while todo:
+        state = todo[-1]
+        if state in orders:
+            todo.pop()
+        elif state in entered:
+            orders[state] = sum(orders[after] for after in following(state)) or 1
+            todo.pop()
+        else:
+            entered.add(state)
+            todo += [after for after in following(state) if after not in orders]
+    return orders[start]

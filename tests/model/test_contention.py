@@ -6,24 +6,23 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.model.conftest import Searches
-from tests.model.contention.configurations import CONFIGURATIONS
-from tests.model.known_gaps import DELAYED_DUPLICATE
-from tests.model.request_names import DESCRIBE, NEVER_SEEN, PUSH, READ, STEP_NAMES
+from tests.model.contention.configurations import CONFIGURATIONS, DELAYED_DUPLICATE
+from tests.model.request_names import DESCRIBE, NEVER_SEEN, PUSH, READ, REQUEST_NAMES
+from tests.model.searches import Searches
 
 _FEWEST_STATES = 400_000
 
 
 @pytest.mark.parametrize("name", [c.name for c in CONFIGURATIONS])
-def test_all_promises_hold_in_every_state(searches: Searches, name: str) -> None:
-    report = searches.configuration(name)
+def test_all_invariants_hold_in_every_state(searches: Searches, name: str) -> None:
+    report = searches.protocol(name)
     assert (report.broken, report.trace) == (None, ())
 
 
 def test_the_searches_see_enough_states(
     searches: Searches, record_property: Callable[[str, object], None]
 ) -> None:
-    reports = [searches.configuration(c.name) for c in CONFIGURATIONS]
+    reports = [searches.protocol(c.name) for c in CONFIGURATIONS]
     states = sum(report.states for report in reports)
     record_property(
         "figures", f"the model: {len(reports)} configurations of the protocol, {states:,} states"
@@ -33,19 +32,19 @@ def test_the_searches_see_enough_states(
     assert max(len(c.clients) for c in CONFIGURATIONS) >= 4
 
 
-def test_every_request_that_the_protocol_can_make_is_a_step_of_the_model(
+def test_every_request_that_the_protocol_can_make_is_a_move_of_the_model(
     searches: Searches,
 ) -> None:
-    reports = [searches.configuration(c.name) for c in CONFIGURATIONS]
-    taken = frozenset[str]().union(*(report.names for report in reports))
+    reports = [searches.protocol(c.name) for c in CONFIGURATIONS]
+    taken = frozenset[str]().union(*(report.request_names for report in reports))
     # Nobody lowers a limit by more than one acquire can make room for.
-    assert taken == STEP_NAMES - NEVER_SEEN - {"evict"} | {PUSH, DESCRIBE, READ}
+    assert taken == REQUEST_NAMES - NEVER_SEEN - {"evict"} | {PUSH, DESCRIBE, READ}
 
 
 @pytest.mark.xfail(
     strict=True,
-    reason="the lock remembers only the last one who released; such a grant ends by its lease, and "
-    "that of a workflow when its execution is over",
+    reason="the lock remembers only the last owner that released; such a grant ends by its lease, "
+    "and that of a workflow when its execution is over",
 )
 def test_a_delayed_acquire_never_takes_the_lock_again(searches: Searches) -> None:
-    assert searches.configuration(DELAYED_DUPLICATE.name).trace == ()
+    assert searches.protocol(DELAYED_DUPLICATE.name).trace == ()

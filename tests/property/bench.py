@@ -6,79 +6,108 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import ReadTimeoutError
-
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.schema import lock_key
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from tests.support import TABLE, FakeClock
+from tests.support.faults import lost_reply
+from tests.support.workflows import FakeWorkflows
 
-Mutation = Callable[[dict[str, Any]], dict[str, Any]]
-Interruption = Callable[[], None]
+Mutation = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Changes a request of this name on its way: how a wrong protocol is tried."""
+_REQUESTS = ("update_item", "transact_write_items", "delete_item", "query")
+
+
+class Killed(BaseException):
+    """The process ended here."""
 
 
 @dataclass
-class UnreliableClient:
-    """Passes updates on; each fault is ordered for the operation that comes next.
+class FaultyClient:
+    """Counts the requests of an operation; faults are ordered for the operation that comes next.
 
     Attributes:
-        mutate: changes each update on its way: how a wrong protocol is tried.
-        lose_reply: whether the reply to the next write that happens gets lost.
-        interruption: runs between the first and the second update of an operation.
-        mutated: how many updates were changed on their way.
+        mutated: how many requests were changed on their way.
+        loses_reply: whether the reply to the next write that happens gets lost.
+        kill_at: number of the request at which the process dies.
+        kill_done: whether that request still happens.
+        interrupt_at: number of the request before which another caller acts.
+        interruption: what the other caller does; None when it is done.
     """
 
     inner: Any
     mutate: Mutation | None = None
-    lose_reply: bool = False
-    interruption: Interruption | None = None
-    updates: int = 0
     mutated: int = 0
+    count: int = 0
+    loses_reply: bool = False
+    kill_at: int | None = None
+    kill_done: bool = False
+    interrupt_at: int = 2
+    interruption: Callable[[], None] | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        return getattr(self.inner, name)
+        attribute = getattr(self.inner, name)
+        if name not in _REQUESTS:
+            return attribute
+        return lambda **request: self._send(name, attribute, request)
 
-    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 takes it and answers
-        self.updates += 1
-        if self.updates == 2 and self.interruption is not None:
+    def begin(
+        self,
+        *,
+        loses_reply: bool = False,
+        kill_at: int | None = None,
+        kill_done: bool = False,
+        interrupt_at: int = 2,
+        interruption: Callable[[], None] | None = None,
+    ) -> None:
+        """Orders the faults of the next operation; without any, all goes well."""
+        self.count, self.loses_reply = 0, loses_reply
+        self.kill_at, self.kill_done = kill_at, kill_done
+        self.interrupt_at, self.interruption = interrupt_at, interruption
+
+    def _send(self, name: str, send: Callable[..., Any], request: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        self.count += 1
+        number = self.count
+        if number == self.interrupt_at and self.interruption is not None:
             interrupt, self.interruption = self.interruption, None
             interrupt()
+        if number == self.kill_at and not self.kill_done:
+            raise Killed
         if self.mutate is not None:
-            wrong = self.mutate(dict(request))
+            wrong = self.mutate(name, request)
             self.mutated += wrong != request
             request = wrong
-        response = self.inner.update_item(**request)
-        if self.lose_reply:
-            self.lose_reply = False
-            raise ReadTimeoutError(endpoint_url="https://dynamodb.us-east-1.amazonaws.com")
+        response = send(**request)
+        if number == self.kill_at:
+            raise Killed
+        if self.loses_reply and name != "query":
+            self.loses_reply = False
+            raise lost_reply()
         return response
-
-    def begin(self, *, lose_reply: bool = False, interruption: Interruption | None = None) -> None:
-        """Orders the faults of the next operation."""
-        self.updates = 0
-        self.lose_reply, self.interruption = lose_reply, interruption
 
 
 @dataclass
 class Bench:
-    """One clock, one table, and the store on top."""
+    """One clock, one table, and the store on top. A copy is another process at the same table."""
 
     dynamodb: Any
     mutate: Mutation | None = None
     tolerance_ms: int = 2_000
     clock: FakeClock = field(default_factory=FakeClock)
-    client: UnreliableClient = field(init=False)
+    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
+    client: FaultyClient = field(init=False)
     store: LockStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.client = UnreliableClient(self.dynamodb, self.mutate)
+        self.client = FaultyClient(self.dynamodb, self.mutate)
         retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
         table: Any = self.client
         context = LockContext(
             table=LockTable(table, TABLE, retry_budget=retry_budget),
             clock=self.clock,
+            workflows=self.workflows,
             tolerance_ms=self.tolerance_ms,
             retry_budget=retry_budget,
             random=lambda: 0.5,

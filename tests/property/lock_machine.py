@@ -1,7 +1,7 @@
-"""The state machine: owners, locks, clocks and faults at random, against the model.
+"""The state machine: owners, locks, clocks and faults at random, against reference locks.
 
-Each rule runs one operation on the store and on the model, compares their answers whole, and checks
-what must hold whatever the model says.
+Each rule runs one operation on the store and on the reference, compares their whole answers, and
+checks what must hold whatever the reference says.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from leasehold.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.property.bench import Bench
-from tests.property.reference_locks import Model
-from tests.property.stored_lock import Stored, read_stored
+from tests.property.reference_locks import Plan, ReferenceLocks
+from tests.property.stored_lock import StoredLock, read_stored
 
 OWNERS = tuple(f"owner-{letter}-0123456789" for letter in "abcd")
 LOCKS = ("x", "y")
@@ -70,7 +70,7 @@ class LockMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.bench = type(self).make_bench()
-        self.model = Model()
+        self.reference = ReferenceLocks()
         self.newest_token: dict[str, int] = {}
         self.owner_of_token: dict[tuple[str, int], str] = {}
 
@@ -91,8 +91,8 @@ class LockMachine(RuleBasedStateMachine):
     def call_whose_reply_is_lost(self, call: Call, skew_ms: int) -> None:
         before = read_stored(self.bench.item(call.lock))
         self.bench.clock.skew_ms = skew_ms
-        expected = self.ask_model(call)
-        self.bench.client.begin(lose_reply=True)
+        expected = self.ask_reference(call)
+        self.bench.client.begin(loses_reply=True)
         try:
             assert self.ask_store(call) == expected
         except LockStoreUnavailable:
@@ -111,11 +111,11 @@ class LockMachine(RuleBasedStateMachine):
         self.bench.clock.advance(later_seconds)
         self.bench.clock.skew_ms = skew_ms
         now_ms = self.bench.clock.wall_ms()
-        plan = self.model.plan(now_ms, lock=call.lock, owner=call.owner, limit=call.limit)
+        plan = self.reference.plan(now_ms, lock=call.lock, owner=call.owner, limit=call.limit)
         rival = replace(self.bench)
 
         def interrupt() -> None:
-            answer, expected = self.ask_store(other, rival), self.ask_model(other)
+            answer, expected = self.ask_store(other, rival), self.ask_reference(other)
             assert answer == expected
             self.note_tokens(other, expected)
 
@@ -123,7 +123,7 @@ class LockMachine(RuleBasedStateMachine):
         answer = self.ask_store(call)
         was_interrupted = self.bench.client.interruption is None
         self.bench.client.begin()
-        expected = self.ask_model(call, plan=plan if was_interrupted else None)
+        expected = self.ask_reference(call, plan=plan if was_interrupted else None)
         assert answer == expected
         self.note_tokens(call, expected)
 
@@ -131,37 +131,39 @@ class LockMachine(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
 
-    @precondition(lambda self: self.model.locks)
+    @precondition(lambda self: self.reference.locks)
     @rule(lock=st.sampled_from(LOCKS))
     def ttl_deletes_what_is_past_its_retention(self, lock: str) -> None:
-        state = self.model.locks.get(lock)
+        state = self.reference.locks.get(lock)
         if state is not None:
             self.bench.clock.skew_ms = 0
             seconds = state.ttl_seconds + 1 - self.bench.clock.wall_ms() // 1000
             self.bench.clock.advance(max(0, seconds))
             self.bench.delete(lock)
-            del self.model.locks[lock]
+            del self.reference.locks[lock]
 
     @invariant()
-    def the_table_is_as_the_model_says(self) -> None:
+    def the_table_is_as_the_reference_says(self) -> None:
         for lock in LOCKS:
             stored = read_stored(self.bench.item(lock))
             assert stored.held == len(stored.holders), "the count of permits is that of the holders"
-            assert stored == Stored.of(self.model.locks.get(lock))
+            assert stored == StoredLock.of(self.reference.locks.get(lock))
 
     def run(self, call: Call, skew_ms: int) -> None:
         self.bench.clock.skew_ms = skew_ms
         before = read_stored(self.bench.item(call.lock))
         now_ms = self.bench.clock.wall_ms()
-        expected = self.ask_model(call)
+        expected = self.ask_reference(call)
         self.bench.client.begin()
         answer = self.ask_store(call)
         assert answer == expected
         self.check_step(call, answer, before, now_ms)
         self.note_tokens(call, answer)
 
-    def check_step(self, call: Call, answer: dict[str, Any], before: Stored, now_ms: int) -> None:
-        """What must hold between the item before and the item after, without any model."""
+    def check_step(
+        self, call: Call, answer: dict[str, Any], before: StoredLock, now_ms: int
+    ) -> None:
+        """What must hold between the item before and the item after, without any reference."""
         after = read_stored(self.bench.item(call.lock))
         gone = set(before.holders) - set(after.holders)
         if not (answer.get("acquired") or answer.get("renewed") or answer.get("released")):
@@ -169,7 +171,7 @@ class LockMachine(RuleBasedStateMachine):
         if call.kind == "acquire":
             for owner in gone:
                 over_for_ms = now_ms - before.holders[owner]["expires_at_ms"]
-                assert over_for_ms > 2_000, "no live holder is robbed"
+                assert over_for_ms > 2_000, "no holder is evicted before its lease is over"
             if answer["acquired"] and call.owner not in before.holders:
                 assert len(after.holders) <= call.limit, "no more holders than permits"
         elif call.kind == "release":
@@ -207,12 +209,14 @@ class LockMachine(RuleBasedStateMachine):
         assert answer.pop("retry_after_seconds", 1) >= 1
         return answer
 
-    def ask_model(self, call: Call, plan: Any = None) -> dict[str, Any]:  # noqa: ANN401 - passed on
+    def ask_reference(self, call: Call, plan: Plan | None = None) -> dict[str, Any]:
         now_ms = self.bench.clock.wall_ms()
         named = {"lock": call.lock, "owner": call.owner}
         if call.kind == "heartbeat":
-            return self.model.heartbeat(now_ms, **named, lease_ms=call.lease_ms)
+            return self.reference.heartbeat(now_ms, **named, lease_ms=call.lease_ms)
         if call.kind == "release":
-            return self.model.release(now_ms, **named)
+            return self.reference.release(now_ms, **named)
         lease_ms = call.lease_ms or 60_000
-        return self.model.acquire(now_ms, **named, limit=call.limit, lease_ms=lease_ms, plan=plan)
+        return self.reference.acquire(
+            now_ms, **named, limit=call.limit, lease_ms=lease_ms, plan=plan
+        )

@@ -6,7 +6,8 @@ exhaustively; this one goes further out, over more owners, higher limits and lon
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -23,11 +24,9 @@ from leasehold.protocol.model import (
 )
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery
-from tests.property.crashing import CrashingClient, Killed, queue_store
+from tests.property.bench import Bench, Killed
 from tests.property.stored_lock import read_stored
-from tests.support import FakeClock
 from tests.support.memory_table import MemoryTable
-from tests.support.workflows import FakeWorkflows
 
 TOLERANCE_MS = 2_000
 LIMITS = {"mutex": 1, "pair": 2}
@@ -35,7 +34,7 @@ LIMITS = {"mutex": 1, "pair": 2}
 
 @dataclass
 class Acquisition:
-    """One owner's wish for a permit, from its arrival to its release."""
+    """One owner's acquisition, from its arrival to its release."""
 
     request: AcquireRequest
     granted: bool = False
@@ -48,21 +47,19 @@ class Acquisition:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    mutate: ClassVar[Any] = None
+    make_bench: ClassVar[Callable[[], Bench]] = staticmethod(lambda: Bench(MemoryTable()))
     acquisitions = Bundle("acquisitions")
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = FakeClock()
-        self.dynamodb = MemoryTable()
-        self.client = CrashingClient(self.dynamodb, type(self).mutate)
-        self.workflows = FakeWorkflows()
-        self.store: LockStore = queue_store(self.client, self.clock, self.workflows)
+        self.bench = type(self).make_bench()
+        self.clock, self.client = self.bench.clock, self.bench.client
+        self.dynamodb: MemoryTable = self.bench.dynamodb
         self.everyone: list[Acquisition] = []
         self.tokens: dict[str, int] = {}
         self.holders: dict[str, set[str]] = {lock: set() for lock in LIMITS}
         self.waiting: dict[str, dict[str, int]] = {lock: {} for lock in LIMITS}
-        """Who held, and who waited, when the invariants were checked last."""
+        """Holders, and waiters with the end of their wait, at the last check of the invariants."""
         self.calm = True
         """Whether nothing was killed and no lease ran out so far."""
 
@@ -101,12 +98,12 @@ class QueueMachine(RuleBasedStateMachine):
     ) -> None:
         """The function dies before or after one of its requests; the caller asks again later."""
         self.calm = False
-        self.client.kill(request_number, done=done)
+        self.client.begin(kill_at=request_number, kill_done=done)
         try:
             self.release_permit(acquisition) if releases else self.ask(acquisition)
         except (Killed, LockStoreUnavailable):
             acquisition.over = acquisition.over or releases
-        self.client.calm_down()
+        self.client.begin()
 
     @rule(
         acquisition=acquisitions,
@@ -126,11 +123,11 @@ class QueueMachine(RuleBasedStateMachine):
         request_number: int,
         later_seconds: int,
     ) -> None:
-        """Somebody else, at the same lock, goes between two requests of an operation."""
+        """Another caller acts on the same lock between two requests of an operation."""
         self.clock.advance(later_seconds)
         others = [a for a in self.everyone if a.lock == acquisition.lock and a is not acquisition]
         others = [a for a in others if does != "ask" or not a.over]
-        rival = queue_store(self.client, self.clock, self.workflows)
+        rival = replace(self.bench).store
 
         def interrupt() -> None:
             if does == "arrive":
@@ -142,18 +139,18 @@ class QueueMachine(RuleBasedStateMachine):
             elif others:
                 self.renew(others[other % len(others)])
 
-        self.client.interrupt(request_number, interrupt)
+        self.client.begin(interrupt_at=request_number, interruption=interrupt)
         if begins == "arrive":
             self.ask(self.newcomer(acquisition.lock, "task", 5_000))
         elif begins == "ask" and not acquisition.over:
             self.ask(acquisition)
         else:
             self.release_permit(acquisition)
-        self.client.calm_down()
+        self.client.begin()
 
     @rule(outcome=st.sampled_from(Delivery))
     def step_functions_answers(self, outcome: Delivery) -> None:
-        self.workflows.wakes = outcome
+        self.bench.workflows.wakes = outcome
 
     @rule(seconds=st.sampled_from((1, 4, 8, 30, 120)))
     def advance(self, seconds: int) -> None:
@@ -170,7 +167,7 @@ class QueueMachine(RuleBasedStateMachine):
         for lock in LIMITS:
             state, waiters = self.state(lock), self.waiters(lock)
             if waiters:
-                assert state["contended"]["BOOL"], "a claim would overtake them"
+                assert state["contended"]["BOOL"], "an acquire would overtake them"
             assert not {owner for _, owner in waiters} & set(read_stored(state).holders)
 
     @invariant()
@@ -180,13 +177,13 @@ class QueueMachine(RuleBasedStateMachine):
                 assert read_stored(self.state(lock)).held == limit
 
     @invariant()
-    def tokens_rise_and_nobody_is_overtaken_or_robbed(self) -> None:
+    def tokens_rise_and_nobody_is_overtaken_or_evicted_early(self) -> None:
         for lock in LIMITS:
             holders = read_stored(self.state(lock)).holders
             for acquisition in self.everyone:
                 if acquisition.request.owner_id in self.holders[lock] - set(holders):
                     over_ms = self.clock.wall_ms() - acquisition.lease_until_ms
-                    assert acquisition.over or over_ms > TOLERANCE_MS, "nobody is robbed"
+                    assert acquisition.over or over_ms > TOLERANCE_MS, "nobody is evicted early"
             new = sorted(set(holders) - self.holders[lock], key=lambda o: holders[o]["token"])
             for owner in new:
                 assert holders[owner]["token"] > self.tokens.get(lock, 0), "tokens rise"
@@ -199,8 +196,8 @@ class QueueMachine(RuleBasedStateMachine):
             }
 
     def teardown(self) -> None:
-        """Everybody who wants the lock gets it, if those who have it give it back."""
-        self.workflows.wakes = Delivery.UNKNOWN
+        """Every owner that waits gets the lock, if the holders release it."""
+        self.bench.workflows.wakes = Delivery.UNKNOWN
         for _ in range(len(self.everyone) + 1):
             for acquisition in self.everyone:
                 if acquisition.granted or acquisition.over:
@@ -212,7 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.waiters(lock) == []
             assert read_stored(self.state(lock)).holders == {}
             newcomer = AcquireRequest(lock_name=lock, owner_id="newcomer-01234567")
-            assert isinstance(self.store.acquire(newcomer), Grant)
+            assert isinstance(self.bench.store.acquire(newcomer), Grant)
 
     def newcomer(self, lock: str, waits: str, lease_ms: int) -> Acquisition:
         self.clock.advance(0.001)
@@ -231,7 +228,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def renew(self, acquisition: Acquisition) -> None:
         request = acquisition.request
-        answer = self.store.heartbeat(
+        answer = self.bench.store.heartbeat(
             HeartbeatRequest(lock_name=request.lock_name, owner_id=request.owner_id)
         )
         if isinstance(answer, Renewal):
@@ -239,20 +236,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     def ask(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
         request = acquisition.request
-        answer = (store or self.store).acquire(request)
+        answer = (store or self.bench.store).acquire(request)
         acquisition.granted = isinstance(answer, Grant)
         holders = read_stored(self.state(request.lock_name)).holders
         if isinstance(answer, Grant):
             assert holders[request.owner_id]["token"] == answer.fencing_token
             acquisition.lease_until_ms = answer.expires_at_ms
         if isinstance(answer, Queued):
-            # Handed over in the meantime, it hears of it by the push or by its next poll.
+            # Handed over in the meantime, it is told by the push or by its next poll.
             waiting = {owner for _, owner in self.waiters(request.lock_name)}
             assert request.owner_id in waiting | set(holders)
 
     def release_permit(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
         request = acquisition.request
-        (store or self.store).release(
+        (store or self.bench.store).release(
             ReleaseRequest(
                 lock_name=request.lock_name,
                 owner_id=request.owner_id,
@@ -264,23 +261,21 @@ class QueueMachine(RuleBasedStateMachine):
         assert request.owner_id not in [owner for _, owner in self.waiters(request.lock_name)]
 
     def state(self, lock: str) -> dict[str, Any]:
-        return self.dynamodb.items.get((f"LOCK#{lock}", "STATE"), {})
+        return self.dynamodb.state(lock)
 
     def waiters(self, lock: str) -> list[tuple[str, str]]:
-        """Sort key and owner of those who still ask, the oldest first."""
+        """Sort key and owner of the waiters that still ask, the oldest first."""
         return [
-            (sk, item["owner_id"]["S"])
-            for (pk, sk), item in sorted(self.dynamodb.items.items())
-            if pk == f"LOCK#{lock}"
-            and sk.startswith("WAITER#")
-            and self.waits_until_ms(lock, sk) >= self.clock.wall_ms()
+            (item["sk"]["S"], item["owner_id"]["S"])
+            for item in self.dynamodb.waiters(lock)
+            if int(item["expires_at_ms"]["N"]) >= self.clock.wall_ms()
         ]
 
     def waits_until_ms(self, lock: str, key: str) -> int:
         return int(self.dynamodb.items[f"LOCK#{lock}", key]["expires_at_ms"]["N"])
 
     def still_waiting(self, lock: str) -> set[str]:
-        """Who waited at the last look and has not been away for too long since."""
+        """Owners that waited at the last check and have not been away for too long since."""
         now_ms = self.clock.wall_ms()
         return {owner for owner, until_ms in self.waiting[lock].items() if until_ms >= now_ms}
 

@@ -16,7 +16,7 @@ RETENTION_MS = 48 * 3_600_000
 
 
 @dataclass
-class Place:
+class Permit:
     """A permit that is out."""
 
     token: int
@@ -26,7 +26,7 @@ class Place:
     revision: int = 1
 
     def is_fresh(self, now_ms: int) -> bool:
-        """Whether half of the lease is left: a grant that is told again is renewed else."""
+        """Whether half of the lease is left; if not, an acquire that is repeated renews it."""
         return self.expires_ms - now_ms >= self.lease_ms // 2
 
 
@@ -35,21 +35,21 @@ class Lock:
     """One lock as it should be stored."""
 
     last_token: int
-    places: dict[str, Place] = field(default_factory=dict)
+    permits: dict[str, Permit] = field(default_factory=dict)
     last_released: str | None = None
     ttl_seconds: int = 0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a caller decided to write after its first look, if it decided to write once more."""
+    """What a caller whose first write was refused decided to write next."""
 
     renew: bool = False
-    evictable: tuple[tuple[str, Place], ...] = ()
+    evictable: tuple[tuple[str, Permit], ...] = ()
 
 
 @dataclass
-class Model:
+class ReferenceLocks:
     """All locks. Times are epoch milliseconds of the clock of whoever serves the call."""
 
     locks: dict[str, Lock] = field(default_factory=dict)
@@ -59,50 +59,50 @@ class Model:
         state = self.locks.get(lock)
         if state is None:
             return None
-        if owner in state.places:
-            return None if state.places[owner].is_fresh(now_ms) else Plan(renew=True)
-        if state.last_released == owner or len(state.places) < limit:
+        if owner in state.permits:
+            return None if state.permits[owner].is_fresh(now_ms) else Plan(renew=True)
+        if state.last_released == owner or len(state.permits) < limit:
             return None
-        evictable = self._leavers(state, now_ms, limit)
+        evictable = self._expired(state, now_ms, limit)
         return Plan(
-            evictable=tuple((name, replace(state.places[name])) for name in evictable) or ()
+            evictable=tuple((name, replace(state.permits[name])) for name in evictable) or ()
         )
 
     def acquire(
         self, now_ms: int, *, lock: str, owner: str, limit: int, lease_ms: int, plan: Plan | None
     ) -> Answer:
         state = self.locks.get(lock) or Lock(last_token=now_ms * 1000)
-        place = state.places.get(owner)
-        if place is not None:
-            if not place.is_fresh(now_ms) or (plan is not None and plan.renew):
-                self._renew(state, place, now_ms, lease_ms)
-            return {"acquired": True, **_held(lock, owner, place)}
+        permit = state.permits.get(owner)
+        if permit is not None:
+            if not permit.is_fresh(now_ms) or (plan is not None and plan.renew):
+                self._renew(state, permit, now_ms, lease_ms)
+            return {"acquired": True, **_held(lock, owner, permit)}
         if state.last_released == owner:
             return self._refused(state, lock, owner, "ALREADY_RELEASED")
         evictable = self._chosen(state, now_ms, limit, plan)
         if evictable is None:
             return self._refused(state, lock, owner, "HELD")
         for departing in evictable:
-            del state.places[departing]
+            del state.permits[departing]
         state.last_token += 1
-        place = Place(state.last_token, now_ms, now_ms + lease_ms, lease_ms)
-        state.places[owner] = place
+        permit = Permit(state.last_token, now_ms, now_ms + lease_ms, lease_ms)
+        state.permits[owner] = permit
         self._touch(state, now_ms)
         self.locks[lock] = state
-        return {"acquired": True, **_held(lock, owner, place)}
+        return {"acquired": True, **_held(lock, owner, permit)}
 
     def heartbeat(self, now_ms: int, *, lock: str, owner: str, lease_ms: int | None) -> Answer:
         state = self.locks.get(lock)
-        place = state.places.get(owner) if state else None
-        if state is None or place is None:
+        permit = state.permits.get(owner) if state else None
+        if state is None or permit is None:
             return {"renewed": False, **_not_held(lock, owner)}
-        self._renew(state, place, now_ms, place.lease_ms if lease_ms is None else lease_ms)
-        return {"renewed": True, **_held(lock, owner, place)}
+        self._renew(state, permit, now_ms, permit.lease_ms if lease_ms is None else lease_ms)
+        return {"renewed": True, **_held(lock, owner, permit)}
 
     def release(self, now_ms: int, *, lock: str, owner: str) -> Answer:
         state = self.locks.get(lock)
-        if state is not None and owner in state.places:
-            del state.places[owner]
+        if state is not None and owner in state.permits:
+            del state.permits[owner]
             state.last_released = owner
             self._touch(state, now_ms)
         elif state is None or state.last_released != owner:
@@ -112,54 +112,54 @@ class Model:
     def _chosen(
         self, state: Lock, now_ms: int, limit: int, plan: Plan | None
     ) -> tuple[str, ...] | None:
-        """Who leaves for a new holder; None if there is no permit to be had."""
+        """Owners that are evicted for a new holder; None if there is no permit for it."""
         if plan is not None and plan.evictable:
-            unchanged = all(state.places.get(name) == seen for name, seen in plan.evictable)
-            if unchanged and len(state.places) - len(plan.evictable) < limit:
+            unchanged = all(state.permits.get(name) == seen for name, seen in plan.evictable)
+            if unchanged and len(state.permits) - len(plan.evictable) < limit:
                 return tuple(name for name, _ in plan.evictable)
-        if len(state.places) < limit:
+        if len(state.permits) < limit:
             return ()
-        return self._leavers(state, now_ms, limit) or None
+        return self._expired(state, now_ms, limit) or None
 
-    def _leavers(self, state: Lock, now_ms: int, limit: int) -> tuple[str, ...]:
-        needed = len(state.places) - limit + 1
+    def _expired(self, state: Lock, now_ms: int, limit: int) -> tuple[str, ...]:
+        needed = len(state.permits) - limit + 1
         over = [
-            (place.expires_ms, place.token, name)
-            for name, place in state.places.items()
-            if place.expires_ms + TOLERANCE_MS < now_ms
+            (permit.expires_ms, permit.token, name)
+            for name, permit in state.permits.items()
+            if permit.expires_ms + TOLERANCE_MS < now_ms
         ]
         return tuple(name for *_, name in sorted(over)[:needed]) if len(over) >= needed else ()
 
-    def _renew(self, state: Lock, place: Place, now_ms: int, lease_ms: int) -> None:
-        place.expires_ms, place.lease_ms = now_ms + lease_ms, lease_ms
-        place.revision += 1
+    def _renew(self, state: Lock, permit: Permit, now_ms: int, lease_ms: int) -> None:
+        permit.expires_ms, permit.lease_ms = now_ms + lease_ms, lease_ms
+        permit.revision += 1
         self._touch(state, now_ms)
 
     def _touch(self, state: Lock, now_ms: int) -> None:
         state.ttl_seconds = (now_ms + RETENTION_MS) // 1000
 
     def _refused(self, state: Lock, lock: str, owner: str, reason: str) -> Answer:
-        places = sorted(state.places.items(), key=lambda pair: pair[1].token)
+        permits = sorted(state.permits.items(), key=lambda pair: pair[1].token)
         holders = [
             {
                 "owner_name": f"name of {name}",
-                "acquired_at": _iso(place.acquired_ms),
-                "expires_at": _iso(place.expires_ms),
+                "acquired_at": _iso(permit.acquired_ms),
+                "expires_at": _iso(permit.expires_ms),
             }
-            for name, place in places
+            for name, permit in permits
         ]
         refused = {"acquired": False, "lock_name": lock, "owner_id": owner, "reason": reason}
         return {**refused, "holders": holders}
 
 
-def _held(lock: str, owner: str, place: Place) -> Answer:
+def _held(lock: str, owner: str, permit: Permit) -> Answer:
     return {
         "lock_name": lock,
         "owner_id": owner,
-        "fencing_token": place.token,
-        "lease_seconds": place.lease_ms / 1000,
-        "acquired_at": _iso(place.acquired_ms),
-        "expires_at": _iso(place.expires_ms),
+        "fencing_token": permit.token,
+        "lease_seconds": permit.lease_ms / 1000,
+        "acquired_at": _iso(permit.acquired_ms),
+        "expires_at": _iso(permit.expires_ms),
     }
 
 

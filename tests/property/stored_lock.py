@@ -1,4 +1,4 @@
-"""A lock's item, in a form that a model can be compared with."""
+"""A lock's item, in a form that a reference lock can be compared with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.property.reference_locks import Lock
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredLock:
     """What matters of an item; of one that does not exist, all is empty."""
 
     held: int = 0
@@ -20,33 +20,33 @@ class Stored:
     holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @staticmethod
-    def of(lock: Lock | None) -> Stored:
+    def of(lock: Lock | None) -> StoredLock:
         if lock is None:
-            return Stored()
-        return Stored(
-            held=len(lock.places),
+            return StoredLock()
+        return StoredLock(
+            held=len(lock.permits),
             newest_token=lock.last_token,
             last_released=lock.last_released,
             ttl_seconds=lock.ttl_seconds,
             holders={
                 owner: {
-                    "token": place.token,
-                    "acquired_at_ms": place.acquired_ms,
-                    "expires_at_ms": place.expires_ms,
-                    "lease_ms": place.lease_ms,
-                    "revision": place.revision,
+                    "token": permit.token,
+                    "acquired_at_ms": permit.acquired_ms,
+                    "expires_at_ms": permit.expires_ms,
+                    "lease_ms": permit.lease_ms,
+                    "revision": permit.revision,
                 }
-                for owner, place in lock.places.items()
+                for owner, permit in lock.permits.items()
             },
         )
 
 
-def read_stored(item: Mapping[str, Any]) -> Stored:
+def read_stored(item: Mapping[str, Any]) -> StoredLock:
     if not item:
-        return Stored()
+        return StoredLock()
     owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
     numbers = ("acquired_at_ms", "expires_at_ms", "lease_ms", "revision")
-    return Stored(
+    return StoredLock(
         held=int(item["held"]["N"]),
         newest_token=int(item["fencing_token"]["N"]),
         last_released=item.get("last_released", {}).get("S"),

@@ -1,4 +1,4 @@
-"""The protocol at random, against the model."""
+"""The protocol at random, against reference locks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-def test_any_order_of_calls_faults_and_clocks_gives_the_answers_of_the_model() -> None:
+def test_any_order_of_calls_faults_and_clocks_gives_the_answers_of_the_reference() -> None:
     class InMemory(LockMachine):
         make_bench = staticmethod(lambda: Bench(MemoryTable()))
 

@@ -9,9 +9,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from leasehold.errors import LockStoreUnavailable
 from tests.property.bench import Bench
 from tests.property.lock_machine import LockMachine
-from tests.property.mutants import MUTANTS
+from tests.property.mutants import MUTANTS, QUEUE_MUTANTS
 from tests.property.queue_machine import QueueMachine
-from tests.property.queue_mutants import QUEUE_MUTANTS
 from tests.support.memory_table import MemoryTable
 
 BUDGET = settings(
@@ -42,9 +41,9 @@ def test_a_wrong_protocol_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", QUEUE_MUTANTS)
 def test_a_wrong_queue_is_found(name: str) -> None:
     class Wrong(QueueMachine):
-        mutate = staticmethod(QUEUE_MUTANTS[name])
+        make_bench = staticmethod(lambda: Bench(MemoryTable(), mutate=QUEUE_MUTANTS[name]))
 
-    # Or the store goes round in circles until its retry_budget ends.
+    # Or the store goes round in circles until its retry budget ends.
     with pytest.raises((AssertionError, KeyError, LockStoreUnavailable)):
         run_state_machine_as_test(Wrong, settings=BUDGET)
 

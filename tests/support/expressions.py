@@ -1,10 +1,12 @@
 """DynamoDB's condition and update expressions, interpreted: the part of the language we use.
 
 Written from the DynamoDB developer guide, apart from Leasehold's code, because it judges that code.
+An expression is parsed once and then kept as a function, since the model evaluates it often.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,13 +18,14 @@ Item = dict[str, Any]
 Path = tuple[str, ...]
 
 _TOKEN = re.compile(r"\s*([#:]?\w+|<>|<=|>=|[=<>(),.+-])")
+_PLACEHOLDER = re.compile(r"[#:]\w+")
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda a, b: a == b,
-    "<>": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -30,9 +33,9 @@ class InvalidExpression(Exception):  # noqa: N818 - named like DynamoDB's Valida
     """DynamoDB would raise a ValidationException."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """What the placeholders of one request mean, and the item they are applied to."""
+    """The item that an expression is applied to, and what the placeholders of the request mean."""
 
     item: Mapping[str, Any]
     names: Mapping[str, str]
@@ -50,7 +53,43 @@ class Scope:
 
 Condition = Callable[[Scope], bool]
 Operand = Callable[[Scope], Value | None]
-Change = tuple[str, Path, Operand | None]
+Change = tuple[Path, Operand | None]
+
+
+def holds(condition: str, scope: Scope) -> bool:
+    """Whether a condition or filter holds on the item."""
+    return _condition(condition)(scope)
+
+
+def changed(update: str, scope: Scope) -> Item:
+    """The item after an update; all operands are read from the item before it."""
+    item: Item = dict(scope.item)
+    for path, operand in _changes(update):
+        new = None if operand is None else operand(scope)
+        if operand is not None and new is None:
+            message = "an operand does not exist in the item"
+            raise InvalidExpression(message)
+        _assign(item, [scope.names[name] for name in path], new)
+    return item
+
+
+def placeholders(*expressions: str) -> set[str]:
+    """The names and values that the expressions use."""
+    return set(_PLACEHOLDER.findall(" ".join(expressions)))
+
+
+@lru_cache(maxsize=1024)
+def _condition(text: str) -> Condition:
+    parser = _Parser(text)
+    condition = parser.disjunction()
+    if parser.tokens:
+        raise InvalidExpression(text)
+    return condition
+
+
+@lru_cache(maxsize=1024)
+def _changes(text: str) -> list[Change]:
+    return _Parser(text).changes()
 
 
 class _Parser:
@@ -101,6 +140,8 @@ class _Parser:
             self.take(")")
             return lambda scope: (scope.look_up(path) is not None) is wanted
         left, comparison, right = self.operand(), self.take(), self.operand()
+        if comparison not in _COMPARISONS:
+            raise InvalidExpression(comparison)
         return lambda scope: _compare(left(scope), comparison, right(scope))
 
     def path(self) -> Path:
@@ -135,53 +176,25 @@ class _Parser:
         changes: list[Change] = []
         while self.tokens:
             verb = self.take()
-            while True:
+            changes.append(self.change(verb))
+            while self.takes(","):
                 changes.append(self.change(verb))
-                if not self.takes(","):
-                    break
         return changes
 
     def change(self, verb: str) -> Change:
         path = self.path()
         if verb == "REMOVE":
-            return verb, path, None
+            return path, None
         if verb == "SET":
             self.take("=")
-            return verb, path, self.sum()
+            return path, self.sum()
         if verb == "ADD":
             added = self.operand()
-            return (
-                "SET",
-                path,
-                lambda scope: _number(_int(scope.look_up(path) or _number(0)) + _int(added(scope))),
+            zero = _number(0)
+            return path, lambda scope: _number(
+                _int(scope.look_up(path) or zero) + _int(added(scope))
             )
         raise InvalidExpression(verb)
-
-
-@lru_cache(maxsize=1024)
-def parse_condition(text: str) -> Condition:
-    parser = _Parser(text)
-    condition = parser.disjunction()
-    if parser.tokens:
-        raise InvalidExpression(text)
-    return condition
-
-
-@lru_cache(maxsize=1024)
-def parse_changes(text: str) -> list[Change]:
-    return _Parser(text).changes()
-
-
-def changed(scope: Scope, changes: list[Change]) -> Item:
-    """The item after the changes; all operands are read from the item before."""
-    item: Item = dict(scope.item)
-    for _, path, operand in changes:
-        new = None if operand is None else operand(scope)
-        if operand is not None and new is None:
-            message = "an operand does not exist in the item"
-            raise InvalidExpression(message)
-        _assign(item, [scope.names[name] for name in path], new)
-    return item
 
 
 def _assign(item: Item, path: list[str], value: Value | None) -> None:

@@ -1,4 +1,4 @@
-"""The clients of the model: what each wants, how far it is, and what it may do next."""
+"""The clients that contend: what each wants, how far it is, and what it may do next."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from leasehold.protocol.model import (
     Renewal,
 )
 from leasehold.store.lock_store import LockStore
-from tests.model.replay import START_MS
+from tests.model.numbered_tables import LOCK
+from tests.support import START_MS
 
-LOCK: Final = "lock"
 LEASE_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One acquisition, and what may happen to it. The clients of a model are older from first on.
+    """One acquisition, and what may happen to it. The clients of a model are in order of age.
 
     Attributes:
-        name: who it is.
+        name: its name.
         limit: how many permits the lock has, as this client says.
         waits: whether it joins the queue.
         pushed: whether it is told through a task token, as a workflow; else it polls.

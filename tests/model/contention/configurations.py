@@ -1,14 +1,26 @@
-"""Who contends in the searches of the tests, and what goes wrong in each."""
+"""The searches: which clients contend in each, and what goes wrong."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from tests.model.contention.clients import Client
 from tests.model.contention.faults import Faults
-from tests.model.search import Configuration
+from tests.model.contention.invariants import Invariant
 
 NAMES: Final = ("anna", "ben", "carl", "dora")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One search: which clients contend, what may go wrong, and which invariants are checked."""
+
+    name: str
+    clients: tuple[Client, ...]
+    faults: Faults = field(default_factory=Faults)
+    invariants: frozenset[StrEnum] = frozenset(Invariant)
 
 
 def workflows(number: int, *, limit: int = 1, gives_up: bool = False) -> tuple[Client, ...]:
@@ -95,3 +107,17 @@ CONFIGURATIONS: Final = (
         faults=Faults(epochs=1),
     ),
 )
+"""Each search finds nothing."""
+
+DELAYED_DUPLICATE: Final = Configuration(
+    name="an acquire arrives after its owner and another have released",
+    clients=(
+        Client(name="anna"),
+        Client(name="ben", gives_up=True),
+        Client(name="ben's duplicate", echoes="ben"),
+        Client(name="carl"),
+    ),
+    invariants=frozenset({Invariant.ENDED}),
+)
+KNOWN_GAPS: Final = (DELAYED_DUPLICATE,)
+"""Each search finds something: what the protocol does not do yet, or cannot do."""

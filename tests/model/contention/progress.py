@@ -1,7 +1,7 @@
 """How far each client is, numbered, and what the real code does next with each answer.
 
-The code runs once for each history of one client, and not once for each state of all of them: that
-is what makes it possible to search with the code itself.
+The code runs once for each history of one client, not once for each state of all of them. Therefore
+a search with the code itself is fast enough.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.model.contention.clients import (
     operate,
     task_token,
 )
+from tests.model.numbered_tables import Numbered, NumberedTables
 from tests.model.replay import Call, run_to_next_call
 from tests.model.request_names import Names
-from tests.model.table import Numbered, Table
 
 _LONGEST_OPERATION: Final = 40
-"""Requests. None of those in a lock without quarrel takes ten."""
+"""Requests. Without contention no operation takes ten."""
 
 
 @dataclass(slots=True)
@@ -51,12 +51,12 @@ class Known:
 class Progress:
     """Numbers for how far clients are."""
 
-    def __init__(self, clients: tuple[Client, ...], table: Table, names: Names) -> None:
+    def __init__(self, clients: tuple[Client, ...], tables: NumberedTables, names: Names) -> None:
         self.clients = clients
         self.known: list[Known] = []
         self.calls: list[Call] = []
         self._numbered_calls = Numbered()
-        self._table = table
+        self._tables = tables
         self._names = names
         self._numbers: dict[Local, int] = {}
         self.index_of = {c.name: i for i, c in enumerate(clients)}
@@ -113,7 +113,7 @@ class Progress:
         index = self.index_of[client.echoes or client.name]
         result = run_to_next_call(
             lambda store, _world: operate(client, index, local, store),
-            [self._table.answer(number) for number in local.answers],
+            [self._tables.answer(number) for number in local.answers],
             local.epochs,
             offset_ms=local.calls,
             names=self._names,

@@ -1,7 +1,7 @@
-"""After a fault, when nobody is in the middle of anything: does one more call set the lock going?
+"""After a fault, when no operation is under way: does one more call set the lock going again?
 
-Looked at from every such state that the search reaches. If somebody died, time passes first, until
-all leases are over; workflows that run keep theirs, because Step Functions is asked.
+This is tried in every such state that the search reaches. If a client died, time passes first,
+until all leases are over; a workflow that runs holds on, because Step Functions is asked.
 """
 
 from __future__ import annotations
@@ -9,21 +9,19 @@ from __future__ import annotations
 from tests.model.contention.clients import OVER, Local, Status
 from tests.model.contention.faults import CRASH, ORPHAN
 from tests.model.contention.transitions import FIRST_CLIENT, State, World
-from tests.model.table import LockReader
 
 
-class Healing:
-    """Tries the next call of each client that sleeps, and that of a newcomer who does not wait."""
+class Recovery:
+    """Tries the next call of each client that sleeps, and that of a newcomer that does not wait."""
 
-    def __init__(self, world: World, reader: LockReader) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._reader = reader
         self._limits = {client.owner_id: client.limit for client in world.clients}
 
     def works(self, state: State) -> bool:
         """Whether each of these calls, and all of them one after another, do what they must."""
-        if self._world.budget.spent(state[3], CRASH, ORPHAN):
-            state = (*state[:2], state[2] + 1, *state[3:])
+        if self._world.budget.spent(state[2], CRASH, ORPHAN):
+            state = (state[0], state[1] + 1, *state[2:])
         sleepers = [at for at in self._clients(state) if self._status(state, at) is Status.ASLEEP]
         newcomer = len(state) - 1
         if not sleepers:
@@ -42,19 +40,19 @@ class Healing:
     def _advances(self, before: State, after: State, caller: int) -> bool:
         """Whether the oldest waiter that lives was granted, if there was a permit for it."""
         owner = self._world.clients[caller - FIRST_CLIENT].owner_id
-        if self._reader.lock(before[0]).holder(owner) is not None:
+        if self._world.tables.lock(before[0]).state.holder(owner) is not None:
             return self._status(after, caller) is Status.WORKING
         heads = self._heads(before, caller)
         if self._blocked(before, heads):
             return True
-        return self._reader.lock(after[0]).holder(heads[0]) is not None
+        return self._world.tables.lock(after[0]).state.holder(heads[0]) is not None
 
     def _heads(self, state: State, caller: int | None) -> list[str]:
         """Owners that live and wait, from the oldest on.
 
         Of those that poll only the one that asks now, and only if nobody else waits: it is late.
         """
-        waiting = self._reader.owners_waiting(state[1])
+        waiting = self._world.tables.lock(state[0]).waiting
         alive = [
             (at, client)
             for at, client in zip(self._clients(state), self._world.clients, strict=False)
@@ -68,7 +66,7 @@ class Healing:
         return not heads or self._live_holders(state) >= self._limits[heads[0]]
 
     def _live_holders(self, state: State) -> int:
-        lock = self._reader.lock(state[0])
+        lock = self._world.tables.lock(state[0]).state
         return sum(
             lock.holder(client.owner_id) is not None and self._status(state, at) not in OVER
             for at, client in zip(self._clients(state), self._world.clients, strict=False)
@@ -81,7 +79,7 @@ class Healing:
         begun = progress.number(local.at(Status.ACQUIRING, calls=local.calls + 1))
         state = (*state[:at], begun, *state[at + 1 :])
         while progress.known[state[at]].active:
-            (number,) = progress.starts(state[at], state[2])
+            (number,) = progress.starts(state[at], state[1])
             state = self._world.step(state, at, number).to
         return state
 

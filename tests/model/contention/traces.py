@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from leasehold.protocol.items import read_state, read_waiter
-from tests.model.contention.clients import LOCK
 from tests.model.contention.faults import CRASH, EPOCH, LOST_PUSH, LOST_REPLY, NONE, ORPHAN, REPEAT
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
-from tests.model.replay import START_MS
+from tests.support import START_MS
 
 _FIRST_TOKEN = START_MS * 1000
 _FAULTS = {
@@ -28,9 +26,9 @@ def tell(world: World, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
 
 
 def _event(world: World, before: State, move: Move) -> str:
-    if move.who == NONE:
+    if move.by == NONE:
         return _FAULTS[move.fault]
-    at = move.who
+    at = move.by
     client = world.clients[at - FIRST_CLIENT]
     status = world.progress.known[move.to[at]].local.status
     then = "" if before[at] == move.to[at] else f" → {status.value}"
@@ -38,7 +36,7 @@ def _event(world: World, before: State, move: Move) -> str:
         return f"{client.name} {_FAULTS[move.fault]}"
     name = world.progress.calls[move.call].name
     fault = f", {_FAULTS[move.fault]}" if move.fault != NONE else ""
-    moved = before[:2] != move.to[:2]
+    moved = before[0] != move.to[0]
     others = [
         f", {world.clients[i - FIRST_CLIENT].name} is told"
         for i in range(FIRST_CLIENT, len(before))
@@ -49,10 +47,10 @@ def _event(world: World, before: State, move: Move) -> str:
 
 
 def _table(world: World, state: State) -> str:
-    lock = read_state(world.table.state(state[0]))
+    lock, waiting = world.tables.lock(state[0])
     names = {client.owner_id: client.name for client in reversed(world.clients)}
     holders = [f"{names[h.owner_id]}#{h.fencing_token % 1000}" for h in lock.holders]
-    waiters = [names[read_waiter(LOCK, w).request.owner_id] for w in world.table.queue(state[1])]
+    waiters = [names[owner_id] for owner_id in waiting]
     flag = "contended" if lock.contended else "open"
     return (
         f"| {flag}, held by {', '.join(holders) or 'nobody'}; waiting: {', '.join(waiters) or '-'}"

@@ -1,14 +1,14 @@
-"""Who acts when an execution ends: its own states, the reaper's looks, and others that live on.
+"""The actors when an execution ends: its own states, passes of the reaper, and other executions.
 
-Of the executions one may be stopped and redriven, `DOOMED`. Its calls that are under way go on when
-it ends, as functions do that have been invoked.
+One execution may be stopped and redriven, `STOPPABLE`. Its calls that are under way go on when it
+ends, as functions do that have been invoked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from leasehold.errors import LockLost
 from leasehold.protocol.model import (
@@ -19,90 +19,24 @@ from leasehold.protocol.model import (
 )
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.store.lock_store import LockStore
-from tests.model.replay import START_MS, RecordedWorld
+from tests.model.executions.state import Local, Operation, Status
+from tests.model.numbered_tables import LOCK
+from tests.model.replay import RecordedWorld
+from tests.support import START_MS
 
-LOCK: Final = "lock"
 LEASE_MS: Final = 10_000
-DOOMED: Final = "doomed"
+STOPPABLE: Final = "stoppable"
 
 ACQUIRE: Final = "acquire"
 RELEASE: Final = "release"
 RELEASE_AFTER_ERROR: Final = "release after error"
-BEAT: Final = "beat"
-LOOK: Final = "look"
+HEARTBEAT: Final = "heartbeat"
+REAP: Final = "reap"
 FORCE: Final = "force"
+_HEARTBEATS_AFTER_THE_WORK: Final = 3
 
-
-class Status(StrEnum):
-    """How far a member of the cast is, besides the call that it may have under way."""
-
-    IDLE = "idle"
-    ASLEEP = "asleep"
-    WORKING = "working"
-    RELEASING = "releasing"
-    FAILED = "failed"
-    DONE = "done"
-
-
-class Operation(NamedTuple):
-    """A call of the service under way.
-
-    Attributes:
-        name: what it does.
-        number: counts the calls of its member of the cast; tells task tokens apart.
-        owner: counts the acquisitions of its workflow.
-        run: how often the doomed execution had been stopped when the call began.
-        answers: numbers of the answers that it has had.
-        epochs: when it began, and when each answer came.
-    """
-
-    name: str
-    number: int
-    owner: int
-    run: int
-    answers: tuple[int, ...]
-    epochs: tuple[int, ...]
-
-
-class Local(NamedTuple):
-    """How far one member of the cast is.
-
-    Attributes:
-        status: see `Status`.
-        calls: how many it has begun.
-        owner: which of its acquisitions this is.
-        told: the fencing token that it was told.
-        told_in: how often the doomed execution had been stopped by then.
-        lost: whether it was told that its lock is lost.
-        current: number of the call whose end it waits for.
-        orphans: numbers of calls that nobody waits for any more, and that go on.
-    """
-
-    status: Status = Status.IDLE
-    calls: int = 0
-    owner: int = 0
-    told: int = 0
-    told_in: int = 0
-    lost: bool = False
-    current: int | None = None
-    orphans: tuple[int, ...] = ()
-
-    def abandoned(self) -> Local:
-        """Nobody waits any more for the call under way; it goes on."""
-        if self.current is None:
-            return self
-        return self._replace(current=None, orphans=(*self.orphans, self.current))
-
-    def under_way(self) -> tuple[int, ...]:
-        return self.orphans if self.current is None else (*self.orphans, self.current)
-
-    def with_(self, before: int, after: int | None) -> Local:
-        """The same with one call further on, or at its end."""
-        if self.current == before:
-            return self._replace(current=after)
-        at = self.orphans.index(before)
-        new = () if after is None else (after,)
-        return self._replace(orphans=(*self.orphans[:at], *new, *self.orphans[at + 1 :]))
+Beginning = tuple[str, bool]
+"""The name of a call that may begin, and whether it will."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,24 +44,22 @@ class Workflow:
     """A guard: acquire, work, release.
 
     Attributes:
-        name: names its acquisitions.
+        name: the beginning of its owner ids.
         place: its place in the queue.
-        doomed: whether it belongs to the execution that may be stopped.
-        keep_alive: whether beats stand beside its work.
+        stoppable: whether it belongs to the execution that may be stopped.
+        keep_alive: whether heartbeats stand beside its work.
         may_fail: whether its work may fail.
-        polls: how many fallback polls it may make.
     """
 
     name: str
     place: int
-    doomed: bool = False
+    stoppable: bool = False
     keep_alive: bool = False
     may_fail: bool = False
-    polls: int = 0
 
     @property
     def execution_arn(self) -> str:
-        return DOOMED if self.doomed else f"execution-of-{self.name}"
+        return STOPPABLE if self.stoppable else f"execution-of-{self.name}"
 
     def owner_id(self, owner: int) -> str:
         return f"{self.name}-{owner}"
@@ -144,6 +76,15 @@ class Workflow:
             execution_arn=self.execution_arn,
             entered_at_ms=START_MS + self.place,
         )
+
+    def beginnings(self, local: Local) -> Iterator[Beginning]:
+        match local.status:
+            case Status.IDLE:
+                yield ACQUIRE, True
+            case Status.WORKING | Status.RELEASING:
+                yield RELEASE, True
+            case Status.FAILED:
+                yield RELEASE_AFTER_ERROR, True
 
     def operate(self, call: Operation, store: LockStore, _world: RecordedWorld) -> object:
         acquisition = self.acquisition(call.owner)
@@ -163,7 +104,7 @@ class Workflow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beats:
+class Heartbeats:
     """The heartbeat state of a guard with keep_alive: one call after another.
 
     Attributes:
@@ -179,11 +120,18 @@ class Beats:
         return f"{self.workflow.name}'s heartbeat"
 
     @property
-    def doomed(self) -> bool:
-        return self.workflow.doomed
+    def stoppable(self) -> bool:
+        return self.workflow.stoppable
 
     def task_token(self, number: int) -> str:
-        return f"{self.workflow.name}-beat-{number}"
+        return f"{self.workflow.name}-heartbeat-{number}"
+
+    def beginnings(self, local: Local, work: Local) -> Iterator[Beginning]:
+        if work.status is Status.DONE:
+            if local.calls < self.most + _HEARTBEATS_AFTER_THE_WORK:
+                yield HEARTBEAT, True
+        elif work.status in (Status.WORKING, Status.RELEASING) and local.calls < self.most:
+            yield HEARTBEAT, False
 
     def operate(self, call: Operation, store: LockStore, world: RecordedWorld) -> object:
         request = KeepAliveRequest(
@@ -191,49 +139,53 @@ class Beats:
             execution_arn=self.workflow.execution_arn,
             task_token=self.task_token(call.number),
         )
-        kept = store.keep_alive(request)
-        if kept is KeepAliveOutcome.DONE:
+        outcome = store.keep_alive(request)
+        if outcome is KeepAliveOutcome.DONE:
             world.end_heartbeat(request.task_token, None)
-        if kept is KeepAliveOutcome.LOST:
+        if outcome is KeepAliveOutcome.LOST:
             world.end_heartbeat(request.task_token, LockLost("lost"))
-        return kept
+        return outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ReapPass:
     """A message of the reap queue.
 
     Attributes:
         name: tells it from the others.
         redrives: how often the execution had been redriven when it ended.
         second: whether it comes when no call of that run is under way any more.
-        after: the look that sends it, if it is not an event's.
+        after: the pass that sends it, if it is not an event's.
     """
 
     name: str
     redrives: int = 0
     second: bool = False
     after: str | None = None
-    doomed: bool = False
+    stoppable: bool = False
 
     def operate(self, _call: Operation, store: LockStore, _world: RecordedWorld) -> object:
         ended = ExecutionEnded(
-            execution_arn=DOOMED, redrives=self.redrives, second_pass=self.second
+            execution_arn=STOPPABLE, redrives=self.redrives, second_pass=self.second
         )
         return store.reap(ended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Force:
-    """Somebody who releases another's lock, once, while that one works."""
+class ForcedRelease:
+    """An operator releases the lock of a workflow, once, while the workflow works."""
 
     workflow: Workflow
     name: str = "force"
-    doomed: bool = False
+    stoppable: bool = False
+
+    def beginnings(self, _local: Local, work: Local) -> Iterator[Beginning]:
+        if work.status is Status.WORKING:
+            yield FORCE, False
 
     def operate(self, _call: Operation, store: LockStore, _world: RecordedWorld) -> object:
         owner_id = self.workflow.owner_id(0)
         return store.release(ReleaseRequest(lock_name=LOCK, owner_id=owner_id))
 
 
-Member = Workflow | Beats | Look | Force
+Actor = Workflow | Heartbeats | ReapPass | ForcedRelease

@@ -1,4 +1,4 @@
-"""What a search over the ends of executions looks at: who acts, what may happen, what must hold."""
+"""A search over the ends of executions: its actors, what may happen to them, what must hold."""
 
 from __future__ import annotations
 
@@ -6,45 +6,46 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tests.model.executions.actors import Member
+from tests.model.executions.actors import Actor
 
 
-class Promise(StrEnum):
-    """What is checked."""
+class Invariant(StrEnum):
+    """What the reaper and keep_alive guarantee."""
 
     LIMIT = "never more holders than one, and all are counted"
-    HARMED = "who was granted the lock in this run of its execution, and works, holds it"
-    SPARED = "the reaper takes no lock from the living, nor from who was granted it since a redrive"
+    HARMED = "a workflow that was granted the lock since its last redrive, and works, holds it"
+    SPARED = (
+        "the reaper evicts nobody who lives, and no owner that was granted the lock since a redrive"
+    )
     SKIPPED = "the reaper hands no lock to the dead"
     FREE = "in the end nobody dead or done holds the lock or waits for it"
     WAKE_UP = "in the end nobody living waits, unless its push was lost: then it holds the lock"
     FALSE_LOSS = "nobody is told that its lock is lost, if it is not"
-    SILENT = "one more beat tells who lost its lock, or takes it again"
+    SILENT = "one more heartbeat tells that the lock was lost, or takes it again"
     ENDS = "a guard ends when its work has ended"
 
 
-ALL: Final = frozenset(Promise)
+ALL: Final = frozenset(Invariant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A cast, and how often what may happen to it.
+    """Actors, and how often each thing may happen to them.
 
     Attributes:
         name: a sentence.
-        cast: who acts.
-        stops: how often the doomed execution is stopped, at any time.
+        stops: how often the stoppable execution is stopped, at any time.
         redrives: how often it is redriven.
-        epochs: how often all leases of before run out.
+        epochs: how often all leases run out.
         kills: how many functions are killed after a request.
-        hangs: how many calls are given up by those who wait, and go on.
-        arrived: names of those who asked for the lock before the search begins, in this order.
+        hangs: how many calls are given up by their workflow, and go on.
+        arrived: names of workflows that asked for the lock before the search begins, in order.
         stopped_in_calls: whether the execution may be stopped while a call of it is under way.
-        promises: what is checked.
+        invariants: what is checked.
     """
 
     name: str
-    cast: tuple[Member, ...]
+    actors: tuple[Actor, ...]
     arrived: tuple[str, ...] = ()
     stopped_in_calls: bool = True
     stops: int = 0
@@ -52,4 +53,4 @@ class Scene:
     epochs: int = 0
     kills: int = 0
     hangs: int = 0
-    promises: frozenset[Promise] = ALL
+    invariants: frozenset[StrEnum] = ALL

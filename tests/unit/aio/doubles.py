@@ -89,16 +89,12 @@ class AsyncTable:
 
     def state(self, lock_name: str) -> LockState:
         """The lock as it is, without a request."""
-        return read_state(self.memory.items.get((f"LOCK#{lock_name}", "STATE"), {}))
+        return read_state(self.memory.state(lock_name))
 
     def traces(self, lock_name: str) -> list[str]:
         """Owner names of all who hold it, or wait for it."""
         holders = [holder.owner_name for holder in self.state(lock_name).holders]
-        return holders + [
-            item["owner_name"]["S"]
-            for (pk, sk), item in sorted(self.memory.items.items())
-            if pk == f"LOCK#{lock_name}" and sk.startswith("WAITER#")
-        ]
+        return holders + [item["owner_name"]["S"] for item in self.memory.waiters(lock_name)]
 
     def names(self) -> list[str]:
         return [request.name for request in self.log]

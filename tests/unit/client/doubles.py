@@ -91,15 +91,11 @@ class Table:
 
     def state(self, lock_name: str) -> LockState:
         """The lock as it is, without a request."""
-        return read_state(self.memory.items.get((f"LOCK#{lock_name}", "STATE"), {}))
+        return read_state(self.memory.state(lock_name))
 
     def waiters(self, lock_name: str) -> list[str]:
         """Owner names in the queue, the oldest first."""
-        return [
-            item["owner_name"]["S"]
-            for (pk, sk), item in sorted(self.memory.items.items())
-            if pk == f"LOCK#{lock_name}" and sk.startswith("WAITER#")
-        ]
+        return [item["owner_name"]["S"] for item in self.memory.waiters(lock_name)]
 
     def reads(self) -> int:
         return sum(name in READS for name in self.log)

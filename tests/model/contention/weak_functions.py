@@ -1,8 +1,8 @@
-"""Ways to take one protection out of the real code."""
+"""Functions of `leasehold.store` with one protection taken away that is not a condition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
@@ -13,45 +13,22 @@ from leasehold.protocol.items import read_state
 from leasehold.protocol.model import AcquireRequest, Holder, LockState, Queued, ReleaseRequest
 from leasehold.protocol.next_step import Step
 from leasehold.protocol.requests import Put, Transaction, Update
-from leasehold.store import hand_over as vacating
-from leasehold.store import join as joining
-from leasehold.store import release as releasing
+from leasehold.store import hand_over, join, release
 from leasehold.store.context import LockContext
 from leasehold.store.takeover import ExpiredHolders
+from tests.model.mutant import Maker, weaker
 
-_SEND: Final = vacating._send  # noqa: SLF001 - mutants differ in this step
-_JOIN: Final = joining.join
-_STOP_WAITING: Final = releasing._stop_waiting  # noqa: SLF001 - same
-
-Maker = Callable[..., Any]
-
-
-def without(condition: str, maker: Maker, *, instead: str = ":always = :always") -> Maker:
-    """Makes the same requests, with one condition of the lock's item replaced."""
-
-    def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
-        made = maker(*args, **kwargs)
-        if isinstance(made, tuple):
-            return (_weaker(made[0], condition, instead), *made[1:])
-        return _weaker(made, condition, instead)
-
-    return make
+_SEND: Final = hand_over._send  # noqa: SLF001 - mutants differ in this step
+_JOIN: Final = join.join
+_STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
 
-def _weaker(request: Any, condition: str, instead: str) -> Any:  # noqa: ANN401 - as it is given
-    if isinstance(request, Transaction):
-        return replace(request, state=_weaker(request.state, condition, instead))
-    text = request.condition.replace(condition, instead)
-    values = {**request.values, ":always": {"BOOL": True}}
-    return replace(request, condition=text, values=values)
-
-
-def without_sight_of_waiter(maker: Maker) -> Maker:
+def hand_over_to_any(maker: Maker) -> Maker:
     """Makes the same hand-off, but of any waiter that has this key, also if it asked again."""
 
     def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
         transaction, hand_off = maker(*args, **kwargs)
-        waiter = without("#expires_at_ms = :seen_expires_at_ms", lambda: transaction.other)()
+        waiter = weaker(transaction.other, "#expires_at_ms = :seen_expires_at_ms")
         return replace(transaction, other=waiter), hand_off
 
     return make
@@ -70,7 +47,7 @@ def send_in_two_writes(context: LockContext, step: Step, state: LockState) -> An
         return _SEND(context, step, state)
     outcome = context.table.update(step.write.state)
     if isinstance(outcome, ConditionFailed):
-        return vacating._Moved(read_state(outcome.item))  # noqa: SLF001 - same
+        return hand_over._Moved(read_state(outcome.item))  # noqa: SLF001 - same
     context.table.delete(step.write.other)
     return None
 
@@ -93,7 +70,7 @@ class _TableOfTwoWrites:
         if isinstance(outcome, ConditionFailed):
             entered_at_ms = int(item[schema.ENTERED_AT_MS]["N"])
             request = ReleaseRequest(lock_name="lock", owner_id=item[schema.OWNER_ID]["S"])
-            leave_queue: Maker = vars(releasing)["leave_queue"]
+            leave_queue: Maker = vars(release)["leave_queue"]
             self._table.delete(leave_queue(request, entered_at_ms=entered_at_ms))
         return outcome
 
@@ -109,18 +86,18 @@ def join_in_two_writes(
     return _JOIN(replace(context, table=table), request, state, behind_others=behind_others)
 
 
-def stop_waiting_without_second_look(
+def stop_waiting_without_second_try(
     context: LockContext,
     request: ReleaseRequest,
     **more: Any,  # noqa: ANN401 - as the real one
 ) -> Any:  # noqa: ANN401 - what the real one answers
     """Gives up, and does not ask whether a waiter that is gone was granted the lock."""
-    with patch.object(releasing, "_release_permit", lambda _context, _request: (None, LockState())):
+    with patch.object(release, "_release_permit", lambda _context, _request: (None, LockState())):
         return _STOP_WAITING(context, request, **more)
 
 
-def find_departures_without_asking(
+def check_no_expired_holder(
     _context: LockContext, _lock_name: str, candidates: Sequence[Holder], *, needed: int
 ) -> ExpiredHolders:
-    """Puts out whoever's lease is over, also a workflow that runs."""
+    """Evicts every holder whose lease is over, also a workflow that runs."""
     return ExpiredHolders(evictable=tuple(candidates[:needed]))

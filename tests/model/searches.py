@@ -1,0 +1,72 @@
+"""All searches in processes of their own, the longest first, making way for other tests."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import resource
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+
+from tests.model.catalogue import (
+    MUTANTS,
+    SEARCHES,
+    control_of,
+    search_control,
+    search_mutant,
+    search_protocol,
+)
+from tests.model.search import Report
+
+LONGEST_SECONDS: Final = 1_200
+"""Of one test: beside others that use all of the machine, a search gets a tenth of it."""
+_FIRST: Final = ("an acquire is under way when its execution is stopped", "four share two permits")
+_NICENESS: Final = 2
+
+Submit = Callable[[Callable[[str], Report], str], "Future[Report]"]
+
+
+class Searches:
+    """What the searches found; asking for a report waits for it."""
+
+    def __init__(self, submit: Submit) -> None:
+        names = [*_FIRST, *(name for name in SEARCHES if name not in _FIRST)]
+        self._protocol = {name: submit(search_protocol, name) for name in names}
+        self._mutants = {name: submit(search_mutant, name) for name in MUTANTS}
+        alone = [name for name in MUTANTS if control_of(name) is None]
+        self._controls = {name: submit(search_control, name) for name in alone}
+
+    def protocol(self, name: str) -> Report:
+        return self._protocol[name].result(LONGEST_SECONDS)
+
+    def mutant(self, name: str) -> Report:
+        return self._mutants[name].result(LONGEST_SECONDS)
+
+    def control(self, name: str) -> Report:
+        """The same search as a mutant's, but of the protocol as it is."""
+        same = control_of(name)
+        if same is not None:
+            return self.protocol(same)
+        return self._controls[name].result(LONGEST_SECONDS)
+
+
+@contextmanager
+def run_searches() -> Iterator[Searches]:
+    """Begins all searches."""
+    # Spawned, not forked: a fork would inherit the tracing of coverage and be several times slower.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), context, initializer=_begin_process) as pool:
+        try:
+            yield Searches(pool.submit)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin_process() -> None:
+    os.nice(_NICENESS)
+    gc.disable()  # The states are numbers in tuples, without cycles: it would find nothing.
+    # A search that does not end takes its process with it, and with it the whole pool.
+    resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_SECONDS, LONGEST_SECONDS))

@@ -1,0 +1,143 @@
+"""The table in memory does what a DynamoDB does: requests of the searches, sent to moto, too."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from leasehold.dynamodb.lock_table import LockTable
+from tests.model.contention import transitions as contention
+from tests.model.contention.clients import Client
+from tests.model.contention.configurations import workflows
+from tests.model.contention.faults import NONE, Faults
+from tests.model.executions import transitions as executions
+from tests.model.executions.scenes import SCENES
+from tests.model.numbered_tables import NumberedTables
+from tests.model.replay import Call
+from tests.model.request_names import (
+    CLAIM_REQUEST_NAMES,
+    NEVER_SEEN,
+    READ,
+    REQUEST_NAMES,
+    Names,
+    naming,
+)
+from tests.support import TABLE
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Request = tuple[NumberedTables, int, Call]
+"""The tables of a world, the number of one, and what is asked of it."""
+
+_SAMPLES_OF_EACH = 5
+_CLIENTS = (
+    Client(name="anna", heartbeats=1, gives_up=True, polls=1),
+    Client(name="ben", pushed=False, polls=1),
+    Client(name="carl", limit=2),
+    Client(name="dora", limit=2, pushed=False),
+)
+_ONE_GIVES_UP = (*workflows(1), Client(name="ben", gives_up=True))
+_WALKS = 80
+_WALKS_IN_A_SCENE = 40
+
+
+def _walks(world: Any, number: int) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - of either kind
+    """States and moves of so many behaviours, chosen at random but always alike."""
+    choose = random.Random(number).choice  # noqa: S311 - chooses behaviours, hides nothing
+    for _ in range(number):
+        state = world.start
+        while moves := world.moves(state):
+            move = choose(moves)
+            yield state, move
+            state = move.to
+
+
+def _all_moves(world: contention.World) -> Iterator[tuple[Any, Any]]:
+    """All states and moves of a small world."""
+    seen, rest = {world.start}, [world.start]
+    while rest:
+        state = rest.pop()
+        for move in world.moves(state):
+            yield state, move
+            if move.to not in seen:
+                seen.add(move.to)
+                rest.append(move.to)
+
+
+def _requests_of_contention(names: Names) -> Iterator[Request]:
+    walked = (
+        contention.World(_CLIENTS, Faults(crashes=1, epochs=1), names),
+        contention.World(workflows(3, gives_up=True), Faults(), names),
+    )
+    small = contention.World(_ONE_GIVES_UP, Faults(lost_replies=1), names)
+    steps = [(world, *step) for world in walked for step in _walks(world, _WALKS)]
+    for world, state, move in (*steps, *((small, *step) for step in _all_moves(small))):
+        if move.call != NONE:
+            yield world.tables, state[0], world.progress.calls[move.call]
+
+
+def _requests_of_executions(names: Names) -> Iterator[Request]:
+    for scene in SCENES:
+        world = executions.World(scene, names)
+        for state, _ in _walks(world, _WALKS_IN_A_SCENE):
+            for call in (call for local in state.locals for call in local.under_way()):
+                yield world.calls.tables, state.table, world.calls.request_of(call)
+
+
+def _replace_items(client: DynamoDBClient, items: list[Any]) -> None:
+    for item in _stored(client):
+        client.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
+    for item in items:
+        client.put_item(TableName=TABLE, Item=item)
+
+
+def _stored(client: DynamoDBClient) -> list[Any]:
+    return _in_order(client.scan(TableName=TABLE)["Items"])
+
+
+def _in_order(items: Any) -> list[Any]:  # noqa: ANN401 - items of boto3 or of the double
+    return sorted(items, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
+
+
+def _kind(call: Call, answer: object) -> tuple[str, str, bool]:
+    return call.name, type(answer).__name__, bool(answer)
+
+
+def _compare(
+    client: DynamoDBClient, requests: list[Request], wanted: frozenset[str]
+) -> Counter[tuple[str, str, bool]]:
+    """Sends some of each kind to moto; returns how many of which kind there were."""
+    compared: Counter[tuple[str, str, bool]] = Counter()
+    moto = LockTable(client, TABLE)
+    for tables, before, call in requests:
+        if call.name not in wanted:
+            continue
+        outcome = tables.apply(before, call)
+        expected = tables.answer(outcome.answer)
+        kind = _kind(call, expected)
+        if compared[kind] == _SAMPLES_OF_EACH:
+            continue
+        compared[kind] += 1
+        _replace_items(client, list(tables.items(before).values()))
+        assert getattr(moto, call.method)(call.payload) == expected, call
+        assert _stored(client) == _in_order(tables.items(outcome.table).values()), call
+    assert {name for name, *_ in compared} == wanted
+    return compared
+
+
+def test_every_kind_of_request_does_the_same_as_on_moto(dynamodb: DynamoDBClient) -> None:
+    names = Names()
+    with naming(names):
+        requests = list(_requests_of_contention(names))
+    _compare(dynamodb, requests, REQUEST_NAMES - NEVER_SEEN)
+
+
+def test_every_request_about_claims_does_the_same_as_on_moto(dynamodb: DynamoDBClient) -> None:
+    names = Names()
+    with naming(names):
+        requests = list(_requests_of_executions(names))
+    wanted = CLAIM_REQUEST_NAMES | {READ}
+    assert len(_compare(dynamodb, requests, wanted)) > len(wanted)
