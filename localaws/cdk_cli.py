@@ -17,6 +17,7 @@ _CLI = CHECKOUT / "node_modules" / ".bin" / "cdk"
 _BOOTSTRAP_TEMPLATE = (
     CHECKOUT / "node_modules" / "aws-cdk" / "lib" / "api" / "bootstrap" / "bootstrap-template.yaml"
 )
+_LONGEST_SECONDS = 600
 # The CLI's own switches: no notices from the network, no telemetry, no question, no colours.
 _QUIET = ("--no-notices", "--no-version-reporting", "--no-color", "--ci")
 _SWITCHED_OFF = {
@@ -31,7 +32,7 @@ def bootstrap(cloudformation: Any) -> None:
     """Create CDKToolkit from the CLI's own bootstrap template, without running the CLI.
 
     The same stack as `cdk bootstrap` makes (its template, its parameters), in well under a second
-    instead of nine: what is left out is the CLI's start and its waiting between two looks.
+    instead of nine: it saves the CLI's start and its polling.
     """
     if not _BOOTSTRAP_TEMPLATE.exists():
         raise CdkError("the CDK CLI is not installed: run `npm ci`", output="")
@@ -105,16 +106,21 @@ class CdkCli:
     def _run(self, *arguments: str) -> None:
         if not _CLI.exists():
             raise CdkError("the CDK CLI is not installed: run `npm ci`", output="")
-        done = subprocess.run(
-            [str(_CLI), *arguments, *_QUIET],
-            cwd=CHECKOUT,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        command = " ".join(["cdk", *arguments])
+        try:
+            done = subprocess.run(
+                [str(_CLI), *arguments, *_QUIET],
+                cwd=CHECKOUT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=_LONGEST_SECONDS,
+            )
+        except subprocess.TimeoutExpired as late:
+            output = (late.output or b"").decode(errors="replace")
+            raise CdkError(f"`{command}` took over {_LONGEST_SECONDS} s", output=output) from None
         if done.returncode != 0:
-            command = " ".join(["cdk", *arguments])
             raise CdkError(f"`{command}` ended with {done.returncode}", output=done.stdout)

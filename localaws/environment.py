@@ -1,7 +1,7 @@
 """Environments in which nothing can reach a real AWS account.
 
 Guarantee: the variables made here name no profile, file, role, proxy or endpoint of the machine's
-user; whoever runs with them talks to the emulator or to nobody.
+user. A program that runs with them reaches the emulator and nothing else.
 """
 
 import os

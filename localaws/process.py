@@ -31,7 +31,7 @@ class EmulatorProcess:
     Guarantees: it listens on 127.0.0.1 only, on a port nobody else had; its files live in `home`,
     which is gone after `end()`; `end()` leaves no process of its process group, Lambda workers
     included. It also ends by itself, workers and files included, when the process that started it
-    is gone, however that happened: the child watches a pipe whose other end dies with the parent.
+    is gone, however that happened: the child watches its parent, and a pipe that ends with it.
     Not covered: a process that a Lambda handler moves into a session of its own.
 
     Raises EmulatorError on a ministack version whose behaviour nobody has checked, or when the
@@ -67,7 +67,7 @@ class EmulatorProcess:
             self._process.wait(timeout=END_SECONDS)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.wait(timeout=END_SECONDS)
         if self._process.stdin is not None:
             self._process.stdin.close()
         shutil.rmtree(self.home, ignore_errors=True)
@@ -97,6 +97,7 @@ class EmulatorProcess:
             "LOG_LEVEL": "INFO",
             **settings,
             "LOCALAWS_HOME": str(self.home),
+            "LOCALAWS_PARENT": str(os.getpid()),
             "LOCALAWS_LISTENER": str(listener.fileno()),
             "LOCALAWS_WITHOUT": ",".join(without),
             "LOCALAWS_CHECKOUT": str(_CHECKOUT),

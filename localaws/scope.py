@@ -41,7 +41,7 @@ class Scope:
             child.end()
 
     def end(self) -> None:
-        """Make this scope and all scopes inside it over, and wake whoever waits in them."""
+        """End this scope and all scopes inside it, and wake the threads that wait in them."""
         with self._lock:
             self._over = True
             to_wake, children = list(self._to_wake), list(self._children)
@@ -106,7 +106,7 @@ class Call:
     def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         try:
             self._result = function(*arguments)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the result
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
             self._error = error
         finally:
             self.done.set()

@@ -6,6 +6,7 @@ Everything it needs comes through the environment, because ministack reads its s
 import asyncio
 import os
 import resource
+import select
 import shutil
 import signal
 import sys
@@ -13,10 +14,12 @@ import threading
 
 from localaws import corrections
 
+_PARENT_CHECK_SECONDS = 1.0
+
 
 def main() -> None:
     """Correct the emulator, then serve on the inherited socket until told to stop."""
-    _end_with_parent(os.environ["LOCALAWS_HOME"])
+    _end_with_parent(int(os.environ["LOCALAWS_PARENT"]), os.environ["LOCALAWS_HOME"])
     _raise_file_limit()
     corrections.apply(without=tuple(filter(None, os.environ["LOCALAWS_WITHOUT"].split(","))))
     asyncio.run(_serve(int(os.environ["LOCALAWS_LISTENER"])))
@@ -40,11 +43,17 @@ async def _serve(listener: int) -> None:
     os._exit(0)
 
 
-def _end_with_parent(home: str) -> None:
-    """End the whole process group, and remove its files, once the parent's end of stdin closes."""
+def _end_with_parent(parent: int, home: str) -> None:
+    """End the whole process group, and remove its files, once the parent is gone.
+
+    Its end of stdin closes then, unless a process that it forked has inherited that.
+    """
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        while os.getppid() == parent:
+            closed, _, _ = select.select([sys.stdin], [], [], _PARENT_CHECK_SECONDS)
+            if closed:
+                break
         shutil.rmtree(home, ignore_errors=True)
         os.killpg(os.getpid(), signal.SIGKILL)
 

@@ -81,7 +81,7 @@ def _wrap_run_execution() -> None:
         try:
             original(execution_arn)
         except scope.Cancelled:
-            pass  # whoever ended it has written how it ended
+            pass  # the end has been recorded by its cause
         finally:
             scope.current.reset(token)
 

@@ -1,6 +1,6 @@
 """A DynamoDB task is as atomic as any other DynamoDB request.
 
-AWS: an UpdateItem is atomic, whoever sends it (DynamoDB developer guide, "Working with items",
+AWS: an UpdateItem is atomic for every caller (DynamoDB developer guide, "Working with items",
 Atomic counters); the optimized integration sends the same request ("Call DynamoDB APIs with Step
 Functions"). Its errors are named DynamoDB.<exception>.
 

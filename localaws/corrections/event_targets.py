@@ -5,10 +5,10 @@ its dead-letter queue or failure destination gets the event (Lambda developer gu
 handling for asynchronous invocation"). EventBridge Scheduler fires within the minute it was asked
 for.
 
-Emulator: a Lambda target is invoked once and its failure forgotten; Scheduler looks every ten
+Emulator: a Lambda target is invoked once and its failure forgotten; Scheduler runs every ten
 seconds.
 
-This: the emulator's own asynchronous invocation is used, and Scheduler looks every second.
+This: the emulator's own asynchronous invocation is used, and Scheduler runs every second.
 Retries and dead-letter queues of the *rule* are still missing.
 """
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("localaws")
 
 
 def apply() -> None:
-    """Invoke Lambda targets asynchronously, and let Scheduler look every second."""
+    """Invoke Lambda targets asynchronously, and let Scheduler run every second."""
     eventbridge._dispatch_to_lambda = _dispatch_to_lambda
     scheduler._SCHEDULE_TICK_INTERVAL = 1
 

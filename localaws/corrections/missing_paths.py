@@ -7,7 +7,7 @@ may ask by IsPresent.
 
 Emulator: such a path is null, in a comparison of a Choice false.
 
-This: looks again whether a path that gave null selects something, and fails if it does not, or if
+This: checks again whether a path that gave null selects something, and fails if it does not, or if
 the path is of a kind that the emulator cannot read (filters, slices, deep scans).
 """
 

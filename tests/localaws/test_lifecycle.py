@@ -1,13 +1,18 @@
 """Starting and ending: loopback only, nothing left over, side by side, clear failures."""
 
+import contextlib
 import importlib.metadata
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -105,32 +110,55 @@ def test_nothing_is_left_after_an_exception() -> None:
 
 
 PARENT = """
-import sys, time
+import os, sys, time
 from localaws import LocalAws
 with LocalAws() as aws:
-    print(aws.pid, aws.home, flush=True)
+    forked = os.fork() if 'forks' in sys.argv else 1
+    if forked:
+        print(aws.pid, aws.home, forked, flush=True)
     time.sleep(60)
 """
 
 
-@needs_proc
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_when_the_parent_is_gone(number: signal.Signals) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT],
-        cwd=CHECKOUT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A Python process and its output, which ends after a minute at the latest."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
     )
-    assert parent.stdout is not None
-    with parent.stdout as lines:
-        group, home = lines.readline().split()
-    parent.send_signal(number)
-    parent.wait(timeout=10)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and (group_members(int(group)) or Path(home).exists()):
-        time.sleep(0.02)
+    at_last = threading.Timer(60, process.kill)
+    at_last.start()
+    try:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            yield process, lines
+    finally:
+        at_last.cancel()
+        process.kill()
+        process.wait(timeout=10)
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "alone"),
+        (signal.SIGTERM, "alone"),
+        (signal.SIGINT, "alone"),
+        (signal.SIGKILL, "forks"),
+    ],
+)
+def test_nothing_is_left_when_the_parent_is_gone(number: signal.Signals, how: str) -> None:
+    """Not even if a process that the parent forked lives on, and with it the parent's pipes."""
+    with started("-c", PARENT, how) as (parent, lines):
+        group, home, forked = lines.readline().split()
+        parent.send_signal(number)
+        parent.wait(timeout=30)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and (group_members(int(group)) or Path(home).exists()):
+            time.sleep(0.02)
+        if how == "forks":
+            os.kill(int(forked), signal.SIGKILL)
     assert group_members(int(group)) == []
     assert not Path(home).exists()
 
@@ -181,19 +209,20 @@ def test_every_correction_says_what_aws_does() -> None:
         assert all(f"\n{part}" in text for part in ("AWS", "Emulator: ", "This: ")), name
 
 
+def test_the_readme_lists_every_correction() -> None:
+    text = (Path(corrections.__file__).parents[1] / "README.md").read_text()
+    assert tuple(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == corrections.NAMES
+
+
 def test_used_outside_a_block_it_says_so() -> None:
     with pytest.raises(EmulatorError, match="use it in a `with` block"):
         _ = LocalAws().endpoint_url
 
 
 def test_by_hand_it_prints_what_to_export_and_ends_on_ctrl_c() -> None:
-    running = subprocess.Popen(
-        [sys.executable, "-m", "localaws"], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
-    )
-    assert running.stdout is not None
-    with running.stdout as lines:
+    with started("-m", "localaws") as (running, lines):
         first, second = lines.readline(), lines.readline()
         running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=10) == 0
+        assert running.wait(timeout=30) == 0
     assert first.startswith("# Embedded AWS at http://127.0.0.1:")
     assert second.startswith("export AWS_ENDPOINT_URL=http://127.0.0.1:")

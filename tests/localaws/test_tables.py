@@ -30,7 +30,7 @@ def test_increments_over_http_never_see_the_same_value(corrected: Workbench) -> 
     client = corrected.aws.client("dynamodb", max_pool_connections=threads)
 
     def count(_: int) -> list[int]:
-        together.wait()
+        together.wait(timeout=30)
         answers = [client.update_item(**add_one(table)) for _ in range(rounds)]
         return [int(answer["Attributes"]["n"]["N"]) for answer in answers]
 

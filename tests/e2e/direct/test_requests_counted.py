@@ -59,7 +59,7 @@ def counting(endpoint_url: str) -> Iterator[tuple[Counter[str], str]]:
             yield seen, f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(timeout=10)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_each_operation_is_one_request_and_a_takeover_two(
         costs.append(cost)
         return bool(answer["acquired"])
 
-    wait_until(taken_over, seconds=10)
+    wait_until(taken_over)
     assert costs[-1] == {"UpdateItem": 2}, "a takeover"
     assert requests_of("release", anna)[1] == one, "stale"
     assert requests_of("release", ben)[1] == one

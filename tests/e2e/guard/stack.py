@@ -28,7 +28,7 @@ def function(scope: Construct, construct_id: str, **props: Any) -> lambda_.Funct
         runtime=lambda_.Runtime.PYTHON_3_13,
         architecture=lambda_.Architecture.ARM_64,
         code=lambda_.Code.from_asset(str(Path(__file__).parent / "worker")),
-        timeout=Duration.seconds(30),
+        timeout=Duration.minutes(5),
         **props,
     )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from leasehold.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 from tests.e2e.known_failures.lock import PAUSE_SECONDS, Knocks, Lock
 from tests.e2e.known_failures.parts import LEASE_SECONDS
 from tests.e2e.looks import wait_for_looks
+from tests.e2e.scenario_runs import Scenario
 
 OVERRUN_SECONDS: Final = 12
 """Longer than lease and clock tolerance, by several knocks also on a busy machine."""
@@ -72,6 +73,10 @@ def overrun(deployment: Deployment, machine: str, **inputs: object) -> Overrun:
     wait_until(lambda: lock.state().held == 1, pause_seconds=PAUSE_SECONDS)
     knocks = lock.knock()
     return Overrun(ended=lock.ended(execution), knocks=knocks)
+
+
+def failing_overrun(deployment: Deployment, machine: str) -> Overrun:
+    return overrun(deployment, machine, **{"raise": "CardDeclined"})
 
 
 def stopped(deployment: Deployment) -> Freed:
@@ -151,36 +156,14 @@ def two_machines(deployment: Deployment, *, locks: int, seconds: int) -> Spans:
     return [span for execution in executions for span in names[0].ended(execution).output]
 
 
-@dataclass(frozen=True)
-class Scenarios:
-    """All of them, under way."""
-
-    overrun: Future[Overrun]
-    failing_overrun: Future[Overrun]
-    robbed: Future[Overrun]
-    stopped: Future[Freed]
-    acquired_late: Future[Freed]
-    waits_for_itself: Future[WaitsForItself]
-    gave_up: Future[GaveUp]
-    one_lock: Future[Spans]
-    two_locks: Future[Spans]
-
-
-def begin(deployment: Deployment, pool: ThreadPoolExecutor) -> Scenarios:
-    def of(scenario: Any, *arguments: object, **options: object) -> Future[Any]:  # noqa: ANN401 - any of the above
-        return pool.submit(scenario, deployment, *arguments, **options)
-
-    return Scenarios(
-        overrun=of(overrun, "Guarded"),
-        failing_overrun=of(overrun, "Guarded", **{"raise": "CardDeclined"}),
-        robbed=of(overrun, "Anonymous"),
-        stopped=of(stopped),
-        acquired_late=of(acquired_late),
-        waits_for_itself=of(waits_for_itself),
-        gave_up=of(gave_up),
-        one_lock=of(two_machines, locks=1, seconds=1),
-        two_locks=of(two_machines, locks=2, seconds=5),
-    )
-
-
-MOST_AT_ONCE: Final = len(fields(Scenarios))
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "overrun": partial(overrun, machine="Guarded"),
+    "failing overrun": partial(failing_overrun, machine="Guarded"),
+    "robbed": partial(overrun, machine="Anonymous"),
+    "stopped": stopped,
+    "acquired late": acquired_late,
+    "waits for itself": waits_for_itself,
+    "gave up": gave_up,
+    "one lock": partial(two_machines, locks=1, seconds=1),
+    "two locks": partial(two_machines, locks=2, seconds=5),
+}

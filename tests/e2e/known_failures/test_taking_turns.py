@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.protocol.items import read_state
 from tests.e2e.known_failures.lock import Lock, most_inside
-from tests.e2e.known_failures.scenarios import Scenarios
+from tests.e2e.scenario_runs import ScenarioRuns
 
 MOST_TRIES = 3
 """For those who are to be inside at once, and whom a busy machine may have begun one by one."""
@@ -37,14 +37,14 @@ def test_one_owner_for_the_whole_execution_lets_all_three_iterations_in(lock: Lo
 
 
 def test_two_machines_with_two_guards_each_share_a_lock_of_one_service(
-    scenarios: Scenarios,
+    failure_runs: ScenarioRuns,
 ) -> None:
-    spans = scenarios.one_lock.result()
+    spans = failure_runs.only("one lock")
     assert len(spans) == 4
     assert most_inside(spans) == 1
 
 
-def test_two_machines_with_a_lock_each_are_inside_at_once(scenarios: Scenarios) -> None:
-    spans = scenarios.two_locks.result()
+def test_two_machines_with_a_lock_each_are_inside_at_once(failure_runs: ScenarioRuns) -> None:
+    spans = failure_runs.only("two locks")
     assert len(spans) == 4
     assert most_inside(spans) == 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.e2e.deployment import wait_until
 from tests.e2e.known_failures.lock import Lock
-from tests.e2e.known_failures.scenarios import FOR_EVER_SECONDS, Scenarios
+from tests.e2e.known_failures.scenarios import FOR_EVER_SECONDS
+from tests.e2e.scenario_runs import ScenarioRuns
 
 MOST_TRIES = 5
 
@@ -17,19 +18,19 @@ def test_a_repeated_acquire_finds_the_grant_whose_reply_was_lost(lock: Lock) -> 
     assert lock.state().held == 0
 
 
-def test_a_new_owner_for_the_repeated_acquire_waits_for_itself(scenarios: Scenarios) -> None:
-    seen = scenarios.waits_for_itself.result()
+def test_a_new_owner_for_the_repeated_acquire_waits_for_itself(failure_runs: ScenarioRuns) -> None:
+    seen = failure_runs.only("waits for itself")
     assert seen.holders == [seen.execution]
     assert (seen.is_running, seen.was_inside) == (True, False)
 
 
-def test_a_wait_ends_after_max_wait_in_an_error_of_its_own(scenarios: Scenarios) -> None:
-    ended = scenarios.gave_up.result().ended
+def test_a_wait_ends_after_max_wait_in_an_error_of_its_own(failure_runs: ScenarioRuns) -> None:
+    ended = failure_runs.only("gave up").ended
     assert (ended.status, ended.error) == ("FAILED", "LockWaitTimeout")
 
 
-def test_a_chain_without_max_wait_waits_on(scenarios: Scenarios) -> None:
-    seen = scenarios.gave_up.result()
+def test_a_chain_without_max_wait_waits_on(failure_runs: ScenarioRuns) -> None:
+    seen = failure_runs.only("gave up")
     assert seen.other_is_running
     assert seen.other_tries > 1
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS
 from tests.e2e.known_failures.parts import LEASE_SECONDS
-from tests.e2e.known_failures.scenarios import OVERRUN_SECONDS, Scenarios
+from tests.e2e.known_failures.scenarios import OVERRUN_SECONDS
+from tests.e2e.scenario_runs import ScenarioRuns
 
 OVER_AFTER_MS = LEASE_SECONDS * 1000 + DEFAULT_CLOCK_TOLERANCE_MS
 
 
 def test_work_that_overruns_its_lease_is_not_robbed_and_its_result_stands(
-    scenarios: Scenarios,
+    failure_runs: ScenarioRuns,
 ) -> None:
-    overrun = scenarios.overrun.result()
+    overrun = failure_runs.only("overrun")
     assert overrun.ended.status == "SUCCEEDED"
     span = overrun.ended.output
     assert span["ended"] - span["began"] >= OVERRUN_SECONDS * 1000 > OVER_AFTER_MS
@@ -21,9 +22,9 @@ def test_work_that_overruns_its_lease_is_not_robbed_and_its_result_stands(
 
 
 def test_work_that_overruns_its_lease_and_fails_keeps_its_own_error(
-    scenarios: Scenarios,
+    failure_runs: ScenarioRuns,
 ) -> None:
-    overrun = scenarios.failing_overrun.result()
+    overrun = failure_runs.only("failing overrun")
     assert (overrun.ended.status, overrun.ended.error) == ("FAILED", "CardDeclined")
     failed_at_ms = int(overrun.ended.cause or "")
     assert len(overrun.knocks.leases_seen) > 1, "its lease was never over"
@@ -31,9 +32,9 @@ def test_work_that_overruns_its_lease_and_fails_keeps_its_own_error(
 
 
 def test_a_holder_whose_execution_nobody_knows_is_robbed_when_its_lease_is_over(
-    scenarios: Scenarios,
+    failure_runs: ScenarioRuns,
 ) -> None:
-    robbed = scenarios.robbed.result()
+    robbed = failure_runs.only("robbed")
     span, release = robbed.ended.output["work"], robbed.ended.output["release"]
     assert len(robbed.knocks.leases_seen) == 1
     assert robbed.knocks.granted_at_ms < span["ended"]

@@ -8,32 +8,33 @@ from __future__ import annotations
 import pytest
 
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS
-from tests.e2e.known_failures.scenarios import Freed, Scenarios
+from tests.e2e.known_failures.scenarios import Freed
+from tests.e2e.scenario_runs import ScenarioRuns
 
 SLACK_MS = 25_000
 """For a busy machine; less than until the second look."""
 
 
-@pytest.fixture(params=["stopped", "acquired_late"])
-def freed(scenarios: Scenarios, request: pytest.FixtureRequest) -> Freed:
+@pytest.fixture(params=["stopped", "acquired late"])
+def freed(failure_runs: ScenarioRuns, request: pytest.FixtureRequest) -> Freed:
     """After a stop in the middle of the work, and after an acquire that landed after the stop."""
-    either = {"stopped": scenarios.stopped, "acquired_late": scenarios.acquired_late}
-    return either[request.param].result()
+    freed: Freed = failure_runs.only(request.param)
+    return freed
 
 
 def test_the_lock_of_a_stopped_workflow_is_free_before_its_lease_is_over(
-    scenarios: Scenarios,
+    failure_runs: ScenarioRuns,
 ) -> None:
-    freed = scenarios.stopped.result()
+    freed = failure_runs.only("stopped")
     assert freed.status == "ABORTED"
     assert freed.knocks.granted_at_ms < freed.lease_ends_at_ms
 
 
 def test_a_lock_acquired_late_for_a_dead_workflow_is_free_when_its_lease_is_over(
-    scenarios: Scenarios,
+    failure_runs: ScenarioRuns,
 ) -> None:
     """Between the reaper's two looks, when somebody asks."""
-    freed = scenarios.acquired_late.result()
+    freed = failure_runs.only("acquired late")
     assert freed.status == "ABORTED"
     over_at_ms = freed.lease_ends_at_ms + DEFAULT_CLOCK_TOLERANCE_MS
     assert over_at_ms < freed.knocks.granted_at_ms < over_at_ms + SLACK_MS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.e2e.lifetimes.mortals import Mortals, Unreaped
 from tests.e2e.lifetimes.scenarios import SCENARIOS
 from tests.e2e.lifetimes.scene import AT_WORK
 from tests.e2e.lifetimes.stack import Lifetimes
-from tests.e2e.lifetimes.underway import Underway, begin
+from tests.e2e.scenario_runs import ScenarioRuns, begun
 from tests.e2e.warming import warm_up
 
 Tell = Callable[[str, Sequence[float]], None]
@@ -33,15 +32,15 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def underway(deployment: Deployment) -> Iterator[Underway]:
-    with ThreadPoolExecutor(sum(map(len, SCENARIOS.values()))) as pool:
-        for service in (deployment, deployment.of("Unreaped")):
-            warm_up(
-                service,
-                environments=AT_WORK + AT_WORK // 2,
-                operations=("Acquire", "Release", "Heartbeat"),
-            )
-        yield begin(deployment, pool, SCENARIOS)
+def runs(deployment: Deployment) -> Iterator[ScenarioRuns]:
+    for service in (deployment, deployment.of("Unreaped")):
+        warm_up(
+            service,
+            environments=AT_WORK + AT_WORK // 2,
+            operations=("Acquire", "Release", "Heartbeat"),
+        )
+    with begun(deployment, SCENARIOS) as runs:
+        yield runs
 
 
 @pytest.fixture

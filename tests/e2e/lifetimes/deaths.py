@@ -17,9 +17,9 @@ from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.lifetimes.scene import MEASURING_SECONDS, QUICK_SECONDS, GatedScene, Scene, at_work
 
 FOR_EVER_SECONDS: Final = 3000
-BY_ERROR_SECONDS: Final = 8
-WITHIN_SECONDS: Final = 15
-"""Far less than the lease."""
+BY_ERROR_SECONDS: Final = 15
+WITHIN_SECONDS: Final = 300
+"""Half the lease: whatever frees the lock by then, it is not the end of the lease."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Death:
 
     Attributes:
         execution: the workflow.
+        follower: the workflow behind it, if there was one.
         ended: how it ended.
         seconds: from its end until it held the lock (or stood in the queue) no more; None if it
             still did when the time was over.
@@ -41,6 +42,7 @@ class Death:
     """
 
     execution: str
+    follower: str | None
     ended: Ended
     seconds: float | None
     left: list[str]
@@ -113,8 +115,15 @@ def in_release(
     with at_work() as leave:
         victim = scene.start(machine, seconds=0)
         scene.await_arrival()
-        follower = _follow(scene, seconds=2) if followed else None
+        may_end = scene.beside(".follower-may-end")
+        follower = scene.start_behind("PlainTask", until=str(may_end)) if followed else None
         stopped_at = scene.stop(victim)
+
+        def release_late() -> None:
+            if follower is not None:
+                scene.await_holder(follower)
+            scene.open()
+
         return _watch(
             scene,
             victim,
@@ -122,7 +131,8 @@ def in_release(
             follower,
             within=within,
             leave=leave,
-            once_gone=scene.open,
+            once_gone=release_late,
+            at_last=may_end.touch,
         )
 
 
@@ -150,8 +160,8 @@ def in_wait(deployment: Deployment, machine: str, *, followed: bool, within: flo
         )
 
 
-def _follow(scene: Scene, *, seconds: int = 0) -> str:
-    return scene.start_behind("Dies", seconds=seconds)
+def _follow(scene: Scene) -> str:
+    return scene.start_behind("Dies", seconds=0)
 
 
 def _watch(
@@ -163,6 +173,7 @@ def _watch(
     within: float,
     leave: Callable[[], None],
     once_gone: Callable[[], None] | None = None,
+    at_last: Callable[[], None] | None = None,
     look: Callable[[], list[str]] | None = None,
 ) -> Death:
     """Looks at the holders, or at the waiters, until the dead one is gone."""
@@ -175,10 +186,13 @@ def _watch(
     if once_gone is not None:
         once_gone()
         meanwhile = scene.holders()
+    if at_last is not None:
+        at_last()
     next_ended = None if follower is None else scene.ended(follower, pause_seconds=QUICK_SECONDS)
     began = None if next_ended is None else next_ended.output["began_ms"] / 1000
     return Death(
         execution=victim,
+        follower=follower,
         ended=scene.ended(victim, pause_seconds=QUICK_SECONDS),
         seconds=seconds,
         left=left,

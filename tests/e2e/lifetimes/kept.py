@@ -15,7 +15,10 @@ from tests.e2e.lifetimes.scene import (
 )
 from tests.e2e.looks import SECOND_PASS_SECONDS
 
-LONG_SECONDS: Final = 30
+WORK_SECONDS: Final = 1
+"""Of workflows whose end is measured."""
+LONG_SECONDS: Final = 240
+"""The work of workflows that are stopped long before its end."""
 PAST_SECOND_LOOK_SECONDS: Final = SECOND_PASS_SECONDS + 5
 UNGUARDED_SECONDS: Final = 6
 """The work of workflows that nobody stops: three intervals."""
@@ -118,7 +121,7 @@ def redriven(
 def lag_seconds(deployment: Deployment, machine: str) -> float:
     """From the end of the work until the end of the guard, and with it of the workflow."""
     scene = Scene(deployment)
-    execution = scene.start(machine, seconds=1)
+    execution = scene.start(machine, seconds=WORK_SECONDS)
     ended = scene.ended(execution, pause_seconds=QUICK_SECONDS)
     assert ended.status == "SUCCEEDED", ended
     return deployment.stopped_at(execution) - float(ended.output["ended_ms"]) / 1000

@@ -94,6 +94,10 @@ class Overrun:
     granted_at: float
 
     @property
+    def held_seconds(self) -> float:
+        return self.granted_at - float(self.ended.output["began_ms"]) / 1000
+
+    @property
     def robbed(self) -> bool:
         return self.granted_at < float(self.ended.output["ended_ms"]) / 1000
 

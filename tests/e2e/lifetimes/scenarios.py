@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 from tests.e2e.lifetimes import deaths, kept, late, overrun, replayed, unnoticed
-from tests.e2e.lifetimes.scene import TIMES
-from tests.e2e.lifetimes.underway import Play
+from tests.e2e.lifetimes.scene import ALIKE_TIMES, CONTROL_TIMES, TIMES
+from tests.e2e.scenario_runs import Scenario
 
-CONTROLS: Final = 2
 FOLLOWED_EVERY: Final = 3
 UNNOTICED_SECONDS: Final = 4
 """How long a lock is watched whose workflow's death nobody notices."""
@@ -35,7 +34,7 @@ REAPED: Final[dict[str, tuple[Callable[..., Any], tuple[str, ...], str]]] = {
 """How a workflow dies, on which machines, and on which one whose deaths nobody notices."""
 
 
-def _noticed(death: Callable[..., Any], machines: Sequence[str]) -> list[Play]:
+def _noticed(death: Callable[..., Any], machines: Sequence[str]) -> list[Scenario]:
     """Each time of FOLLOWED_EVERY somebody waits behind."""
     return [
         partial(
@@ -48,18 +47,18 @@ def _noticed(death: Callable[..., Any], machines: Sequence[str]) -> list[Play]:
     ]
 
 
-def _unnoticed(death: Callable[..., Any], machine: str) -> list[Play]:
+def _unnoticed(death: Callable[..., Any], machine: str) -> list[Scenario]:
     gates = {"stack": "Unreaped"} if machine.endswith("Gate") else {}
     play = partial(death, machine=machine, followed=False, within=UNNOTICED_SECONDS, **gates)
-    return [_at("Unreaped", play)] * CONTROLS
+    return [_at("Unreaped", play)] * CONTROL_TIMES
 
 
-def _at(service: str, play: Play) -> Play:
+def _at(service: str, play: Scenario) -> Scenario:
     return lambda deployment: play(deployment.of(service))
 
 
-_LONG: Final[dict[str, Sequence[Play]]] = {
-    "replayed": [replayed.twice_in_reverse_order] * TIMES,
+_LONG: Final[dict[str, Sequence[Scenario]]] = {
+    "replayed": [replayed.twice_in_reverse_order] * ALIKE_TIMES,
     "redriven, free": [
         partial(
             kept.redriven,
@@ -72,20 +71,23 @@ _LONG: Final[dict[str, Sequence[Play]]] = {
         for number in range(TIMES)
     ],
     "late, no second look": [
-        partial(late.without_second_look, requests=number % 2) for number in range(CONTROLS)
+        partial(late.without_second_look, requests=number % 2) for number in range(2)
     ],
     "late, free": [
         *[partial(late.on_a_free_lock, requests=late.BEFORE_ITS_CLAIM, used=False)] * (TIMES // 2),
         *[partial(late.on_a_free_lock, requests=late.BEFORE_THE_LOCK, used=True)] * (TIMES // 2),
     ],
     "late, refused": [partial(late.on_a_free_lock, requests=late.BEFORE_THE_LOCK, used=False)]
-    * CONTROLS,
+    * CONTROL_TIMES,
     "late, taken": [partial(late.on_a_taken_lock, requests=number % 2) for number in range(TIMES)],
-    "overrun": [partial(overrun.knocked_at, machine="Plain")] * TIMES,
-    "overrun, robbed": [partial(overrun.by_contenders_that_do_not_ask, machine="Plain")] * CONTROLS,
-    "unnoticed, workflow": [partial(unnoticed.for_a_workflow, machine="UnreapedPlain")] * TIMES,
-    "unnoticed, caller": [partial(unnoticed.for_a_caller, machine="UnreapedPlain")] * TIMES,
-    "unnoticed, running": [partial(unnoticed.while_it_runs, machine="UnreapedPlain")] * CONTROLS,
+    "overrun": [partial(overrun.knocked_at, machine="Plain")] * ALIKE_TIMES,
+    "overrun, robbed": [partial(overrun.by_contenders_that_do_not_ask, machine="Plain")]
+    * CONTROL_TIMES,
+    "unnoticed, workflow": [partial(unnoticed.for_a_workflow, machine="UnreapedPlain")]
+    * ALIKE_TIMES,
+    "unnoticed, caller": [partial(unnoticed.for_a_caller, machine="UnreapedPlain")] * ALIKE_TIMES,
+    "unnoticed, running": [partial(unnoticed.while_it_runs, machine="UnreapedPlain")]
+    * CONTROL_TIMES,
     "express": [
         partial(unnoticed.express, machine=machine)
         for machine in ("ExpressByTimeout", "ExpressByError")
@@ -93,7 +95,7 @@ _LONG: Final[dict[str, Sequence[Play]]] = {
     * (TIMES // 2),
 }
 
-_SHORT: Final[dict[str, Sequence[Play]]] = {
+_SHORT: Final[dict[str, Sequence[Scenario]]] = {
     **{f"dies {how}": _noticed(death, machines) for how, (death, machines, _) in REAPED.items()},
     "dies watched": [
         _at(
@@ -103,29 +105,29 @@ _SHORT: Final[dict[str, Sequence[Play]]] = {
             ),
         )
     ]
-    * TIMES,
+    * ALIKE_TIMES,
     "dies unwatched": [
         _at(
             "Unreaped",
             partial(deaths.in_work, machine="Unreaped", followed=False, within=UNNOTICED_SECONDS),
         )
     ]
-    * TIMES,
+    * ALIKE_TIMES,
     **{
         f"dies {how}, unnoticed": _unnoticed(death, machine)
         for how, (death, _, machine) in REAPED.items()
     },
-    "event of the living": [replayed.of_the_living] * CONTROLS,
+    "event of the living": [replayed.of_the_living] * CONTROL_TIMES,
     "lock lost": [partial(kept.force_released, machine="KeepAliveChain", seconds=kept.LONG_SECONDS)]
-    * TIMES,
+    * ALIKE_TIMES,
     "lock lost, not kept alive": [
         partial(kept.force_released, machine="Plain", seconds=kept.UNGUARDED_SECONDS)
     ]
-    * CONTROLS,
+    * CONTROL_TIMES,
     "redriven, taken": [
         partial(kept.redriven, machine="DiesKept", seconds=kept.LONG_SECONDS, taken=True)
     ]
-    * TIMES,
+    * ALIKE_TIMES,
     "redriven, not reaped": [
         partial(
             kept.redriven,
@@ -135,7 +137,7 @@ _SHORT: Final[dict[str, Sequence[Play]]] = {
             reaped=False,
         )
     ]
-    * CONTROLS,
+    * CONTROL_TIMES,
     "redriven, not kept alive": [
         partial(kept.redriven, machine="Dies", seconds=kept.UNGUARDED_SECONDS, taken=taken)
         for taken in (True, False)

@@ -17,15 +17,16 @@ from leasehold.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
 TIMES: Final = int(os.environ.get("LEASEHOLD_TIMES", "20"))
-"""How often each scenario is played: an even number. `make test` does with two."""
-QUICK_SECONDS: Final = 0.2
-"""Between two looks, each of which costs the machine some milliseconds."""
+"""How often a scenario with two variants is played: an even number. `make test` does with two."""
+ALIKE_TIMES: Final = TIMES if TIMES > 2 else 1
+"""How often a scenario without variants is played: more than once only for its figures."""
+CONTROL_TIMES: Final = min(2, ALIKE_TIMES)
+QUICK_SECONDS: Final = 0.5
+"""The longest pause between two polls, each of which costs the machine some milliseconds."""
 MEASURING_SECONDS: Final = 0.1
 SLOW_SECONDS: Final = 5.0
-"""Between two looks at what takes long; nothing is measured by looking then."""
+"""The longest pause where nothing is measured by polling."""
 TOLERANCE_SECONDS: Final = 2
-SLACK_SECONDS: Final = 8
-"""For cold starts on a busy machine."""
 
 AT_WORK: Final = 4
 _AT_WORK: Final = threading.BoundedSemaphore(AT_WORK)
@@ -68,9 +69,15 @@ class Scene:
         return execution
 
     def start_behind(self, machine: str, **inputs: object) -> str:
-        """Starts a workflow and sees it in the queue."""
+        """Starts a workflow and sees it in the queue, or past it if the holder left meanwhile."""
         execution = self.start(machine, **inputs)
-        wait_until(lambda: execution in self.waiters(), pause_seconds=QUICK_SECONDS)
+        wait_until(
+            lambda: (
+                execution in (*self.waiters(), *self.holders())
+                or not self.deployment.is_running(execution)
+            ),
+            pause_seconds=QUICK_SECONDS,
+        )
         return execution
 
     def stop(self, execution_arn: str) -> float:
@@ -80,7 +87,7 @@ class Scene:
         return asked_at
 
     def ended(self, execution_arn: str, *, pause_seconds: float = SLOW_SECONDS) -> Ended:
-        return self.deployment.ended(execution_arn, pause_seconds=pause_seconds, seconds=240)
+        return self.deployment.ended(execution_arn, pause_seconds=pause_seconds)
 
     def await_holder(self, execution_arn: str, *, lock: str | None = None) -> None:
         wait_until(lambda: execution_arn in self.holders(lock), pause_seconds=QUICK_SECONDS)
@@ -104,9 +111,16 @@ class Scene:
         owner_id = str(uuid.uuid4())
         return self.deployment.invoke("Acquire", lock_name=self.lock, owner_id=owner_id, **terms)
 
-    def knock(self) -> None:
-        """One direct caller after the other asks, until one is granted."""
-        wait_until(lambda: bool(self.ask()["acquired"]), pause_seconds=QUICK_SECONDS)
+    def ask_until_granted(self) -> int:
+        """One direct caller after the other asks, until one is granted; how many asked."""
+        answers: list[bool] = []
+
+        def is_granted() -> bool:
+            answers.append(bool(self.ask()["acquired"]))
+            return answers[-1]
+
+        wait_until(is_granted, pause_seconds=QUICK_SECONDS)
+        return len(answers)
 
 
 @dataclass(frozen=True)
@@ -130,14 +144,15 @@ class GatedScene(Scene):
 
     def await_arrival(self) -> None:
         """Until the handler stands before the gate."""
-        wait_until(self._beside(".entered").exists, pause_seconds=QUICK_SECONDS)
+        wait_until(self.beside(".entered").exists, pause_seconds=QUICK_SECONDS)
 
     def open(self) -> None:
         """Lets the handler go on, and sees it return."""
-        self._beside(".open").touch()
-        wait_until(self._beside(".left").exists, pause_seconds=QUICK_SECONDS)
+        self.beside(".open").touch()
+        wait_until(self.beside(".left").exists, pause_seconds=QUICK_SECONDS)
 
-    def _beside(self, suffix: str) -> Path:
+    def beside(self, suffix: str) -> Path:
+        """A file of this scene in the directory of the gates."""
         return self._gate.with_suffix(suffix)
 
     @cached_property

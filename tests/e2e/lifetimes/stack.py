@@ -22,7 +22,7 @@ PLAIN_LEASE_SECONDS: Final = 5
 KEPT_LEASE_SECONDS: Final = 6
 INTERVAL_SECONDS: Final = 2
 FALLBACK_SECONDS: Final = 10
-MACHINE_TIMEOUT_SECONDS: Final = 10
+MACHINE_TIMEOUT_SECONDS: Final = 20
 LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
 
 

@@ -14,24 +14,34 @@ from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.store.lock_store import LockStore
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.conftest import Tell
-from tests.e2e.lifetimes.kept import lag_seconds
+from tests.e2e.lifetimes.kept import WORK_SECONDS, lag_seconds
 from tests.e2e.lifetimes.mortals import LONG_INTERVAL_SECONDS, UNTOLD_INTERVAL_SECONDS
 from tests.e2e.lifetimes.scene import TIMES, Scene
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS, KEPT_LEASE_SECONDS
-from tests.e2e.lifetimes.underway import Underway
+from tests.e2e.scenario_runs import ScenarioRuns
 from tests.support import CountingClient
 
 AT_ONCE = 2
 INTERVALS = {LONG_INTERVAL_SECONDS: "DiesKept", INTERVAL_SECONDS: "KeepAliveChain"}
-LAG_SECONDS = 0.3
+MOST_ROUNDS = 5
 SHORT, LONG = 3, 7
 MORE_BEATS = (LONG - SHORT) // INTERVAL_SECONDS
 
 
 @pytest.fixture
-def quiet(underway: Underway) -> None:
+def quiet(runs: ScenarioRuns) -> None:
     """Nothing else is under way that would be measured too."""
-    underway.wait()
+    runs.wait()
+
+
+def is_told(deployment: Deployment, machine: str, *, interval: int, tell: Tell) -> bool:
+    """Whether its guard ends well before the heartbeat would find out by itself.
+
+    Measured again on a machine that is too busy to tell: an untold heartbeat is never so quick.
+    """
+    seconds = lags(deployment, machine, times=TIMES)
+    tell(f"kept alive every {interval} s: from the work's end to the guard's", seconds)
+    return min(seconds) < (interval - WORK_SECONDS) / 2
 
 
 def lags(deployment: Deployment, machine: str, *, times: int) -> list[float]:
@@ -46,9 +56,9 @@ def test_the_guard_ends_with_the_work_whatever_the_interval(
     plain = lags(deployment, "Dies", times=TIMES)
     tell("not kept alive: from the work's end to the guard's", plain)
     for interval, machine in INTERVALS.items():
-        kept = lags(deployment, machine, times=TIMES)
-        tell(f"kept alive every {interval} s: from the work's end to the guard's", kept)
-        assert max(kept) < max(plain) + LAG_SECONDS
+        assert any(
+            is_told(deployment, machine, interval=interval, tell=tell) for _ in range(MOST_ROUNDS)
+        )
 
 
 @pytest.mark.usefixtures("quiet")
@@ -57,7 +67,7 @@ def test_a_heartbeat_that_is_not_told_ends_an_interval_later(
 ) -> None:
     untold = lags(deployment, "KeptUntold", times=AT_ONCE)
     tell(f"kept alive every {UNTOLD_INTERVAL_SECONDS} s, not told: from work to guard", untold)
-    assert min(untold) > UNTOLD_INTERVAL_SECONDS / 2
+    assert min(untold) > (UNTOLD_INTERVAL_SECONDS - WORK_SECONDS) / 2
 
 
 def test_a_beat_is_one_transition_and_one_call(deployment: Deployment) -> None:

@@ -43,6 +43,6 @@ def test_what_it_is_handed_later_is_free_after_its_lease(deployment: Deployment)
     wait_until(lambda: goes_on(scene, execution))
     deployment.invoke("Release", lock_name=scene.lock, owner_id=owner_id)
     assert scene.holders() == [execution]
-    scene.knock()
+    scene.ask_until_granted()
     assert deployment.is_running(execution)
     scene.stop(execution)

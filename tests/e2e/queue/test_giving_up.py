@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.queue.conftest import Underway
 from tests.e2e.queue.line import HOLDER
 from tests.e2e.queue.scenarios import GaveUp, LateGrant
 from tests.e2e.queue.stack import GIVES_UP_SECONDS
+from tests.e2e.scenario_runs import ScenarioRuns
 
 
 @pytest.mark.parametrize("seconds", GIVES_UP_SECONDS)
 def test_a_wait_ends_with_its_error_within_two_seconds_of_max_wait(
-    underway: Underway, seconds: int
+    queue_runs: ScenarioRuns, seconds: int
 ) -> None:
-    gave_up: GaveUp = underway[f"gives up {seconds}"]
+    gave_up: GaveUp = queue_runs.only(f"gives up {seconds}")
     assert (gave_up.ended.status, gave_up.ended.error) == ("FAILED", "LockWaitTimeout")
     assert f"not granted within max_wait of {seconds} s" in (gave_up.ended.cause or "")
     assert set(gave_up.failed_calls) <= {"States.Timeout"}, "else the wait begins anew"
@@ -24,16 +24,16 @@ def test_a_wait_ends_with_its_error_within_two_seconds_of_max_wait(
     assert (gave_up.waiters, gave_up.holders) == ([], [HOLDER])
 
 
-def test_a_wait_that_is_over_goes_another_way_with_its_input(underway: Underway) -> None:
-    gave_up: GaveUp = underway["gives up elsewhere"]
+def test_a_wait_that_is_over_goes_another_way_with_its_input(queue_runs: ScenarioRuns) -> None:
+    gave_up: GaveUp = queue_runs.only("gives up elsewhere")
     assert gave_up.ended.status == "SUCCEEDED"
     assert list(gave_up.ended.output) == ["later"]
     assert gave_up.ended.output["later"]["sleep"] == 0
     assert (gave_up.waiters, gave_up.holders) == ([], [HOLDER])
 
 
-def test_a_grant_that_comes_while_giving_up_is_given_back(underway: Underway) -> None:
-    late: LateGrant = underway["granted while giving up"]
+def test_a_grant_that_comes_while_giving_up_is_given_back(queue_runs: ScenarioRuns) -> None:
+    late: LateGrant = queue_runs.only("granted while giving up")
     assert late.granted_to_waiter
     assert (late.ended.status, late.ended.error) == ("FAILED", "LockWaitTimeout")
     assert (late.holders, late.waiters) == ([], [])

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.queue.conftest import Underway
 from tests.e2e.queue.scenarios import WAITS_SECONDS, Waited
+from tests.e2e.scenario_runs import ScenarioRuns
 
 WORK = 1
 
@@ -28,18 +28,18 @@ def test_uncontended_a_guard_costs_a_known_number_of_transitions(
 
 @pytest.mark.parametrize("seconds", WAITS_SECONDS)
 def test_waiting_in_the_queue_costs_no_transition_and_no_call(
-    underway: Underway, seconds: int
+    queue_runs: ScenarioRuns, seconds: int
 ) -> None:
-    waited: Waited = underway[f"QueuePatient waits {seconds} s"]
+    waited: Waited = queue_runs.only(f"QueuePatient waits {seconds} s")
     assert seconds <= waited.seconds
     assert (waited.transitions, waited.calls, waited.tries) == (3 + WORK, 3, 1)
 
 
 @pytest.mark.parametrize("seconds", WAITS_SECONDS)
 def test_waiting_by_polling_costs_three_transitions_and_a_call_a_try(
-    underway: Underway, seconds: int
+    queue_runs: ScenarioRuns, seconds: int
 ) -> None:
-    waited: Waited = underway[f"Waits waits {seconds} s"]
+    waited: Waited = queue_runs.only(f"Waits waits {seconds} s")
     assert seconds <= waited.seconds
     assert waited.tries > 2
     assert waited.transitions == 4 + WORK + 3 * (waited.tries - 1)

@@ -63,7 +63,7 @@ def test_the_end_of_a_workflow_may_be_looked_up(enforcing: Deployment) -> None:
     dead = owner("overdue")
     enforcing.invoke("Acquire", **dead, lease_seconds=1, execution_arn=ENDED_EXECUTION)
     heir = owner("overdue")
-    wait_until(lambda: bool(enforcing.invoke("Acquire", **heir)["acquired"]), seconds=15)
+    wait_until(lambda: bool(enforcing.invoke("Acquire", **heir)["acquired"]))
 
 
 def test_what_an_ended_workflow_left_may_be_reaped_and_taken_again(enforcing: Deployment) -> None:
