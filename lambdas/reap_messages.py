@@ -1,27 +1,45 @@
-"""The messages of the reap queue: events of Step Functions, and second looks."""
+"""The messages of the reap queue: events of Step Functions, and orders of the second pass."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from voluptuous import Invalid
 
 from lambdas.runtime import send_message
+from lambdas.telemetry import count, logger
 from leasehold.errors import InvalidRequest
+from leasehold.metrics import MetricName
 from leasehold.protocol.model import ExecutionEnded
+from leasehold.store.lock_store import LockStore
 from leasehold.wire.rules import EXECUTION_ARN
 
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
 _DIGITS: Final = re.compile("[0-9]{1,9}")
+
+
+def reap_record(make_store: Callable[[], LockStore], record: SQSRecord) -> None:
+    """Does what a message asks for, and orders the pass that comes after it."""
+    ended = parse_reap_message(record.body)
+    reaped = make_store().reap(ended)
+    count(MetricName.REAPED, reaped.holders)
+    count(MetricName.REAPED_WAITERS, reaped.waiters)
+    found = {"holders": reaped.holders, "waiters": reaped.waiters}
+    logger.info("reaped", extra={"execution_arn": ended.execution_arn, **found})
+    schedule_next_pass(ended, complete=reaped.complete)
 
 
 def parse_reap_message(body: str) -> ExecutionEnded:
     """What a message asks for.
 
-    An event whose redrive count is missing, or no number, counts as one of the first run. Then an
-    execution that was redriven counts as redriven since: see `store.reap`, which is careful.
+    An event whose redrive count is missing, or no number, counts as one of the first run. Then
+    `store.reap` takes a redriven execution for one that was redriven since, and spares what runs.
 
     Raises:
         InvalidRequest: it is neither kind of message, or names no execution.
@@ -39,7 +57,7 @@ def parse_reap_message(body: str) -> ExecutionEnded:
 
 
 def _redrives(count: object) -> int:
-    """No document says that the event has this field. The rule makes a text of what is there."""
+    """The redrive count of an event. No document says that the field is always there."""
     text = str(count)
     return int(text) if _DIGITS.fullmatch(text) else 0
 
@@ -53,7 +71,7 @@ def _checked(ended: ExecutionEnded) -> ExecutionEnded:
 
 
 def schedule_next_pass(ended: ExecutionEnded, *, complete: bool) -> None:
-    """Asks for the look that comes after this one: the rest at once, or the second look later."""
+    """Orders what comes after this pass: the rest of it at once, or the second pass later."""
     if complete and ended.second_pass:
         return
     message = {

@@ -20,7 +20,7 @@ from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.logging import failsafe_logger
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.with_block import raise_or_note
-from leasehold.guarded.pending_calls import Call
+from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class AsyncLock(BaseLock):
             raise
         guarded.forget(call)
 
-    def _write(self, call: Call) -> None:
+    def _write(self, call: PendingCall) -> None:
         try:
             super()._write(call)
         finally:

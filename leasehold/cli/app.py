@@ -14,8 +14,8 @@ from leasehold.cli.exit_codes import Ended, end, statuses
 from leasehold.cli.run import Job, run
 from leasehold.cli.show import show
 from leasehold.client.lock_client import DEFAULT_LEASE_SECONDS
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.create_table import create_table
-from leasehold.dynamodb.lock_table import CLIENT_CONFIG
 
 _WRONG_USAGE: Final = 2
 """What the parser of options ends with."""

@@ -22,6 +22,7 @@ from typing import Final
 from leasehold.backoff import longest_poll_seconds, poll_seconds, retry_seconds
 from leasehold.client.logging import failsafe_logger
 from leasehold.client.store_factory import StoreFactory
+from leasehold.dynamodb.retry import retry
 from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import (
     AcquireRequest,
@@ -297,20 +298,12 @@ class Acquisition:
             owner_id=self._request.owner_id,
             entered_at_ms=self._entered_at_ms,
         )
-        deadline = self._clock.monotonic() + _LEAVE_SECONDS
-        attempt = 0
-        while True:
-            try:
-                self._store_factory.store(deadline=deadline).release(request)
-            except LockStoreUnavailable:
-                if self._clock.monotonic() >= deadline:
-                    raise
-            else:
-                return
-            self._clock.wait(
-                retry_seconds(attempt, longest=self._longest, random=self._store_factory.random)
-            )
-            attempt += 1
+        store = self._store_factory.store(deadline=self._clock.monotonic() + _LEAVE_SECONDS)
+        retry(
+            lambda: store.release(request),
+            self._store_factory.retry_budget(seconds=_LEAVE_SECONDS),
+            repeat_after=lambda error: isinstance(error, LockStoreUnavailable),
+        )
 
     def _store(self) -> LockStore:
         return self._store_factory.store(deadline=self._request_deadline())

@@ -12,7 +12,7 @@ from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.store_factory import StoreFactory
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded.guarded_writes import GuardedWrites
-from leasehold.guarded.pending_calls import Call
+from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import AcquireRequest
 from leasehold.wire import rules
 
@@ -126,7 +126,7 @@ class BaseLock:
         self._timing.require_room(lease)
         return round(lease * 1000), text
 
-    def _write(self, call: Call) -> None:
+    def _write(self, call: PendingCall) -> None:
         write = self._held.write_and_release if call.release else self._held.write
         write(call, self._guarded().send)
 

@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
-from leasehold.dynamodb.lock_table import CLIENT_CONFIG
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:

@@ -7,18 +7,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from leasehold.backoff import retry_seconds
 from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
 from leasehold.client.interrupts import is_inside
 from leasehold.client.local_lease import LeaseState, LocalLease
 from leasehold.client.store_factory import StoreFactory
+from leasehold.dynamodb.retry import retry
 from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.guarded.pending_calls import Call
+from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import HeartbeatRequest, Released, ReleaseRequest, Renewal
 
 _RELEASE_SECONDS: Final = 5.0
-_LONGEST_RELEASE_PAUSE_SECONDS: Final = 1.0
 _INTERRUPTED: Final = (
     "not released: a signal handler asks for it in the middle of a request of this lock, and would "
     "wait for itself; the lease ends it"
@@ -114,7 +113,7 @@ class LeaseHandle(LocalLease):
                 self._release_once(was_lost=was_lost, seconds=0)
             raise
 
-    def write(self, call: Call, send: Callable[[Call], None]) -> None:
+    def write(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
         """Sends a write that DynamoDB allows only to the holder, and learns from its outcome.
 
         Raises:
@@ -129,7 +128,7 @@ class LeaseHandle(LocalLease):
             self.lose("DynamoDB refused a guarded write", taken=True, unless_releasing=True)
             raise
 
-    def write_and_release(self, call: Call, send: Callable[[Call], None]) -> None:
+    def write_and_release(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
         """Sends such a write that gives the lock back too.
 
         Raises:
@@ -169,20 +168,16 @@ class LeaseHandle(LocalLease):
     def _release(self, seconds: float) -> bool:
         """Sends the release until there is an answer; returns whether nobody had the place."""
         request = ReleaseRequest(lock_name=self._lock_name, owner_id=self._owner_id)
-        deadline = self._clock.monotonic() + seconds
-        attempt = 0
-        while True:
-            try:
-                answer = self._store_factory.store(deadline=deadline).release(request)
-            except LockStoreUnavailable:
-                self._may_be_released = True
-                if self._clock.monotonic() >= deadline:
-                    raise
-            else:
-                # After an attempt of unknown outcome "not held" may well be its doing.
-                return isinstance(answer, Released) or self._may_be_released
-            pause = retry_seconds(
-                attempt, longest=_LONGEST_RELEASE_PAUSE_SECONDS, random=self._store_factory.random
-            )
-            self._clock.wait(pause)
-            attempt += 1
+        store = self._store_factory.store(deadline=self._clock.monotonic() + seconds)
+        answer = retry(
+            lambda: store.release(request),
+            self._store_factory.retry_budget(seconds=seconds),
+            repeat_after=self._may_have_released,
+        )
+        # After an attempt of unknown outcome "not held" may well be its doing.
+        return isinstance(answer, Released) or self._may_be_released
+
+    def _may_have_released(self, error: Exception) -> bool:
+        is_unknown = isinstance(error, LockStoreUnavailable)
+        self._may_be_released |= is_unknown
+        return is_unknown

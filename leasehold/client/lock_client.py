@@ -45,8 +45,8 @@ class LockClient:
             `leasehold.create_table` made.
         session: a boto3 session to make clients from; None takes boto3's default session.
         client: a DynamoDB client to use as it is, instead of one made from the session. Give it
-            `leasehold.dynamodb.lock_table.CLIENT_CONFIG`: with boto3's own time-outs one lost reply
-            takes a minute, as long as no other heartbeat of that lock is sent.
+            `leasehold.dynamodb.client_config.CLIENT_CONFIG`: with boto3's own time-outs one lost
+            reply takes a minute, as long as no other heartbeat of that lock is sent.
         stepfunctions: a client to tell waiting workflows with, and to ask whether one still runs;
             None makes one from the session when it is first needed.
         owner_name: label for people; None makes one of host, process id and program.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from leasehold.backoff import Random
 from leasehold.client.arguments import require_callable, require_table_name
@@ -21,6 +21,9 @@ from leasehold.workflows.engine import WorkflowEngine
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
 class Connected(Protocol):
@@ -72,6 +75,16 @@ class StoreFactory:
             observe=logging_errors(self.observe),
             retry_budget=retry_budget,
             random=self.random,
+        )
+
+    def retry_budget(self, *, seconds: float) -> RetryBudget:
+        """For repeats of a whole operation whose outcome is unknown."""
+        return RetryBudget(
+            seconds=seconds,
+            clock=self.clock,
+            random=self.random,
+            first_pause_seconds=_FIRST_PAUSE_SECONDS,
+            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
         )
 
     def store(self, *, deadline: float = math.inf) -> LockStore:

@@ -41,7 +41,7 @@ def create_table(
             TTL is on another attribute. Nothing was changed.
         botocore.exceptions.ClientError: no permission, or DynamoDB refuses.
     """
-    # Else it is there, or somebody makes it at this moment.
+    # In use: the table is there, or another process makes it at this moment.
     with suppress(client.exceptions.ResourceInUseException):
         client.create_table(
             TableName=name,
@@ -84,7 +84,7 @@ def _require_lock_table(client: DynamoDBClient, name: str) -> None:
 
 
 def _enable_ttl(client: DynamoDBClient, name: str) -> None:
-    """Unless it is enabled: DynamoDB refuses to enable it twice."""
+    """Enables TTL unless it is enabled, for DynamoDB refuses to enable it twice."""
     if _has_ttl(client, name):
         return
     try:
@@ -93,7 +93,7 @@ def _enable_ttl(client: DynamoDBClient, name: str) -> None:
             TimeToLiveSpecification={"Enabled": True, "AttributeName": TTL_ATTRIBUTE},
         )
     except client.exceptions.ClientError:
-        if not _has_ttl(client, name):  # Else somebody else was faster.
+        if not _has_ttl(client, name):  # Else another process was faster.
             raise
 
 
@@ -117,7 +117,7 @@ def _protect(client: DynamoDBClient, name: str) -> None:
         client.update_table(TableName=name, DeletionProtectionEnabled=True)
     except client.exceptions.ClientError:
         _wait_until_active(client, name)
-        if not _is_protected(client, name):  # Else somebody else was faster.
+        if not _is_protected(client, name):  # Else another process was faster.
             raise
     _wait_until_active(client, name)
 

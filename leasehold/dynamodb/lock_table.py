@@ -1,9 +1,9 @@
 """The edge to DynamoDB: sends requests of the protocol, and translates what can go wrong.
 
-Four outcomes are kept apart: the write happened; the condition failed, which is an answer and
-carries the item; DynamoDB was too busy and certainly did not write, so it is tried again; nobody
-knows, which is `LockStoreUnavailable`. Everything else (no such table, no permission, a request
-that DynamoDB finds invalid) is a defect of the set-up and is raised as boto3 raises it.
+There are four outcomes: the write happened; the condition failed, which is an answer and carries
+the item; DynamoDB was too busy and certainly did not write, so the request is repeated; the outcome
+is unknown, which is `LockStoreUnavailable`. Everything else (no such table, no permission, a
+request that DynamoDB finds invalid) is a defect of the set-up and is raised as boto3 raises it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar, cast
-
-from botocore.config import Config
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
@@ -25,16 +23,9 @@ if TYPE_CHECKING:
         DeleteItemInputTypeDef,
         PutTypeDef,
         QueryInputTypeDef,
+        QueryOutputTypeDef,
         TransactWriteItemTypeDef,
     )
-
-CLIENT_CONFIG: Final = Config(
-    connect_timeout=1,
-    read_timeout=1.5,
-    retries={"mode": "standard", "total_max_attempts": 3},
-)
-"""Three quick tries fit well into the handlers' time. DynamoDB answers in milliseconds; a longer
-read timeout would only turn a lost reply into a lost invocation."""
 
 _Answer = TypeVar("_Answer")
 
@@ -52,7 +43,7 @@ class ConditionFailed:
 
     Attributes:
         item: what the item was; empty if there is none.
-        repeated: whether the request was sent before. That may have done it already.
+        repeated: whether the request was sent before; that sending may have been written.
     """
 
     item: Item
@@ -64,7 +55,7 @@ class Cancelled:
     """A transaction did not happen.
 
     Attributes:
-        state: the lock's item, if it is its condition that failed.
+        state: the lock's item, if its condition failed.
     """
 
     state: Item | None
@@ -74,7 +65,7 @@ class LockTable:
     """One lock table.
 
     Args:
-        client: a DynamoDB client; `CLIENT_CONFIG` suits it.
+        client: a DynamoDB client; `client_config.CLIENT_CONFIG` suits it.
         name: the table's name or ARN.
         retry_budget: how long to go on with a request that DynamoDB is too busy for.
 
@@ -92,18 +83,10 @@ class LockTable:
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends one conditional update."""
         request = RepeatedRequest(self._retry_budget)
+        fields = self._update_of(update)["Update"]
         try:
             response = request.send(
-                lambda: self._client.update_item(
-                    TableName=self._name,
-                    Key=update.key,
-                    UpdateExpression=update.change,
-                    ConditionExpression=update.condition,
-                    ExpressionAttributeNames=update.names,
-                    ExpressionAttributeValues=update.values,
-                    ReturnValues=update.returns,
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
+                lambda: self._client.update_item(**fields, ReturnValues=update.returns)
             )
         except self._client.exceptions.ConditionalCheckFailedException as error:
             # The stubs know one shape of errors; this one also carries the item.
@@ -114,8 +97,8 @@ class LockTable:
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends two writes that happen together or not at all.
 
-        All sendings have one request token, so that a repeat after a lost reply is not a second
-        transaction, and is told that the first one happened.
+        All repeats have one request token: a repeat after a lost reply is not a second transaction,
+        and is answered that the first one happened.
         """
         writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
         token = str(uuid.uuid4())
@@ -158,18 +141,14 @@ class LockTable:
 
     def query(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
-        request = self._range_of(query)
-        request["ConsistentRead"] = True
-        response = self._send(lambda: self._client.query(**request))
-        return list(response["Items"])
+        return list(self._page(self._range_of(query))["Items"])
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it has."""
         request = self._range_of(query)
-        request["ConsistentRead"] = True
         items: list[Item] = []
         while True:
-            response = self._send(lambda: self._client.query(**request))
+            response = self._page(request)
             items += response["Items"]
             if "LastEvaluatedKey" not in response:
                 return items
@@ -180,6 +159,10 @@ class LockTable:
         request = self._range_of(query)
         request["Select"] = "COUNT"
         return self._send(lambda: self._client.query(**request))["Count"]
+
+    def _page(self, request: QueryInputTypeDef) -> QueryOutputTypeDef:
+        request["ConsistentRead"] = True
+        return self._send(lambda: self._client.query(**request))
 
     def _range_of(self, query: Query) -> QueryInputTypeDef:
         request: QueryInputTypeDef = {

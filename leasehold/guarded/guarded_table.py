@@ -1,4 +1,4 @@
-"""A lock table whose next write of the lock takes the application's items along.
+"""A lock table whose next write of the lock has the application's items in its transaction.
 
     GuardedWrites ──▶ hand_over, as for any release ──▶ GuardedTable: in one transaction
                                                        ├ the write that takes the holder out,
@@ -22,7 +22,7 @@ from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons
 from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import CancellationReason, LockLost, TransactionRefused
-from leasehold.guarded.pending_calls import Call, Request
+from leasehold.guarded.pending_calls import PendingCall, SentTransaction
 from leasehold.protocol.condition_check import guarded
 from leasehold.protocol.items import read_state
 from leasehold.protocol.requests import Item, Transaction, Update
@@ -35,8 +35,8 @@ _NOTHING_WRONG: Final = "None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """One acquisition, as it was granted."""
+class GrantKey:
+    """What names one grant: an owner that acquires again gets another fencing token."""
 
     lock_name: str
     owner_id: str
@@ -44,10 +44,10 @@ class Held:
 
 
 class GuardedTable(LockTable):
-    """A lock table for the way out of one holder, which takes the application's items along.
+    """A lock table that adds the application's items to the next write of one holder.
 
     Attributes:
-        left: whether the transaction has happened; from then on it is a lock table like any other.
+        committed: whether that transaction has happened; from then on it is an ordinary lock table.
     """
 
     def __init__(
@@ -57,27 +57,27 @@ class GuardedTable(LockTable):
         *,
         retry_budget: RetryBudget,
         clock: Clock,
-        held: Held,
-        call: Call,
+        grant: GrantKey,
+        call: PendingCall,
     ) -> None:
         super().__init__(client, name, retry_budget=retry_budget)
         self._clock = clock
-        self._held = held
+        self._grant = grant
         self._call = call
-        self.left = False
+        self.committed = False
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends the holder's departure with the items, and any later update as it is."""
-        if self.left:
+        if self.committed:
             return super().update(update)
-        failed = self.commit([self._update_of(self._on_my_token(update))])
+        failed = self.commit([self._update_of(self._on_this_grant(update))])
         return Written({}) if failed is None else ConditionFailed(self._still_held(failed[0]))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends the holder's departure with the items, and any later transaction as it is."""
-        if self.left:
+        if self.committed:
             return super().transact(transaction)
-        state = self._update_of(self._on_my_token(transaction.state))
+        state = self._update_of(self._on_this_grant(transaction.state))
         failed = self.commit([state, self._write_of(transaction.other)])
         if failed is None:
             return Written({})
@@ -86,16 +86,16 @@ class GuardedTable(LockTable):
 
     def commit(self, own: Sequence[TransactWriteItemTypeDef]) -> list[dict[str, Any]] | None:
         """Sends our writes and the application's items as one new transaction."""
-        request = Request(
+        transaction = SentTransaction(
             own=own,
             items=self._call.items,
             token=str(uuid.uuid4()),
             wall_ms=self._clock.wall_ms(),
             monotonic=self._clock.monotonic(),
         )
-        return self.send(request)
+        return self.send(transaction)
 
-    def send(self, request: Request) -> list[dict[str, Any]] | None:
+    def send(self, transaction: SentTransaction) -> list[dict[str, Any]] | None:
         """Sends a transaction, perhaps again.
 
         Returns:
@@ -105,56 +105,56 @@ class GuardedTable(LockTable):
             TransactionRefused: our own writes were in order, the application's were not.
             LockStoreUnavailable: outcome unknown.
         """
-        writes = [*request.own, *request.items]
+        writes = [*transaction.own, *transaction.items]
         is_first = not self._call.may_have_happened
-        # Before it is sent: after that an interrupt may come, and no answer ever.
-        self._call.request = request
-        sending = RepeatedRequest(self._retry_budget)
+        # Before it is sent: an interrupt may come instead of the answer.
+        self._call.sent = transaction
+        request = RepeatedRequest(self._retry_budget)
         try:
-            sending.send(
+            request.send(
                 lambda: self._client.transact_write_items(
-                    TransactItems=writes, ClientRequestToken=request.token
+                    TransactItems=writes, ClientRequestToken=transaction.token
                 )
             )
         except self._client.exceptions.TransactionCanceledException as error:
-            self._call.request = None
+            self._call.sent = None
             reasons = cancellation_reasons(error)
-            own, theirs = reasons[: len(request.own)], reasons[len(request.own) :]
+            own, theirs = reasons[: len(transaction.own)], reasons[len(transaction.own) :]
             if CONDITION_FAILED in [reason.get("Code") for reason in own]:
                 return own
             if all(reason.get("Code") == _NOTHING_WRONG for reason in theirs):
                 raise
             raise TransactionRefused(tuple(map(_reason, theirs))) from error
         except (ClientError, ParamValidationError):
-            # Not let in. That says nothing of an earlier sending, and a repeat under a new token
-            # might write twice.
-            if is_first and not sending.repeated:
-                self._call.request = None
+            # This sending was refused. An earlier one may have been written, and a repeat under a
+            # new token might write twice.
+            if is_first and not request.repeated:
+                self._call.sent = None
             raise
-        self.left = True
+        self.committed = True
         return None
 
-    def _on_my_token(self, update: Update) -> Update:
-        held = self._held
-        return guarded(update, owner_id=held.owner_id, fencing_token=held.fencing_token)
+    def _on_this_grant(self, update: Update) -> Update:
+        grant = self._grant
+        return guarded(update, owner_id=grant.owner_id, fencing_token=grant.fencing_token)
 
     def _still_held(self, reason: dict[str, Any]) -> Item:
-        """The lock's item after a failed departure, if it is still this grant that holds.
+        """The lock's item after a failed departure, if this grant still holds the lock.
 
         Raises:
-            LockLost: it is not. Nothing was written.
+            LockLost: it does not. Nothing was written.
         """
         item: Item = reason.get("Item", {})
-        holder = read_state(item).holder(self._held.owner_id)
-        if holder is None or holder.fencing_token != self._held.fencing_token:
-            raise lock_lost(self._held)
+        holder = read_state(item).holder(self._grant.owner_id)
+        if holder is None or holder.fencing_token != self._grant.fencing_token:
+            raise lock_lost(self._grant)
         return item
 
 
-def lock_lost(held: Held) -> LockLost:
+def lock_lost(grant: GrantKey) -> LockLost:
     """The error of a guarded write whose lock is gone."""
     message = (
-        f"lock {held.lock_name!r} is not held any more under fencing token {held.fencing_token}; "
+        f"lock {grant.lock_name!r} is not held any more under fencing token {grant.fencing_token}; "
         "nothing was written"
     )
     return LockLost(message)

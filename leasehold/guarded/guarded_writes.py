@@ -1,8 +1,8 @@
-"""Writes of an application that happen only while its lock is held, whoever stalls when.
+"""Writes of an application that happen only while its lock is held, even if a process stalls.
 
 A lease cannot stop a process that sleeps through its end. A guarded write can: the lock's item is
-part of the application's own DynamoDB transaction, so that "I still hold this lock" and the writes
-are decided in one moment, by DynamoDB.
+part of the application's own DynamoDB transaction, so that DynamoDB decides in one moment that the
+lock is still held and that the items are written.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from leasehold.dynamodb.lock_table import LockTable, Written
 from leasehold.errors import InvalidRequest, LockStoreUnavailable
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition, fence_condition
-from leasehold.guarded.guarded_table import GuardedTable, Held, lock_lost
-from leasehold.guarded.pending_calls import Call, Calls, Request
+from leasehold.guarded.guarded_table import GrantKey, GuardedTable, lock_lost
+from leasehold.guarded.pending_calls import PendingCall, PendingCalls, SentTransaction
 from leasehold.protocol.condition_check import MOST_ITEMS, condition_check
 from leasehold.protocol.items import read_holder, read_state
 from leasehold.protocol.model import ReleaseRequest
@@ -39,8 +39,8 @@ _VERBS: Final = ("Put", "Update", "Delete", "ConditionCheck")
 _REPEATABLE_SECONDS: Final = 9 * 60
 """DynamoDB knows a request token for ten minutes after the request; a minute is for its way."""
 _FORGOTTEN: Final = (
-    "the outcome of this transaction is unknown, and DynamoDB does not remember it any more; "
-    "read the items to find out"
+    "lock {lock_name!r}: the outcome of a transaction is unknown, and DynamoDB does not remember "
+    "it any more; read the items to find out"
 )
 
 
@@ -55,7 +55,7 @@ class GuardedWrites:
 
     Args:
         client: a boto3 DynamoDB client (not the one of a Table resource, which converts values);
-            `leasehold.dynamodb.lock_table.CLIENT_CONFIG` suits it.
+            `leasehold.dynamodb.client_config.CLIENT_CONFIG` suits it.
         table_name: the lock table's name or ARN.
         lock_name: the lock.
         owner_id: the acquisition that was granted.
@@ -75,23 +75,23 @@ class GuardedWrites:
     ) -> None:
         self._client = client
         self._table_name = table_name
-        self._held = Held(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
+        self._grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
         self._context = context or LockContext(table=LockTable(client, table_name))
-        self._calls = Calls()
+        self._calls = PendingCalls()
 
     def condition_check(self) -> TransactWriteItemTypeDef:
         """An item for the caller's own transaction, see `leasehold.guarded.condition_check`."""
-        held = self._held
+        grant = self._grant
         return condition_check(
             table_name=self._table_name,
-            lock_name=held.lock_name,
-            owner_id=held.owner_id,
-            fencing_token=held.fencing_token,
+            lock_name=grant.lock_name,
+            owner_id=grant.owner_id,
+            fencing_token=grant.fencing_token,
         )
 
     def fence_condition(self, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
         """A fence for single writes, see `leasehold.guarded.fencing.fence_condition`."""
-        return fence_condition(self._held.fencing_token, attribute=attribute)
+        return fence_condition(self._grant.fencing_token, attribute=attribute)
 
     def transact_write(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
@@ -131,15 +131,15 @@ class GuardedWrites:
         *,
         release: bool = False,
         caller: Hashable,
-    ) -> Call:
-        """The first of the steps of `transact_write`, for who may be gone before the answer comes.
+    ) -> PendingCall:
+        """The first step of `transact_write`, for callers that may not live to see the answer.
 
-        Whoever begins has to `send`, and then to `forget` or to `abandon`.
+        The next steps are `send`, and then `forget` or `abandon`.
 
         Args:
             items: as of `transact_write`.
             release: same.
-            caller: equal to no other that has a call under way.
+            caller: names the thread or task; no two that call at the same time may be equal.
 
         Raises:
             InvalidRequest: the items break a rule.
@@ -147,49 +147,49 @@ class GuardedWrites:
         writes = self._checked(items, release=release)
         return self._calls.begin(writes, release=release, caller=caller)
 
-    def send(self, call: Call) -> None:
+    def send(self, call: PendingCall) -> None:
         """Commits the items of the call; errors as of `transact_write`."""
         table = GuardedTable(
             self._client,
             self._table_name,
             retry_budget=self._context.retry_budget,
             clock=self._context.clock,
-            held=self._held,
+            grant=self._grant,
             call=call,
         )
         try:
-            if call.request is not None and self._has_happened(table, call.request):
+            if call.sent is not None and self._has_happened(table, call.sent):
                 return
             if call.release:
-                self._write_and_leave(table)
+                self._write_and_release(table)
             else:
                 self._write(table)
         except LockStoreUnavailable:
-            # Left: then it is the permits behind us that nobody could hand on. Those who wait for
-            # them ask again by themselves.
-            if not table.left:
+            # After the commit only a hand-over of further permits can fail. The waiters behind it
+            # find them by their own polls.
+            if not table.committed:
                 raise
 
-    def forget(self, call: Call) -> None:
-        """The caller was told that its items are written; the same call again is a new one."""
+    def forget(self, call: PendingCall) -> None:
+        """Ends a call whose caller has its answer; the same call again is a new one."""
         self._calls.forget(call)
 
-    def abandon(self, call: Call, *, is_over: bool = True) -> None:
-        """The caller was told nothing, or of an error; the same call again asks for the answer.
+    def abandon(self, call: PendingCall, *, is_over: bool = True) -> None:
+        """Ends a call without an answer, or with an error; the same call again asks for the answer.
 
         Args:
-            call: of which `send` has come to its end.
-            is_over: False if it has not, and will.
+            call: what `begin` returned.
+            is_over: whether `send` has come to its end; False if it goes on.
         """
         self._calls.abandon(call, is_over=is_over)
 
     def _write(self, table: GuardedTable) -> None:
         if table.commit([self.condition_check()]) is not None:
-            raise lock_lost(self._held)
+            raise lock_lost(self._grant)
 
-    def _write_and_leave(self, table: GuardedTable) -> None:
-        """As `releasing.release`, with a table that takes the items along."""
-        request = ReleaseRequest(lock_name=self._held.lock_name, owner_id=self._held.owner_id)
+    def _write_and_release(self, table: GuardedTable) -> None:
+        """As `store.release`, with a table that has the items in its transaction."""
+        request = ReleaseRequest(lock_name=self._grant.lock_name, owner_id=self._grant.owner_id)
         outcome = table.update(release_permit(request, now_ms=self._context.clock.wall_ms()))
         if isinstance(outcome, Written):
             return
@@ -199,14 +199,14 @@ class GuardedWrites:
             replace(self._context, table=table), request.lock_name, state, departing=departing
         )
 
-    def _has_happened(self, table: GuardedTable, request: Request) -> bool:
+    def _has_happened(self, table: GuardedTable, sent: SentTransaction) -> bool:
         """Whether this transaction, sent by an earlier call, has happened; or does so now.
 
         If not, then it is certain now that it did not, and a new transaction may be sent.
         """
-        if request.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
-            raise LockStoreUnavailable(_FORGOTTEN)
-        return table.send(request) is None
+        if sent.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
+            raise LockStoreUnavailable(_FORGOTTEN.format(lock_name=self._grant.lock_name))
+        return table.send(sent) is None
 
     def _checked(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
@@ -233,17 +233,17 @@ class GuardedWrites:
             rule = f"each must have a TableName, and an Item or a Key; item {index} has not"
             raise InvalidRequest(field="items", rule=rule, value=item)
         key = write.get("Item", write.get("Key"))
-        partition = {"S": partition_of(self._held.lock_name)}
+        partition = {"S": partition_of(self._grant.lock_name)}
         if (
             _plain_name(write["TableName"]) == _plain_name(self._table_name)
             and key.get(PARTITION_KEY) == partition
         ):
             rule = f"must not touch the lock's own items in the lock table, as item {index} does"
-            raise InvalidRequest(field="items", rule=rule, value=self._held.lock_name)
+            raise InvalidRequest(field="items", rule=rule, value=self._grant.lock_name)
 
 
 def _is_write(write: object) -> bool:
-    """Whether it says where it goes; all else is DynamoDB's to judge."""
+    """Whether the write names its table and key; DynamoDB checks the rest."""
     if not isinstance(write, dict) or not isinstance(write.get("TableName"), str):
         return False
     return isinstance(write.get("Item", write.get("Key")), dict)

@@ -1,14 +1,15 @@
-"""Calls of `transact_write`, kept until their callers have the answer.
+"""Calls of `transact_write`, remembered until their callers have the answer.
 
                  begin                    forget
-    (no call) ─────────▶ under way ─────────────────▶ (no call)     the caller was told
+    (no call) ─────────▶ under way ─────────────────▶ (no call)     the caller has its answer
                              │  ▲
-             abandon, or its │  │ begin, with the same items: it asks for the answer
+             abandon, or its │  │ begin, with the same items: the repeat asks for the answer
              caller is back  ▼  │
-                         nobody was told
+                          abandoned
 
-A caller may be gone before its answer: a reply got lost, a time-out, an interrupt. Then the
-transaction may have happened, and the same call again must not make it happen twice.
+A call may end without an answer: a reply got lost, a time-out, an interrupt. Then the transaction
+may have happened, and a repeat of the call must not make it happen twice. The public call has no
+argument by which it names an earlier one, so a repeat is recognized by its items.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SentTransaction:
     """One transaction as it is sent, and sent again: byte for byte, under one request token.
 
     DynamoDB answers a repeat of a transaction that has happened with success, and changes nothing,
@@ -51,61 +52,61 @@ class Request:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Call:
-    """One call.
+class PendingCall:
+    """One call that has no answer yet.
 
     Attributes:
         items: the application's writes.
         release: whether the lock is given back with them.
-        caller: who waits for the answer; None if nobody does any more.
-        request: the transaction that has happened, or may have; None if certainly none has.
-        repeats: whether it was begun to ask for the answer that an earlier caller did not get.
+        caller: the thread or task that waits for the answer; None once the call is abandoned.
+        sent: the transaction that has happened, or may have; None if certainly none has.
+        repeats: whether an earlier call with these items was abandoned, and may have happened.
     """
 
     items: list[TransactWriteItemTypeDef]
     release: bool
     caller: Hashable
-    request: Request | None = None
+    sent: SentTransaction | None = None
     repeats: bool = False
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether its transaction has happened, as far as anybody knows."""
-        return self.request is not None
+        """Whether its transaction has happened, as far as this process knows."""
+        return self.sent is not None
 
 
-class Calls:
-    """The calls of one lock that are under way, and those of which nobody was told."""
+class PendingCalls:
+    """The calls of one lock that are under way or abandoned."""
 
     def __init__(self) -> None:
-        self._all: list[Call] = []
-        self._beginning = threading.RLock()
+        self._all: list[PendingCall] = []
+        self._mutex = threading.RLock()
 
     def begin(
         self, items: list[TransactWriteItemTypeDef], *, release: bool, caller: Hashable
-    ) -> Call:
+    ) -> PendingCall:
         """A new call, or the one that this call repeats.
 
-        A caller that begins another call has left its last one, whatever interrupted that.
+        A caller that begins a call is back from its last one, whatever interrupted that.
         """
-        with self._beginning:
+        with self._mutex:
             for call in self._all:
                 is_free = call.caller is None or call.caller == caller
                 if is_free and call.items == items and call.release is release:
                     call.caller, call.repeats = caller, call.may_have_happened
                     return call
-            call = Call(items=items, release=release, caller=caller)
+            call = PendingCall(items=items, release=release, caller=caller)
             self._all.append(call)
             return call
 
-    def abandon(self, call: Call, *, is_over: bool) -> None:
-        """The caller is gone without its answer; `is_over` if the call has come to its end."""
+    def abandon(self, call: PendingCall, *, is_over: bool) -> None:
+        """The caller gets no answer; `is_over` if the call has come to its end."""
         call.caller = None
         if is_over and not call.may_have_happened:
             self.forget(call)
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: PendingCall) -> None:
         """The caller has its answer."""
-        with self._beginning:
+        with self._mutex:
             if call in self._all:
                 self._all.remove(call)

@@ -65,8 +65,6 @@ ONE_MEANING = {
 """Words that were used for something else as well; what each means, and the places it is for."""
 
 NOT_YET = {
-    "lambdas/keep_alive.py",
-    "lambdas/reap.py",
     "leasehold/aio/heartbeats.py",
     "leasehold/cdk/guard/arguments.py",
     "leasehold/cdk/guard/guarded_work.py",
@@ -81,7 +79,6 @@ NOT_YET = {
     "leasehold/client/worker_pool.py",
     "leasehold/decorator/call.py",
     "leasehold/decorator/locked.py",
-    "leasehold/dynamodb/retry.py",
     "leasehold/protocol/retention.py",
     "leasehold/protocol/verdict.py",
     "leasehold/store/context.py",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from moto import mock_aws
 
-from lambdas import runtime
+from lambdas import runtime, telemetry
 from tests.support import TABLE, create_lock_table
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def lambda_environment(dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
     """A new execution environment of the handlers, on the test's table."""
     assert dynamodb
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
-    for handler in runtime.logger.handlers:
+    for handler in telemetry.logger.handlers:
         if isinstance(handler, logging.StreamHandler):
             monkeypatch.setattr(handler, "stream", PresentStdout())
     forget_clients()

@@ -14,7 +14,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from leasehold.dynamodb.lock_table import CLIENT_CONFIG
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.errors import LockStoreUnavailable
 from tests.support import FakeClock, acquire, store_over
 

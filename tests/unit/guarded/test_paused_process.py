@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 PAUSES = 2
 TAKEOVER_SECONDS = 30
+MOST_SECONDS = 120
 GUARDED = (
     "the lock's",
     "the lock's, with release",
@@ -47,10 +49,13 @@ def holding(aws: LocalAws, lock_name: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    overdue = threading.Timer(MOST_SECONDS, process.kill)  # Else a read of its pipe has no bound.
+    overdue.start()
     try:
         assert line(process.stdout) == "holding\n"
         yield process
     finally:
+        overdue.cancel()
         process.kill()
         process.communicate()
 

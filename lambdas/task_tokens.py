@@ -1,0 +1,70 @@
+"""What a workflow is told through its task token: a grant, or the end of its heartbeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lambdas.runtime import workflows
+from lambdas.telemetry import count, logger, owner_fields
+from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
+from leasehold.metrics import MetricName
+from leasehold.protocol.model import Grant, KeepAliveRequest, Queued, Refusal, RefusalReason
+from leasehold.store.keep_alive import KeepAliveOutcome
+from leasehold.store.lock_store import LockStore
+from leasehold.workflows.engine import Delivery
+
+
+def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:
+    """Completes the task of a grant, and fails that of a refusal; a queued one goes on waiting."""
+    name = answer.lock_name
+    if isinstance(answer, Grant) and workflows.wake_waiter(task_token, answer) is Delivery.UNKNOWN:
+        message = f"lock {name!r}: granted, but Step Functions did not take the answer"
+        raise LockStoreUnavailable(f"{message}; repeat the call")
+    if isinstance(answer, Refusal):
+        if answer.reason is RefusalReason.ALREADY_RELEASED:
+            message = f"this acquisition of lock {name!r} was released before; begin anew"
+            raise LockLost(message)
+        message = f"lock {name!r}: others moved it at every try; repeat the call"
+        raise LockStoreUnavailable(message)
+
+
+def keep_alive(store: LockStore, request: KeepAliveRequest) -> dict[str, Any]:
+    """Renews the lease; ends the heartbeat state if the work has ended, or the lock is lost.
+
+    Raises:
+        KeepAliveEnded: the work has ended, and the state may not have been told.
+        LockLost: the same for a loss.
+    """
+    outcome = store.keep_alive(request)
+    end = _end_of(outcome, request.acquisition.lock_name)
+    delivery = Delivery.DELIVERED
+    if end is not None:
+        lost = end if isinstance(end, LockLost) else None
+        delivery = workflows.end_heartbeat(request.task_token, lost)
+    _observe(request, outcome, delivery)
+    if end is not None and delivery is Delivery.UNKNOWN:
+        # Step Functions may refuse for ever, and then never tells the state: its Catch takes this
+        # error. If Step Functions took the end after all, the state is over, and nothing happens.
+        raise end
+    return {"kept": outcome.name}
+
+
+def _end_of(outcome: KeepAliveOutcome, lock_name: str) -> KeepAliveEnded | LockLost | None:
+    if outcome is KeepAliveOutcome.DONE:
+        return KeepAliveEnded(f"the work under lock {lock_name!r} is done")
+    if outcome is KeepAliveOutcome.LOST:
+        return LockLost(f"lock {lock_name!r} is not held any more; the work was stopped")
+    return None
+
+
+def _observe(request: KeepAliveRequest, outcome: KeepAliveOutcome, delivery: Delivery) -> None:
+    owner = owner_fields(request.acquisition.lock_name, request.acquisition.owner_id)
+    # If the state is over, its work has failed and released: that is no loss.
+    if outcome is KeepAliveOutcome.LOST and delivery is not Delivery.GONE:
+        count(MetricName.LOST)
+        logger.warning("lost", extra=owner)
+    elif outcome is KeepAliveOutcome.REACQUIRED:
+        count(MetricName.REACQUIRED)
+        logger.warning("taken again", extra=owner)
+    else:
+        logger.debug(outcome.name.lower(), extra=owner)
