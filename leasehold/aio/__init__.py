@@ -1,9 +1,10 @@
 """Locks for asyncio: `AsyncLockClient` does what `LockClient` does, without threads.
 
-    bridge        runs the synchronous protocol in a greenlet, so that it can be awaited
-    connection    aiobotocore clients, and how the protocol calls them
-    heartbeats    one task that plans, and one for each heartbeat under way
-    client, lock  the surface
+    lock_client, lock   the surface
+    acquisitions        acquire, and undo it if the task is cancelled
+    heartbeats          one task that schedules, and one for each heartbeat under way
+    connection          aiobotocore clients
+    bridge, bridged     run the synchronous protocol in a greenlet, so that it can be awaited
 
 Needs the extra: `pip install 'leasehold[async]'`.
 """

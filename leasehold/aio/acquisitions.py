@@ -7,7 +7,8 @@ from typing import Any
 
 from leasehold.aio.bridge import run
 from leasehold.aio.tasks import BackgroundTasks
-from leasehold.client.acquisition import Acquisition, TimedGrant
+from leasehold.client.acquisition import Acquisition
+from leasehold.client.local_lease import TimedGrant
 
 
 class CancellableAcquisitions:
@@ -16,45 +17,45 @@ class CancellableAcquisitions:
     def __init__(self, tasks: BackgroundTasks) -> None:
         self._tasks = tasks
         self._under_way: set[asyncio.Task[Any]] = set()
-        self._ended = False
+        self._closed = False
 
-    async def take(self, waiting: Acquisition) -> TimedGrant | None:
-        """Runs it, in a task of its own; undoes it if the caller is cancelled.
+    async def run(self, acquisition: Acquisition) -> TimedGrant | None:
+        """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
 
         Cancelled once, the acquisition itself leaves the queue before it ends. What was granted in
-        the very moment of the cancellation is given back.
+        the very moment of the cancellation is released.
 
         Raises:
             RuntimeError: the client was closed meanwhile.
         """
-        acquisition = self._tasks.start(run(waiting.run))
-        self._under_way.add(acquisition)
+        task = self._tasks.start(run(acquisition.run))
+        self._under_way.add(task)
         try:
-            return await asyncio.shield(acquisition)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            _cancel_once(acquisition)
-            await self._tasks.shielded(_undo(acquisition, waiting))
+            _cancel_once(task)
+            await self._tasks.shielded(_undo(task, acquisition))
             caller = asyncio.current_task()
-            if self._ended and caller is not None and not caller.cancelling():
+            if self._closed and caller is not None and not caller.cancelling():
                 raise RuntimeError("this AsyncLockClient is closed") from None
             raise
         finally:
-            self._under_way.discard(acquisition)
+            self._under_way.discard(task)
 
-    def end(self) -> None:
-        """Cancels all that are under way; their callers are told that the client is closed."""
-        self._ended = True
-        for acquisition in self._under_way:
-            _cancel_once(acquisition)
-
-
-def _cancel_once(acquisition: asyncio.Task[Any]) -> None:
-    """A second cancellation would hit what cleans up after the first."""
-    if not acquisition.cancelling():
-        acquisition.cancel()
+    def close(self) -> None:
+        """Cancels all that are under way; their callers get an error: the client is closed."""
+        self._closed = True
+        for task in self._under_way:
+            _cancel_once(task)
 
 
-async def _undo(acquisition: asyncio.Task[TimedGrant | None], waiting: Acquisition) -> None:
-    [done], _ = await asyncio.wait([acquisition])
+def _cancel_once(task: asyncio.Task[Any]) -> None:
+    """Cancels a task; a second cancellation would hit the cleanup after the first."""
+    if not task.cancelling():
+        task.cancel()
+
+
+async def _undo(task: asyncio.Task[TimedGrant | None], acquisition: Acquisition) -> None:
+    [done], _ = await asyncio.wait([task])
     if not done.cancelled() and done.exception() is None and done.result() is not None:
-        await run(waiting.leave)
+        await run(acquisition.leave)

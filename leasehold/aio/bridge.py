@@ -1,10 +1,10 @@
-"""Runs synchronous code in a coroutine: whatever it has to wait for, the event loop waits for.
+"""Runs synchronous code in a coroutine, so that its waiting does not block the event loop.
 
 The protocol is written once, as plain functions that call a client and wait on a clock. Here such a
 function runs in a greenlet. When it calls `wait_for`, the greenlet stands still and the coroutine
 around it awaits; then the greenlet goes on with the result, or with the error, cancellation
-included. No threads, and nothing of the protocol is written twice. (SQLAlchemy's asyncio extension
-made the idea known.)
+included. There are no threads, and nothing is written twice. (SQLAlchemy's asyncio extension made
+the technique known.)
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ class _BridgedGreenlet(greenlet):  # type: ignore[misc]  # greenlet ships no typ
 
 
 async def run(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Calls the function, which may call `wait_for`, without holding up the event loop.
+    """Calls a function, which may call `wait_for`, without blocking the event loop.
 
-    A cancellation is raised in the function, where it waits; what the function does about it may
-    wait again.
+    A cancellation is raised in the function, where it waits; its cleanup may wait again.
     """
-    crossing = _BridgedGreenlet(function)
-    crossing.gr_context = copy_context()
-    switched = crossing.switch(*args, **kwargs)
-    while not crossing.dead:
-        # Not at its end yet: what came back is what it waits for.
+    running = _BridgedGreenlet(function)
+    running.gr_context = copy_context()
+    switched = running.switch(*args, **kwargs)
+    while not running.dead:
+        # The function is not at its end: the value is what it waits for.
         try:
             result = await switched
         except BaseException:  # noqa: BLE001 - the function decides what to do, not we
-            switched = crossing.throw(*sys.exc_info())
+            switched = running.throw(*sys.exc_info())
         else:
-            switched = crossing.switch(result)
+            switched = running.switch(result)
     return cast("_T", switched)
 
 
@@ -48,11 +47,11 @@ def wait_for(awaitable: Awaitable[_T]) -> _T:
     """Lets the coroutine around this code await, and returns the result.
 
     Raises:
-        RuntimeError: the code does not run within `run`.
+        RuntimeError: the caller does not run within `run`.
     """
-    crossing = getcurrent()
-    if not isinstance(crossing, _BridgedGreenlet) or crossing.parent is None:
+    running = getcurrent()
+    if not isinstance(running, _BridgedGreenlet) or running.parent is None:
         message = "only code that the bridge of leasehold.aio runs can wait for a coroutine"
         raise RuntimeError(message)
-    result: Any = crossing.parent.switch(awaitable)
+    result: Any = running.parent.switch(awaitable)
     return cast("_T", result)

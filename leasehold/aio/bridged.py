@@ -1,11 +1,10 @@
-"""What the synchronous protocol meets when it runs on the bridge: a client, a clock, a lock."""
+"""The client, the clock and the mutex of synchronous code that runs on the bridge."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from leasehold.aio.bridge import wait_for
@@ -18,9 +17,9 @@ _NO_OPERATIONS: Final = frozenset({"exceptions", "meta"})
 class BridgedClient:
     """An aiobotocore client, to be called like one of boto3's.
 
-    A request that was sent is never abandoned. Were it, it might reach DynamoDB after whatever
-    cleans up behind a cancelled task, and take a lock that nobody knows of. So a cancellation waits
-    for the answer; timeouts bound that.
+    A request that was sent is never abandoned: it might reach DynamoDB after the cleanup behind a
+    cancelled task, and take a lock that nobody knows of. So a cancellation waits for the answer;
+    time-outs bound that.
     """
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - aiobotocore makes its classes at run time
@@ -49,16 +48,11 @@ class BridgedMutex:
         self._lock = asyncio.Lock()
 
     def __enter__(self) -> None:
-        """Waits for its turn."""
+        """Waits until no other code is inside."""
         wait_for(self._lock.acquire())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Lets the next one go on."""
+    def __exit__(self, *_raised: object) -> None:
+        """Lets the next one in."""
         self._lock.release()
 
 

@@ -1,31 +1,32 @@
-"""Heartbeats of all locks of an asyncio client: one task that plans, one for each under way."""
+"""Heartbeats of all locks of an asyncio client: one task schedules, and each is sent by its own."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Final
 
 from leasehold.aio.bridge import run
 from leasehold.aio.tasks import BackgroundTasks
 from leasehold.backoff import Random
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from leasehold.client.heartbeats import (
+    LONGEST_NAP_SECONDS,
+    PAUSE_AFTER_DEFECT_SECONDS,
+    SCHEDULING_FAILED,
+)
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.logging import failsafe_logger
 from leasehold.clock import Clock
-from leasehold.errors import LockLost, LockStoreUnavailable
 
 _logger: Final = failsafe_logger()
 
-_LONGEST_NAP_SECONDS: Final = 5.0
-"""A wait does not notice that the machine was suspended; so none is long."""
-_PAUSE_AFTER_A_DEFECT_SECONDS: Final = 0.5
-
 
 class AsyncHeartbeats:
-    """Renews locks until they are dropped, lost, or this is closed.
+    """Renews locks until they are removed, lost, or this is closed.
 
-    The task that plans is there as long as there are locks.
+    The scheduling task is there as long as there are locks.
 
     Args:
         clock: tells when a heartbeat is due.
@@ -37,74 +38,63 @@ class AsyncHeartbeats:
         self._clock = clock
         self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random)
         self._changed = asyncio.Event()
-        self._planner: asyncio.Task[None] | None = None
-        self._beats = BackgroundTasks()
+        self._scheduler: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
         self._closed = False
 
-    def keep(self, held: LeaseHandle) -> None:
+    def add(self, handle: LeaseHandle) -> None:
         """Renews this lock from now on, unless this is closed."""
         if self._closed:
             return
-        self._schedule.remove(held)
-        self._schedule.add(held)
-        if self._planner is None:
-            self._planner = asyncio.get_running_loop().create_task(self._plan())
+        self._schedule.add(handle)
+        if self._scheduler is None:
+            self._scheduler = asyncio.get_running_loop().create_task(self._run_scheduler())
         self._changed.set()
 
-    def drop(self, held: LeaseHandle) -> None:
+    def remove(self, handle: LeaseHandle) -> None:
         """Begins no further heartbeat of this lock."""
-        self._schedule.remove(held)
+        self._schedule.remove(handle)
         self._changed.set()
 
-    def locks(self) -> list[LeaseHandle]:
+    def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
-        return self._schedule.locks()
+        return self._schedule.handles()
 
     async def close(self) -> None:
         """Ends all tasks; heartbeats that are under way come to their end first."""
         self._closed = True
-        for held in self._schedule.locks():
-            self.drop(held)
-        if self._planner is not None:
-            await asyncio.wait([self._planner])
-        await self._beats.finish()
+        for handle in self._schedule.handles():
+            self.remove(handle)
+        if self._scheduler is not None:
+            await asyncio.wait([self._scheduler])
+        await self._tasks.finish()
 
-    async def _plan(self) -> None:
+    async def _run_scheduler(self) -> None:
         try:
             while not self._schedule.is_empty():
                 self._changed.clear()
                 now = self._clock.monotonic()
                 try:
-                    for turn in self._schedule.due(now):
-                        self._beats.start(self._beat(turn))
+                    for scheduled in self._schedule.due(now):
+                        self._tasks.start(self._send(scheduled))
                 except Exception:
-                    _logger.exception("the planning of heartbeats met a defect, and goes on")
-                    await asyncio.sleep(_PAUSE_AFTER_A_DEFECT_SECONDS)
+                    _logger.exception(SCHEDULING_FAILED)
+                    await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
                 await self._nap(now)
         finally:
-            self._planner = None
+            self._scheduler = None
 
     async def _nap(self, now: float) -> None:
         next_at = self._schedule.next_at()
-        nap = _LONGEST_NAP_SECONDS if next_at is None else min(next_at - now, _LONGEST_NAP_SECONDS)
-        try:
+        nap = LONGEST_NAP_SECONDS if next_at is None else min(next_at - now, LONGEST_NAP_SECONDS)
+        with suppress(TimeoutError):
             async with asyncio.timeout(max(nap, 0.0)):
                 await self._changed.wait()
-        except TimeoutError:
-            pass
 
-    async def _beat(self, turn: ScheduledHeartbeat) -> None:
+    async def _send(self, scheduled: ScheduledHeartbeat) -> None:
         renewed = False
         try:
-            await run(turn.held.beat)
-            renewed = True
-        except LockLost:
-            pass  # The lock has told whoever has to know.
-        except LockStoreUnavailable as error:
-            _logger.warning("heartbeat: %s", error)
-        except Exception:
-            # No permission, say, or no table: that may be put right before the lease is over.
-            _logger.exception("heartbeat failed; it is tried again until the lease is over")
+            renewed = await run(scheduled.handle.try_heartbeat)
         finally:
-            self._schedule.done(turn, renewed=renewed, now=self._clock.monotonic())
+            self._schedule.done(scheduled, renewed=renewed, now=self._clock.monotonic())
             self._changed.set()

@@ -5,74 +5,99 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.aio.bridge import run
 from leasehold.aio.bridged import BridgedMutex
 from leasehold.aio.heartbeats import AsyncHeartbeats
-from leasehold.aio.lost_event import LostEvent
 from leasehold.aio.tasks import BackgroundTasks
-from leasehold.client.acquisition import TimedGrant
-from leasehold.client.arguments import Timing
 from leasehold.client.base_lock import BaseLock
-from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
+from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
-from leasehold.client.with_block import raise_or_note
 from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-_logger: Final = failsafe_logger()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncLockServices:
+    """What all locks of one client use.
+
+    Attributes:
+        handle_store_factory: has connections of its own, so that no heartbeat waits behind tasks
+            that acquire, however many they are.
+    """
+
+    settings: ClientSettings
+    store_factory: StoreFactory
+    handle_store_factory: StoreFactory
+    heartbeats: AsyncHeartbeats
+    tasks: BackgroundTasks
+
+
+class AsyncLostEvent(asyncio.Event):
+    """Set when a lock is lost; each question checks the lease.
+
+    If the event loop was blocked, or the process frozen, a user's code may ask before the
+    heartbeats have run again.
+
+    Args:
+        is_lost: checks the lease.
+    """
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_lost = is_lost
+
+    def is_set(self) -> bool:
+        """Whether the lock is lost."""
+        return self._is_lost()
+
+    async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
+        """Waits until the lock is lost."""
+        while not self._is_lost():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LONGEST_NAP_SECONDS):
+                    await super().wait()
+        return True
 
 
 class AsyncLock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 
-    Guaranteed and not guaranteed: what `leasehold.Lock` says. Besides, heartbeats need the event
-    loop: code that blocks it for longer than the lease loses the lock. `check`, `lost.is_set()` and
-    `remaining` ask the clock, so they know even then.
+    Guaranteed and not guaranteed: as of `leasehold.Lock`. Besides, heartbeats need the event loop:
+    code that blocks it for longer than the lease loses the lock. `check`, `lost.is_set()` and
+    `remaining` read the clock, so they tell even then.
 
     Made by `AsyncLockClient`, for the event loop in which it was acquired.
     """
 
     def __init__(
         self,
-        stores: StoreFactory,
+        services: AsyncLockServices,
         request: AcquireRequest,
+        options: LockOptions[AsyncCallback],
         granted: TimedGrant,
-        *,
-        while_held: StoreFactory,
-        data: Mapping[str, Any] | None,
-        timing: Timing,
-        heartbeats: AsyncHeartbeats,
-        tasks: BackgroundTasks,
-        on_lost: AsyncCallback | None,
-        on_danger: AsyncCallback | None,
-        best_effort_release: bool,
     ) -> None:
-        super().__init__(stores, request, granted, data=data, timing=timing)
-        self._heartbeats = heartbeats
-        self._tasks = tasks
-        self._on_lost = on_lost
-        self._on_danger = on_danger
-        self._best_effort_release = best_effort_release
-        self._loop = asyncio.get_running_loop()
-        self._unfinished: set[asyncio.Task[Any]] = set()
-        self._held = LeaseHandle(
-            while_held,
+        super().__init__(
+            services.settings,
+            services.store_factory,
+            request,
+            options,
             granted,
-            timing=timing,
-            on_lost=self._report_loss,
-            on_danger=self._report_danger,
+            handle_store_factory=services.handle_store_factory,
             mutex=BridgedMutex(),
         )
-        self._lost = LostEvent(self._held.is_lost)
-        self._guarded()  # While its client is there: `condition_check` cannot wait for one.
-        heartbeats.keep(self._held)
+        self._services = services
+        self._loop = asyncio.get_running_loop()
+        self._unfinished_writes: set[asyncio.Task[Any]] = set()
+        self._lost = AsyncLostEvent(self._handle.lease.is_lost)
+        self._guarded()  # Its AWS client exists now, and `condition_check` cannot wait for one.
+        self._begin_heartbeats()
 
     @property
     def lost(self) -> asyncio.Event:
@@ -89,32 +114,25 @@ class AsyncLock(BaseLock):
 
         Arguments and errors as of `leasehold.Lock.heartbeat`.
         """
-        lease_ms, text = self._as_stored(lease, data)
-        try:
-            await self._tasks.shielded(run(self._held.beat, lease_ms=lease_ms, data=text))
-        finally:
-            if lease is not None and self._held.is_held():
-                self._heartbeats.keep(self._held)
-        if data is not None:
-            self._data = data
+        await self._services.tasks.shielded(run(self._renew, lease, data))
 
     async def release(self) -> bool:
-        """Gives the lock back, to the oldest waiter if there is one. One request if nobody waits.
+        """Releases the lock, to the oldest waiter if there is one. One request if nobody waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
         repeated. If the task that releases is cancelled meanwhile, the release goes on all the
         same.
 
         Returns:
-            Whether it was given back; False if it had been lost before (nothing was changed then).
+            Whether the lock was held until then; False if it had been lost before.
 
         Raises:
             LockStoreUnavailable: outcome unknown. Heartbeats have ended, so the lock is free when
                 its lease is over at the latest; or repeat the call.
         """
-        if not self._held.is_from_parent_process:
-            self._heartbeats.drop(self._held)
-        return await self._tasks.shielded(run(self._held.release))
+        if not self._handle.lease.is_from_parent_process:
+            self._services.heartbeats.remove(self._handle)
+        return await self._services.tasks.shielded(run(self._handle.release))
 
     async def transact_write(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
@@ -125,12 +143,14 @@ class AsyncLock(BaseLock):
         meanwhile, the transaction goes on all the same, and its outcome is unknown: the same call
         again tells it.
         """
-        while self._unfinished:  # A repeat must know what became of its forerunner.
-            await asyncio.wait(self._unfinished)
+        while self._unfinished_writes:  # A repeat must know the outcome of the call before it.
+            await asyncio.wait(self._unfinished_writes)
         guarded = self._guarded()
         call = guarded.begin(items, release=release, caller=asyncio.current_task())
         try:
-            await self._tasks.shielded(run(self._write, call), unfinished=self._unfinished)
+            await self._services.tasks.shielded(
+                run(self._write, call), unfinished=self._unfinished_writes
+            )
         except asyncio.CancelledError:
             guarded.abandon(call, is_over=False)
             raise
@@ -143,23 +163,19 @@ class AsyncLock(BaseLock):
         try:
             super()._write(call)
         finally:
-            if call.release and not self._held.is_held():
-                self._heartbeats.drop(self._held)
+            if call.release and not self._handle.lease.is_held():
+                self._services.heartbeats.remove(self._handle)
 
     async def __aenter__(self) -> Self:
         """The lock itself."""
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, _kind: object, error: BaseException | None, _traceback: object
     ) -> None:
         """Releases, as `AsyncLockClient.hold` does."""
-        if not self._held.is_from_parent_process:
-            lock_error = await self._release_error()
-            raise_or_note(lock_error, error, best_effort_release=self._best_effort_release)
+        if not self._handle.lease.is_from_parent_process:
+            self._raise_or_note(await self._release_error(), error)
 
     async def _release_error(self) -> Exception | None:
         """Releases; returns what was wrong with the lock, or with its release."""
@@ -170,25 +186,21 @@ class AsyncLock(BaseLock):
             return error
         return None
 
-    def _report_loss(self, why: str) -> None:
-        _logger.warning("lock %r is lost: %s", self.name, why)
-        self._soon(self._lost.set)
-        self._report("on_lost", self._on_lost)
+    def _begin_heartbeats(self) -> None:
+        self._services.heartbeats.add(self._handle)
 
-    def _report_danger(self) -> None:
-        _logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
-        self._report("on_danger", self._on_danger)
+    def _report_loss(self, reason: str) -> None:
+        self._call_in_loop(self._lost.set)
+        super()._report_loss(reason)
 
-    def _report(self, what: str, callback: AsyncCallback | None) -> None:
-        if callback is not None:
-            what = f"{what} of lock {self.name!r}"
-            self._soon(lambda: self._tasks.tell(what, lambda: callback(self)))
+    def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
+        self._call_in_loop(lambda: self._services.tasks.call_soon(description, callback))
 
-    def _soon(self, action: Callable[[], None]) -> None:
-        """In the event loop: who finds out may be in another thread, or after its end."""
+    def _call_in_loop(self, action: Callable[[], None]) -> None:
+        """Calls in the event loop: a loss may be found by another thread, or after its end."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(action)
 
 
 AsyncCallback = Callable[[AsyncLock], Awaitable[object] | None]
-"""Is told of a lock, in the event loop; a coroutine is awaited. What it raises is logged."""
+"""Called with a lock, in the event loop; a coroutine is awaited. What it raises is logged."""

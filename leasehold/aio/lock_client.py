@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
@@ -14,18 +13,15 @@ from leasehold.aio.bridge import run
 from leasehold.aio.bridged import BridgedClock
 from leasehold.aio.connection import AsyncConnection
 from leasehold.aio.heartbeats import AsyncHeartbeats
-from leasehold.aio.lock import AsyncCallback, AsyncLock
+from leasehold.aio.lock import AsyncCallback, AsyncLock, AsyncLockServices
 from leasehold.aio.tasks import BackgroundTasks
-from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.event_log import log_event
+from leasehold.client.arguments import Timing
 from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.lock_client import DEFAULT_LEASE_SECONDS, Takeover
 from leasehold.client.logging import failsafe_logger
-from leasehold.client.store_factory import StoreFactory
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.clock import Clock
 from leasehold.store.events import Observe
-from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
@@ -36,10 +32,10 @@ _logger: Final = failsafe_logger()
 class AsyncLockClient:
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
-    The same surface as `LockClient`, to be awaited. No threads: one task plans the heartbeats of
-    all locks, and at most `max_workers` of them are under way at a time.
+    The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
+    of all locks, and at most `max_workers` of them are under way at a time.
 
-    A task that is cancelled while it acquires leaves the queue, or gives back what was granted in
+    A task that is cancelled while it acquires leaves the queue, or releases what was granted in
     that moment, before the cancellation goes on; a request that was sent is never abandoned. So a
     cancellation may take as long as DynamoDB takes to answer. If the task is cancelled once more,
     the cleanup goes on in the background, and `close` waits for it.
@@ -84,26 +80,20 @@ class AsyncLockClient:
         observe: Observe | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._timing = arguments.Timing(heartbeat_every=heartbeat_every, safe_period=safe_period)
-        arguments.require_settings(
-            owner_name=owner_name or "",
+        settings = self._settings = ClientSettings(
+            table_name=table_name,
+            owner_name=owner_name,
             lease=lease,
             wait=wait,
-            timing=self._timing,
+            timing=Timing(heartbeat_every=heartbeat_every, safe_period=safe_period),
             takeover=takeover,
             longest_poll=longest_poll,
             max_workers=max_workers,
+            best_effort_release=best_effort_release,
+            observe=observe,
+            clock=clock or BridgedClock(),
         )
-        self._owner_name = owner_name
-        self._lease = lease
-        self._wait = wait
-        self._longest_poll = longest_poll
-        self._max_workers = max_workers
-        self._best_effort_release = best_effort_release
-        self._closed = False
-        clock = clock or BridgedClock()
-        # Two pools of connections: however many tasks acquire, no heartbeat waits behind them.
-        self._for_held, self._for_acquiring = [
+        self._connections = [
             AsyncConnection(
                 session=session,
                 dynamodb=client,
@@ -112,16 +102,16 @@ class AsyncLockClient:
             )
             for _ in range(2)
         ]
-        self._store_factory = StoreFactory(
-            connection=self._for_acquiring,
-            table_name=table_name,
-            clock=clock,
-            lease_expiry=WatchedExpiry(clock) if takeover == "observed" else StoredExpiry(clock),
-            observe=observe or log_event,
+        store_factory = settings.store_factory(self._connections[0])
+        self._services = AsyncLockServices(
+            settings=settings,
+            store_factory=store_factory,
+            handle_store_factory=replace(store_factory, connection=self._connections[1]),
+            heartbeats=AsyncHeartbeats(settings.clock, most_at_once=max_workers),
+            tasks=BackgroundTasks(),
         )
-        self._tasks = BackgroundTasks()
-        self._acquisitions = CancellableAcquisitions(self._tasks)
-        self._heartbeats = AsyncHeartbeats(clock, most_at_once=max_workers)
+        self._acquisitions = CancellableAcquisitions(self._services.tasks)
+        self._closed = False
 
     async def acquire(
         self,
@@ -139,21 +129,8 @@ class AsyncLockClient:
 
         Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
         """
-        seconds = self.longest_wait(lease) if wait is None else wait
-        arguments.require_wait(seconds)
-        lock, waiting = await self._attempt(
-            name,
-            wait=seconds,
-            lease=lease,
-            limit=limit,
-            data=data,
-            owner_name=owner_name,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
-        if lock is None:
-            raise waiting.timed_out()
-        return lock
+        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        return await self._acquire(options)
 
     async def try_acquire(
         self,
@@ -168,29 +145,21 @@ class AsyncLockClient:
     ) -> AsyncLock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
-        Of a holder that crashed: as `LockClient.try_acquire`.
+        A holder that crashed is evicted as by `LockClient.try_acquire`.
 
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        lock, waiting = await self._attempt(
-            name,
-            wait=0,
-            lease=lease,
-            limit=limit,
-            data=data,
-            owner_name=owner_name,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
+        options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
+        lock, acquisition = await self._attempt(options)
         if lock is None:
-            waiting.log_takeover_hint()
+            acquisition.log_takeover_hint()
         return lock
 
     def longest_wait(self, lease: float | None = None) -> float:
-        """Seconds that `acquire` waits for a lock with such a lease, if it is not told how long."""
-        return arguments.default_wait(self._wait, self._lease if lease is None else lease)
+        """Seconds that `acquire` waits by default for a lock with such a lease."""
+        return self._settings.longest_wait(lease)
 
     @asynccontextmanager
     async def hold(
@@ -210,125 +179,78 @@ class AsyncLockClient:
         Released also if the body is cancelled. Else as `LockClient.hold`; arguments and errors as
         of `acquire`.
         """
-        lock = await self.acquire(
-            name,
-            lease=lease,
-            wait=wait,
-            limit=limit,
-            data=data,
-            owner_name=owner_name,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
-        async with lock:
+        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        async with await self._acquire(options) as lock:
             yield lock
 
     async def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
         Acquisitions that are under way leave the queue, and raise RuntimeError. A lock that is
-        released later than that opens a connection once more, which nobody closes.
+        released after that opens a connection once more, which nobody closes.
 
         Args:
-            release: whether to give back all locks that are held, as well as that is possible.
-                Else they are held until their leases are over.
+            release: whether to release all locks that are held; what fails is logged. Else they are
+                held until their leases are over.
         """
         self._closed = True
-        self._acquisitions.end()
-        held = self._heartbeats.locks()
-        await self._heartbeats.close()
-        if release and held:
-            some_at_once = asyncio.Semaphore(self._max_workers)
-            await asyncio.gather(*(self._release_at_close(one, some_at_once) for one in held))
-        await self._tasks.finish()
+        self._acquisitions.close()
+        handles = self._services.heartbeats.handles()
+        await self._services.heartbeats.close()
+        if release:
+            semaphore = asyncio.Semaphore(self._settings.max_workers)
+            await asyncio.gather(*(self._release(handle, semaphore) for handle in handles))
+        await self._services.tasks.finish()
         await self._disconnect()
 
     async def __aenter__(self) -> Self:
         """The client itself."""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Closes, and gives back all locks that are held."""
+    async def __aexit__(self, *_raised: object) -> None:
+        """Closes, and releases all locks that are held."""
         await self.close(release=True)
 
+    async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
+        lock, acquisition = await self._attempt(options)
+        if lock is None:
+            raise acquisition.timed_out()
+        return lock
+
     async def _attempt(
-        self,
-        name: str,
-        *,
-        wait: float,
-        lease: float | None,
-        limit: int,
-        data: Mapping[str, Any] | None,
-        owner_name: str | None,
-        on_lost: AsyncCallback | None,
-        on_danger: AsyncCallback | None,
+        self, options: LockOptions[AsyncCallback]
     ) -> tuple[AsyncLock | None, Acquisition]:
         self._require_open()
-        seconds = self._lease if lease is None else lease
-        request = arguments.acquire_request(
-            name=name,
-            lease=seconds,
-            limit=limit,
-            data=data,
-            owner_name=owner_name or self._owner_name or arguments.default_owner_name(),
-            waits=wait > 0,
+        acquisition = self._settings.acquisition(
+            options, self._services.store_factory, require_open=self._require_open
         )
-        self._timing.require_room(seconds)
-        arguments.require_callable("on_lost", on_lost)
-        arguments.require_callable("on_danger", on_danger)
-        waiting = Acquisition(
-            self._store_factory,
-            request,
-            wait=wait,
-            longest_poll=self._longest_poll,
-            require_open=self._require_open,
-        )
-        granted = await self._acquisitions.take(waiting)
+        granted = await self._acquisitions.run(acquisition)
         if granted is None:
-            return None, waiting
+            return None, acquisition
         try:
-            self._require_open()  # It may have been closed in this moment, and nobody would renew.
-            lock = AsyncLock(
-                self._store_factory,
-                request,
-                granted,
-                while_held=replace(self._store_factory, connection=self._for_held),
-                data=data,
-                timing=self._timing,
-                heartbeats=self._heartbeats,
-                tasks=self._tasks,
-                on_lost=on_lost,
-                on_danger=on_danger,
-                best_effort_release=self._best_effort_release,
-            )
+            self._require_open()  # Closed in this moment: nobody would renew the lock.
+            lock = AsyncLock(self._services, acquisition.request, options, granted)
         except BaseException:
-            await self._tasks.shielded(self._undo(waiting))
+            await self._services.tasks.shielded(self._undo(acquisition))
             raise
-        return lock, waiting
+        return lock, acquisition
 
-    async def _undo(self, waiting: Acquisition) -> None:
-        """Gives back what was granted to nobody."""
+    async def _undo(self, acquisition: Acquisition) -> None:
+        """Releases what was granted when the client was closed."""
         try:
-            await run(waiting.leave)
+            await run(acquisition.leave)
         except Exception:
-            _logger.exception("what was granted in vain is not released; the lease ends it")
+            name = acquisition.request.lock_name
+            _logger.exception("lock %r: granted in vain, not released; the lease ends it", name)
         if self._closed:
             await self._disconnect()
 
-    async def _release_at_close(self, held: LeaseHandle, some_at_once: asyncio.Semaphore) -> None:
-        async with some_at_once:
-            try:
-                await run(held.release)
-            except Exception:
-                _logger.exception("release at close failed; the lease ends it")
+    async def _release(self, handle: LeaseHandle, semaphore: asyncio.Semaphore) -> None:
+        async with semaphore:
+            await run(handle.release_at_close)
 
     async def _disconnect(self) -> None:
-        for connection in (self._for_held, self._for_acquiring):
+        for connection in reversed(self._connections):
             await connection.aclose()
 
     def _require_open(self) -> None:

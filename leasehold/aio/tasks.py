@@ -1,4 +1,4 @@
-"""BackgroundTasks that go on when the call that began them is cancelled."""
+"""Tasks that go on when the call that began them is cancelled."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _T = TypeVar("_T")
 
 
 class BackgroundTasks:
-    """BackgroundTasks that somebody has to keep, and that a client waits for at its end."""
+    """Holds references to running tasks; a client waits for them when it is closed."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
-        self._waiting: set[asyncio.Task[Any] | None] = set()
+        self._finishing: set[asyncio.Task[Any] | None] = set()
 
     def start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Begins the work now."""
@@ -35,7 +35,7 @@ class BackgroundTasks:
 
         Args:
             work: to be done.
-            unfinished: where work is kept as long as it goes on without anybody waiting for it.
+            unfinished: gets the task of work that goes on after a cancellation, until its end.
         """
         task = self.start(work)
         try:
@@ -47,31 +47,31 @@ class BackgroundTasks:
                 task.add_done_callback(unfinished.discard)
             raise
 
-    def tell(self, what: str, callback: Callable[[], object]) -> None:
+    def call_soon(self, description: str, callback: Callable[[], object]) -> None:
         """Calls a user's callback soon, and awaits what it returns; logs what it raises."""
-        self.start(_call(what, callback))
+        self.start(_call(description, callback))
 
     async def finish(self) -> None:
-        """Waits for all of them but those that wait here themselves: callbacks may close, too."""
-        me = asyncio.current_task()
-        self._waiting.add(me)
+        """Waits for all tasks but those that wait here themselves: callbacks may close, too."""
+        this_task = asyncio.current_task()
+        self._finishing.add(this_task)
         try:
-            while others := self._running - self._waiting:
+            while others := self._running - self._finishing:
                 await asyncio.wait(others)
         finally:
-            self._waiting.discard(me)
+            self._finishing.discard(this_task)
 
 
-async def _call(what: str, callback: Callable[[], object]) -> None:
+async def _call(description: str, callback: Callable[[], object]) -> None:
     try:
         answer: Awaitable[object] | object = callback()
         if isawaitable(answer):
             await answer
     except Exception:
-        _logger.exception("%s failed", what)
+        _logger.exception("%s failed", description)
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
-    """Nobody waits for it any more who could be told."""
+    """Logs what a task raised whose caller was cancelled."""
     if not task.cancelled() and task.exception() is not None:
-        _logger.error("what was to be done after a cancellation failed", exc_info=task.exception())
+        _logger.error("work that outlived its cancelled caller failed", exc_info=task.exception())

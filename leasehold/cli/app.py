@@ -13,7 +13,7 @@ from leasehold.cli import exit_codes as _exits
 from leasehold.cli.exit_codes import Ended, end, statuses
 from leasehold.cli.run import Job, run
 from leasehold.cli.show import show
-from leasehold.client.lock_client import DEFAULT_LEASE_SECONDS
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.create_table import create_table
 

@@ -1,14 +1,14 @@
-"""Acquire, and wait for it: one try that joins the queue, and from then on reads.
+"""Acquires a lock, and waits for it: one try that joins the queue; then only reads.
 
-ask ──▶ granted
- ▲ └──▶ queued ─▶ look, look, look … ──▶ I am a holder: it was handed over ─▶ granted
- │                  │        └─ deadline ─▶ last look ─▶ leave the queue ─▶ nothing held
- │                  ├─ nobody waits: I was dropped from the queue
- │                  ├─ a permit is free, or a lease over, and nobody does anything about it
- └──────────────────┘
+request ─▶ granted
+ ▲ └─────▶ queued ─▶ poll, poll, poll … ─▶ this owner holds it: handed over ─▶ granted
+ │                    │        └─ deadline ─▶ last poll ─▶ leave the queue ─▶ nothing held
+ │                    ├─ nobody waits: this waiter was dropped from the queue
+ │                    ├─ a permit is free, or a lease over, and nobody acts on it
+ └────────────────────┘
 
-Each look is one strongly consistent read, most of them of the lock; every fourth is of the waiter's
-own item, because a lock that others wait for too does not show that one was dropped.
+Each poll is one strongly consistent read, mostly of the lock. Every fourth reads the waiter's own
+item: a lock that others wait for too does not show that this waiter was dropped.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from leasehold.backoff import longest_poll_seconds, poll_seconds, retry_seconds
+from leasehold.client.local_lease import TimedGrant
 from leasehold.client.logging import failsafe_logger
 from leasehold.client.store_factory import StoreFactory
-from leasehold.dynamodb.retry import retry
 from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import (
     AcquireRequest,
@@ -41,65 +41,55 @@ from leasehold.store.lock_store import LockStore
 _logger: Final = failsafe_logger()
 
 _POLLS_PER_PLACE_CHECK: Final = 4
-_ASK_AGAIN_SECONDS: Final = 30.0
-"""A lock that looked free, and was not to be had, is asked for again after so long unless it
-moved."""
+_REQUEST_AGAIN_SECONDS: Final = 30.0
+"""A lock that seemed free, but was not granted, is requested again after that, or once it moved."""
 _LEAVE_SECONDS: Final = 2.0
 _SHORTEST_REQUEST_BUDGET_SECONDS: Final = 1.0
-"""For one errand that began within the wait: others may move the lock under it, or it is
-throttled."""
+"""For a request that began within the wait: others may move the lock meanwhile, or DynamoDB
+throttles."""
 _LEAST_FRESHNESS: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedGrant:
-    """The lock is ours.
-
-    Attributes:
-        since: reading of the monotonic clock from which the lease is counted: not after the moment
-            at which it was written.
-    """
-
-    grant: Grant
-    since: float
 
 
 class Acquisition:
     """One acquisition, from the first try to a grant or to nothing.
 
     Args:
-        stores: the lock table.
-        request: what is asked for; its owner_id stays the same however often it is asked.
+        store_factory: the lock table.
+        request: what is asked for; its owner_id stays the same, however often it is sent.
         wait: longest seconds.
-        longest_poll: most seconds between two looks.
-        require_open: raises if nobody wants the lock any more.
+        longest_poll: most seconds between two polls.
+        require_open: raises once the client is closed.
+
+    Attributes:
+        request: as it is sent.
+        holders: who had the lock at the last poll.
     """
 
     def __init__(
         self,
-        stores: StoreFactory,
+        store_factory: StoreFactory,
         request: AcquireRequest,
         *,
         wait: float,
         longest_poll: float,
         require_open: Callable[[], None],
     ) -> None:
-        self._store_factory = stores
-        self._clock = stores.clock
+        self._store_factory = store_factory
+        self._clock = store_factory.clock
         self._wait = wait
         self._began = self._clock.monotonic()
         self._deadline = self._began + wait
         lease_seconds = request.lease_ms / 1000
         self._longest = longest_poll_seconds(longest_poll=longest_poll, lease_seconds=lease_seconds)
         self._entered_at_ms = self._clock.wall_ms()
-        self._request = replace(
+        self.request = replace(
             request,
             entered_at_ms=self._entered_at_ms,
             poll_interval_ms=math.ceil(self._longest * 1000),
         )
         self._require_open = require_open
         self._not_held_at = self._began
-        self._asked_about: tuple[object, float] = (None, -math.inf)
+        self._last_tried: tuple[object, float] = (None, -math.inf)
         self._polls = 0
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
@@ -119,12 +109,41 @@ class Acquisition:
                 self._require_open()
                 granted = self._poll() if self._unknown is None else self._request_permit()
         except BaseException:
-            # Interrupted, or a defect: what may have been granted, or queued, must not stay.
+            # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
             self._leave_quietly()
             raise
-        if granted is None and self._request.waits:
+        if granted is None and self.request.waits:
             self._give_up()
         return granted
+
+    def leave(self) -> None:
+        """Leaves the queue; a grant that came in this moment goes to the next waiter."""
+        request = ReleaseRequest(
+            lock_name=self.request.lock_name,
+            owner_id=self.request.owner_id,
+            entered_at_ms=self._entered_at_ms,
+        )
+        self._store_factory.release(request, seconds=_LEAVE_SECONDS)
+
+    def timed_out(self) -> LockWaitTimeout:
+        """The error that names the lock's holders."""
+        names = ", ".join(holder.owner_name or "?" for holder in self.holders) or "nobody"
+        hint = self._takeover_hint()
+        return LockWaitTimeout(
+            f"lock {self.request.lock_name!r}: not handed over within {self._wait:g} s; "
+            f"last held by {names}" + (f" ({hint})" if hint else "")
+        )
+
+    def log_takeover_hint(self) -> None:
+        """Logs if the lock was not granted only because a single try cannot watch a lease."""
+        hint = self._takeover_hint()
+        if hint:
+            _logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
+
+    def _takeover_hint(self) -> str:
+        return explain_unwatched(
+            self._store_factory.lease_expiry, self.request.lock_name, self.holders
+        )
 
     def _give_up(self) -> None:
         try:
@@ -139,28 +158,8 @@ class Acquisition:
         with suppress(Exception):
             self.leave()
 
-    def timed_out(self) -> LockWaitTimeout:
-        """The error that tells who had the lock."""
-        names = ", ".join(holder.owner_name or "?" for holder in self.holders) or "nobody"
-        doubt = self._takeover_hint()
-        return LockWaitTimeout(
-            f"lock {self._request.lock_name!r}: not handed over within {self._wait:g} s; "
-            f"last held by {names}" + (f" ({doubt})" if doubt else "")
-        )
-
-    def log_takeover_hint(self) -> None:
-        """Logs if it was in vain only because one look is no watch."""
-        doubt = self._takeover_hint()
-        if doubt:
-            _logger.warning("lock %r: not taken; %s", self._request.lock_name, doubt)
-
-    def _takeover_hint(self) -> str:
-        return explain_unwatched(
-            self._store_factory.lease_expiry, self._request.lock_name, self.holders
-        )
-
     def _goes_on(self) -> bool:
-        if self._request.waits and self._clock.monotonic() < self._deadline:
+        if self.request.waits and self._clock.monotonic() < self._deadline:
             return True
         if self._unknown is not None:
             raise self._unknown
@@ -181,23 +180,22 @@ class Acquisition:
         self._clock.wait(max(0.0, min(seconds, self._deadline - now)))
 
     def _request_permit(self) -> TimedGrant | None:
-        """Tries to get the lock; joins the queue, or keeps the place in it, if others have it."""
+        """Tries to get the lock; joins the queue, or stays in its place, if others have it."""
         sent = self._clock.monotonic()
         grace_ms = 2 * math.ceil(self._longest * 1000)
         waiter_timeout_ms = math.ceil(max(0.0, self._deadline - sent) * 1000) + grace_ms
         try:
             answer = self._store().acquire(
-                replace(self._request, waiter_timeout_ms=waiter_timeout_ms)
+                replace(self.request, waiter_timeout_ms=waiter_timeout_ms)
             )
         except LockStoreUnavailable as error:
-            self._unknown = error
-            self._failures += 1
+            self._note_unknown(error)
             return None
         self._unknown = None
         self._failures = 0
         if isinstance(answer, Grant):
             since = self._not_held_at if answer.repeated else sent
-            return self._fresh(TimedGrant(grant=answer, since=since))
+            return self._renew_if_late(TimedGrant(grant=answer, since=since))
         self._not_held_at = sent
         self.holders = answer.holders
         if isinstance(answer, Queued):
@@ -205,7 +203,7 @@ class Acquisition:
         return None
 
     def _poll(self) -> TimedGrant | None:
-        """One read; asks if that is called for."""
+        """One read; a request if the read shows a reason for one."""
         sent = self._clock.monotonic()
         self._polls += 1
         try:
@@ -214,32 +212,34 @@ class Acquisition:
                     return self._request_permit()
                 self._not_held_at = sent
                 return None
-            state = self._store().read_state(self._request.lock_name)
+            state = self._store().read_state(self.request.lock_name)
         except LockStoreUnavailable:
             return None  # A read that failed has changed nothing.
-        mine = state.holder(self._request.owner_id)
-        if mine is not None:
-            return self._fresh(TimedGrant(grant=self._handed_over(mine), since=self._not_held_at))
+        holder = state.holder(self.request.owner_id)
+        if holder is not None:
+            grant = self._handed_over(holder)
+            return self._renew_if_late(TimedGrant(grant=grant, since=self._not_held_at))
         self._not_held_at = sent
         self.holders = state.holders
-        return self._request_permit() if self._is_worth_asking(state) else None
+        return self._request_permit() if self._is_worth_a_request(state) else None
 
     def _has_place(self) -> bool:
         key = waiter_key(
-            self._request.lock_name,
+            self.request.lock_name,
             entered_at_ms=self._entered_at_ms,
-            owner_id=self._request.owner_id,
+            owner_id=self.request.owner_id,
         )
-        return bool(self._store_factory.context(deadline=self._request_deadline()).table.read(key))
+        context = self._store_factory.context(deadline=self._request_deadline())
+        return bool(context.table.read(key))
 
-    def _is_worth_asking(self, state: LockState) -> bool:
+    def _is_worth_a_request(self, state: LockState) -> bool:
         now = self._clock.monotonic()
-        needed = state.held - self._request.limit + 1
+        needed = state.held - self.request.limit + 1
         self._free_at = math.inf
         if needed > 0 and len(state.holders) >= needed:
             self._free_at = now + seconds_until_free(
                 self._store_factory.lease_expiry,
-                self._request.lock_name,
+                self.request.lock_name,
                 state.holders,
                 needed=needed,
             )
@@ -247,18 +247,18 @@ class Acquisition:
         if state.contended and not is_open:
             return False
         seen = (state.held, state.fencing_token, state.contended, state.holders)
-        asked_about, asked_at = self._asked_about
-        if seen == asked_about:
+        last_seen, last_tried_at = self._last_tried
+        if seen == last_seen:
             self._free_at = math.inf
-            if now < asked_at + _ASK_AGAIN_SECONDS:
+            if now < last_tried_at + _REQUEST_AGAIN_SECONDS:
                 return False
-        self._asked_about = (seen, now)
+        self._last_tried = (seen, now)
         return True
 
-    def _fresh(self, granted: TimedGrant) -> TimedGrant | None:
-        """A grant found late is renewed before anybody relies on it; None if it is gone.
+    def _renew_if_late(self, granted: TimedGrant) -> TimedGrant | None:
+        """Renews a grant that was found late, before it is relied on; None if it is gone.
 
-        Also one whose stored end is near: whoever handed it over wrote that by its own clock.
+        Also a grant whose stored end is near: whoever handed it over wrote that by another clock.
         """
         grant = granted.grant
         sent = self._clock.monotonic()
@@ -267,42 +267,31 @@ class Acquisition:
         if granted.since + least_seconds > sent and left_seconds >= least_seconds:
             return granted
         heartbeat = HeartbeatRequest(
-            lock_name=self._request.lock_name, owner_id=self._request.owner_id
+            lock_name=self.request.lock_name, owner_id=self.request.owner_id
         )
         try:
             answer = self._store().heartbeat(heartbeat)
         except LockStoreUnavailable as error:
-            self._unknown = error
-            self._failures += 1
+            self._note_unknown(error)
             return None
         if isinstance(answer, Renewal):
             return replace(granted, since=sent)
         self._not_held_at = sent
         return None
 
+    def _note_unknown(self, error: LockStoreUnavailable) -> None:
+        self._unknown = error
+        self._failures += 1
+
     def _handed_over(self, holder: Holder) -> Grant:
         return Grant(
-            lock_name=self._request.lock_name,
+            lock_name=self.request.lock_name,
             owner_id=holder.owner_id,
             fencing_token=holder.fencing_token,
             lease_ms=holder.lease_ms,
             acquired_at_ms=holder.acquired_at_ms,
             expires_at_ms=holder.expires_at_ms,
             repeated=True,
-        )
-
-    def leave(self) -> None:
-        """Gives up the place, and a grant that came in this moment: it goes to the next waiter."""
-        request = ReleaseRequest(
-            lock_name=self._request.lock_name,
-            owner_id=self._request.owner_id,
-            entered_at_ms=self._entered_at_ms,
-        )
-        store = self._store_factory.store(deadline=self._clock.monotonic() + _LEAVE_SECONDS)
-        retry(
-            lambda: store.release(request),
-            self._store_factory.retry_budget(seconds=_LEAVE_SECONDS),
-            repeat_after=lambda error: isinstance(error, LockStoreUnavailable),
         )
 
     def _store(self) -> LockStore:

@@ -1,4 +1,4 @@
-"""The rules of `LockClient`'s arguments, and the request that they become."""
+"""The rules of the clients' arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import sys
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,12 @@ from typing import Any, Final
 from voluptuous import Invalid
 
 from leasehold.errors import InvalidRequest
-from leasehold.protocol.model import AcquireRequest
 from leasehold.wire import rules
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
 LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
 _DEFAULT_WAIT_IN_LEASES: Final = 2
-"""A process that begins to watch a crashed holder needs a little more than one lease."""
-_LEAST_PERIOD_SECONDS: Final = 0.05
-_MOST_WORKERS: Final = 1000
+"""To watch a crashed holder for its whole lease takes a little longer than the lease."""
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 
 
@@ -49,11 +45,7 @@ class Timing:
         return lease_seconds / 3 if self.safe_period is None else self.safe_period
 
     def require_room(self, lease_seconds: float) -> None:
-        """Refuses periods with which a lock would be in danger, or lost, by plan.
-
-        Raises:
-            InvalidRequest: as it says.
-        """
+        """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed."""
         period, safe = self.period(lease_seconds), self.safe(lease_seconds)
         if period != math.inf and period + safe >= lease_seconds:
             rule = (
@@ -85,12 +77,12 @@ def require_seconds(field: str, value: object, *, least: float, most: float) -> 
 
 
 def require_wait(value: object) -> None:
-    """Raises `InvalidRequest` unless the value is a wait that the queue can keep."""
+    """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
     require_seconds("wait", value, least=0, most=LONGEST_WAIT_SECONDS)
 
 
 def default_wait(wait: float | None, lease: float) -> float:
-    """Seconds that a client waits whose setting is this, if a call does not say.
+    """Seconds that `acquire` waits by default: the client's setting, else by the lease.
 
     Raises:
         InvalidRequest: the lease breaks its rule.
@@ -112,64 +104,6 @@ def require_callable(field: str, value: object) -> None:
     """Raises `InvalidRequest` unless the value is a function, or None."""
     if value is not None and not callable(value):
         raise InvalidRequest(field=field, rule="must be a function", value=value)
-
-
-def require_settings(
-    *,
-    owner_name: str,
-    lease: float,
-    wait: float | None,
-    timing: Timing,
-    takeover: str,
-    longest_poll: float,
-    max_workers: int,
-) -> None:
-    """Raises `InvalidRequest` if a setting of a client breaks its rule."""
-    require("owner_name", rules.OWNER_NAME, owner_name)
-    require("lease", rules.LEASE_SECONDS, lease)
-    if wait is not None:
-        require_wait(wait)
-    for field in ("heartbeat_every", "safe_period"):
-        seconds = getattr(timing, field)
-        if seconds is not None:
-            require_seconds(field, seconds, least=_LEAST_PERIOD_SECONDS, most=math.inf)
-    timing.require_room(lease)
-    if takeover not in {"observed", "stored_expiry"}:
-        rule = 'must be "observed" or "stored_expiry"'
-        raise InvalidRequest(field="takeover", rule=rule, value=takeover)
-    require_seconds("longest_poll", longest_poll, least=_LEAST_PERIOD_SECONDS, most=3600)
-    if not isinstance(max_workers, int) or not 1 <= max_workers <= _MOST_WORKERS:
-        rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
-        raise InvalidRequest(field="max_workers", rule=rule, value=max_workers)
-
-
-def acquire_request(
-    *,
-    name: str,
-    lease: float,
-    limit: int,
-    data: Mapping[str, Any] | None,
-    owner_name: str,
-    waits: bool,
-) -> AcquireRequest:
-    """A new acquisition, with an owner_id of its own.
-
-    Raises:
-        InvalidRequest: names the argument and its rule.
-    """
-    require("name", rules.LOCK_NAME, name)
-    require("lease", rules.LEASE_SECONDS, lease)
-    require("limit", rules.LIMIT, limit)
-    require("owner_name", rules.OWNER_NAME, owner_name)
-    return AcquireRequest(
-        lock_name=name,
-        owner_id=str(uuid.uuid4()),
-        owner_name=owner_name,
-        lease_ms=round(lease * 1000),
-        limit=int(limit),
-        data=as_text(data),
-        waits=waits,
-    )
 
 
 def as_text(data: Mapping[str, Any] | None) -> str | None:

@@ -1,15 +1,20 @@
-"""What a lock tells of itself, whether threads or an event loop renew it."""
+"""`BaseLock`: what a lock is and tells, whether threads or an event loop renew it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.client.acquisition import TimedGrant
-from leasehold.client.arguments import Timing, as_text, require
+from leasehold.client.arguments import as_text, require
 from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.local_lease import LocalLease, TimedGrant
+from leasehold.client.logging import failsafe_logger
+from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
+from leasehold.errors import LockLost
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded.guarded_writes import GuardedWrites
 from leasehold.guarded.pending_calls import PendingCall
@@ -19,31 +24,54 @@ from leasehold.wire import rules
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
+_logger: Final = failsafe_logger()
 
-class BaseLock:
-    """The part of a lock that answers without a request."""
 
-    _held: LeaseHandle
+class BaseLock(ABC):
+    """The part of a lock that answers without a request.
+
+    Args:
+        settings: of the client.
+        store_factory: the lock table, for guarded writes.
+        request: what was asked for.
+        options: same, as the user wrote it.
+        granted: the grant, and since when it counts.
+        handle_store_factory: the lock table, for heartbeats and the release; None for the same.
+        mutex: see `LeaseHandle`.
+    """
 
     def __init__(
         self,
-        stores: StoreFactory,
+        settings: ClientSettings,
+        store_factory: StoreFactory,
         request: AcquireRequest,
+        options: LockOptions[Any],
         granted: TimedGrant,
         *,
-        data: Mapping[str, Any] | None,
-        timing: Timing,
+        handle_store_factory: StoreFactory | None = None,
+        mutex: AbstractContextManager[object] | None = None,
     ) -> None:
+        self._settings = settings
+        self._store_factory = store_factory
         self._request = request
+        self._options = options
+        self._data = options.data
         self._fencing_token = granted.grant.fencing_token
-        self._data = data
-        self._timing = timing
-        self._store_factory = stores
         self._guarded_writes: GuardedWrites | None = None
-        self._making = threading.Lock()
+        self._mutex = threading.Lock()
+        lease = LocalLease(
+            settings.clock,
+            granted,
+            timing=settings.timing,
+            on_lost=self._report_loss,
+            on_danger=self._report_danger,
+        )
+        self._handle = LeaseHandle(
+            handle_store_factory or store_factory, lease, owner_id=request.owner_id, mutex=mutex
+        )
 
     def __repr__(self) -> str:
-        """The lock without its owner_id, which is nobody's business."""
+        """The lock without its owner_id, which proves ownership."""
         kind = type(self).__name__
         return f"<{kind} {self.name!r} token {self.fencing_token}, {self.remaining:.1f} s left>"
 
@@ -59,7 +87,7 @@ class BaseLock:
 
     @property
     def owner_id(self) -> str:
-        """Names this one acquisition, and is the proof of ownership: do not show it around."""
+        """Names this one acquisition, and proves ownership: do not log it or pass it on."""
         return self._request.owner_id
 
     @property
@@ -71,20 +99,20 @@ class BaseLock:
     def fencing_token(self) -> int:
         """The token of this grant: higher than those of all grants of this name before it.
 
-        It is the one that was granted, for ever: also after the loss, when it is out of date, so
-        that whoever it is shown to can refuse it.
+        It never changes, not even after a loss: then a newer token exists, by which other systems
+        can refuse this one.
         """
         return self._fencing_token
 
     @property
     def lease(self) -> float:
         """Seconds for which each renewal holds."""
-        return self._held.lease_seconds
+        return self._handle.lease.seconds
 
     @property
     def remaining(self) -> float:
         """Seconds until the lease is over unless it is renewed; 0 if the lock is not held."""
-        return self._held.remaining()
+        return self._handle.lease.remaining()
 
     def check(self) -> None:
         """Returns if the lock is held, by this process's own clock. No request.
@@ -92,7 +120,7 @@ class BaseLock:
         Raises:
             LockLost: the lease is over, somebody else has the place, or it was released.
         """
-        self._held.require()
+        self._handle.lease.require_held()
 
     def condition_check(self) -> TransactWriteItemTypeDef:
         """An item for a DynamoDB transaction of your own: I still hold this lock, with this token.
@@ -108,32 +136,36 @@ class BaseLock:
         """A condition for a single write, by which the item refuses older tokens than it has seen.
 
         Args:
-            attribute: where in the item the highest token is kept.
+            attribute: the attribute of the item that stores the highest token.
 
         Raises:
             LockLost: only in a forked child, which has no locks of its parent's.
         """
         return self._guarded().fence_condition(attribute)
 
-    def _as_stored(
-        self, lease: float | None, data: Mapping[str, Any] | None
-    ) -> tuple[int | None, str | None]:
-        """The arguments of a heartbeat, if they keep the rules."""
-        text = as_text(data)
-        if lease is None:
-            return None, text
-        require("lease", rules.LEASE_SECONDS, lease)
-        self._timing.require_room(lease)
-        return round(lease * 1000), text
+    def _renew(self, lease: float | None, data: Mapping[str, Any] | None) -> None:
+        """What `heartbeat` does."""
+        text, lease_ms = as_text(data), None
+        if lease is not None:
+            require("lease", rules.LEASE_SECONDS, lease)
+            self._settings.timing.require_room(lease)
+            lease_ms = round(lease * 1000)
+        try:
+            self._handle.heartbeat(lease_ms=lease_ms, data=text)
+        finally:
+            if lease is not None and self._handle.lease.is_held():
+                self._begin_heartbeats()
+        if data is not None:
+            self._data = data
 
     def _write(self, call: PendingCall) -> None:
-        write = self._held.write_and_release if call.release else self._held.write
+        write = self._handle.write_and_release if call.release else self._handle.write
         write(call, self._guarded().send)
 
     def _guarded(self) -> GuardedWrites:
         """One object for as long as the lock is held: it remembers calls of unknown outcome."""
-        if self._held.is_from_parent_process:
-            self._held.require()
+        if self._handle.lease.is_from_parent_process:
+            self._handle.lease.require_held()
         if self._guarded_writes is None:
             context = self._store_factory.context()
             made = GuardedWrites(
@@ -144,6 +176,47 @@ class BaseLock:
                 fencing_token=self.fencing_token,
                 context=context,
             )
-            with self._making:  # Only around this: code on the bridge may have waited before.
+            with self._mutex:  # Only around this: code on the bridge may have waited before.
                 self._guarded_writes = self._guarded_writes or made
         return self._guarded_writes
+
+    def _raise_or_note(self, lock_error: Exception | None, error: BaseException | None) -> None:
+        """Ends a `with` block: raises what was wrong with the lock, or notes it on the error.
+
+        Args:
+            lock_error: the loss of the lock, or what its release raised.
+            error: what the block raised; it leaves the block.
+
+        Raises:
+            LockLost: the block has succeeded, but was not alone.
+            Exception: the release failed, and `best_effort_release` is off. Else that is logged.
+        """
+        if lock_error is None:
+            return
+        if error is not None:
+            if not isinstance(error, LockLost):
+                error.add_note(f"At the end of the lock: {lock_error}")
+        elif isinstance(lock_error, LockLost) or not self._settings.best_effort_release:
+            raise lock_error
+        else:
+            _logger.warning("lock %r: release failed, its lease ends it: %s", self.name, lock_error)
+
+    def _report_loss(self, reason: str) -> None:
+        _logger.warning("lock %r is lost: %s", self.name, reason)
+        self._report("on_lost", self._options.on_lost)
+
+    def _report_danger(self) -> None:
+        _logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
+        self._report("on_danger", self._options.on_danger)
+
+    def _report(self, name: str, callback: Callable[[Any], object] | None) -> None:
+        if callback is not None:
+            self._call_soon(f"{name} of lock {self.name!r}", lambda: callback(self))
+
+    @abstractmethod
+    def _begin_heartbeats(self) -> None:
+        """Schedules heartbeats by the lease as it is now."""
+
+    @abstractmethod
+    def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
+        """Calls a user's callback without holding up the caller."""

@@ -1,4 +1,4 @@
-"""Tells users of danger and loss, in threads of its own: a slow callback delays no heartbeat."""
+"""Calls users' callbacks in threads of their own: a slow callback delays no heartbeat."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from leasehold.client.logging import failsafe_logger
 _logger: Final = failsafe_logger()
 
 _MOST_AT_ONCE: Final = 4
+_THREAD_NAME: Final = "leasehold-callback"
 
 
 class Callbacks:
@@ -19,42 +20,40 @@ class Callbacks:
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        self._starting = threading.Lock()
-        self._inside = threading.local()
+        self._mutex = threading.Lock()
+        self._thread = threading.local()
         self._closed = False
 
-    def tell(self, what: str, callback: Callable[[], None]) -> None:
-        """Calls the callback soon, unless this is closed; `what` names it in the log."""
-        with self._starting:
+    def call_soon(self, description: str, callback: Callable[[], None]) -> None:
+        """Calls the callback soon, unless this is closed; the log uses the description."""
+        with self._mutex:
             if self._closed:
                 return
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(
-                    _MOST_AT_ONCE, thread_name_prefix="leasehold-report"
-                )
+                self._pool = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix=_THREAD_NAME)
             try:
-                self._pool.submit(self._call, what, callback)
-            except RuntimeError:  # The main thread has ended, and pools take no more work.
-                self._call_beside(what, callback)
+                self._pool.submit(self._call, description, callback)
+            except RuntimeError:  # The main thread has ended, and such pools take no more work.
+                self._call_in_new_thread(description, callback)
 
     def close(self) -> None:
-        """Calls nothing any more; waits for callbacks that were begun, unless called by one."""
-        with self._starting:
+        """Calls nothing any more; waits for callbacks that have begun, unless called by one."""
+        with self._mutex:
             self._closed = True
             pool = self._pool
         if pool is not None:
-            pool.shutdown(wait=not getattr(self._inside, "callback", False))
+            pool.shutdown(wait=not getattr(self._thread, "is_in_callback", False))
 
-    def _call_beside(self, what: str, callback: Callable[[], None]) -> None:
-        name = "leasehold-report"
+    def _call_in_new_thread(self, description: str, callback: Callable[[], None]) -> None:
+        arguments = (description, callback)
         try:
-            threading.Thread(target=self._call, args=(what, callback), name=name).start()
+            threading.Thread(target=self._call, args=arguments, name=_THREAD_NAME).start()
         except RuntimeError as error:
-            _logger.warning("%s is not called: %s", what, error)
+            _logger.warning("%s is not called: %s", description, error)
 
-    def _call(self, what: str, callback: Callable[[], None]) -> None:
-        self._inside.callback = True
+    def _call(self, description: str, callback: Callable[[], None]) -> None:
+        self._thread.is_in_callback = True
         try:
             callback()
         except Exception:
-            _logger.exception("%s failed", what)
+            _logger.exception("%s failed", description)

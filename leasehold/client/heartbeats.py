@@ -1,4 +1,4 @@
-"""Heartbeats of all locks of a client: one thread that plans, a bounded pool that sends."""
+"""Heartbeats of all locks of a client: one thread schedules, a bounded pool of threads sends."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final
 
 from leasehold.backoff import Random
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
-from leasehold.client.interrupts import is_inside
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.logging import failsafe_logger
+from leasehold.client.process import is_held_by_this_thread
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import Clock
-from leasehold.errors import LockLost, LockStoreUnavailable
 
 _logger: Final = failsafe_logger()
 
-_LONGEST_NAP_SECONDS: Final = 5.0
+LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
-_PAUSE_AFTER_A_DEFECT_SECONDS: Final = 0.5
+PAUSE_AFTER_DEFECT_SECONDS: Final = 0.5
+SCHEDULING_FAILED: Final = "the scheduling of heartbeats failed, and goes on"
 
 
 class Heartbeats:
-    """Renews locks until they are dropped, lost, or this is closed.
+    """Renews locks until they are removed, lost, or this is closed.
 
     Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
     They do not keep the process alive, and renew as long as it lives: also when its main thread has
@@ -42,106 +42,97 @@ class Heartbeats:
         self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random)
         # Entered as it is, and not through the condition: an interrupt in the Python code of
         # `Condition.__enter__` or `__exit__` would leave it locked for ever.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._awake_at = 0.0
-        self._planner: threading.Thread | None = None
+        self._mutex = threading.RLock()
+        self._changed = threading.Condition(self._mutex)
+        self._wakes_at = 0.0
+        self._scheduler: threading.Thread | None = None
         self._pool: WorkerPool | None = None
         self._closed = False
 
-    def keep(self, held: LeaseHandle) -> None:
+    def add(self, handle: LeaseHandle) -> None:
         """Renews this lock from now on.
 
         Raises:
             RuntimeError: no thread can be started.
         """
-        with self._lock:
-            if self._planner is None and not self._closed:
+        with self._mutex:
+            if self._scheduler is None and not self._closed:
                 self._start()
-            self._schedule.add(held)
+            self._schedule.add(handle)
             next_at = self._schedule.next_at()
-            if next_at is not None and next_at < self._awake_at:
+            if next_at is not None and next_at < self._wakes_at:
                 self._changed.notify()
 
-    def drop(self, held: LeaseHandle) -> None:
+    def remove(self, handle: LeaseHandle) -> None:
         """Begins no further heartbeat of this lock."""
-        with self._lock:
-            self._schedule.remove(held)
+        with self._mutex:
+            self._schedule.remove(handle)
 
-    def locks(self) -> list[LeaseHandle]:
+    def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
-        with self._lock:
-            return self._schedule.locks()
+        with self._mutex:
+            return self._schedule.handles()
 
     def close(self, *, wait: bool = True) -> None:
         """Ends all threads.
 
         Args:
             wait: whether heartbeats that are under way come to their end first. A signal handler
-                must not wait for one that waits for what it has interrupted.
+                must not wait for one that waits for what the handler has interrupted.
         """
-        with self._lock:
+        with self._mutex:
             self._closed = True
             self._changed.notify()
-            planner, crew = self._planner, self._pool
-        if not wait or is_inside(self._lock):
-            if crew is not None:
-                crew.close(wait=False)
-            return
-        if planner is not None:
-            planner.join()
-        if crew is not None:
-            crew.close()
+            scheduler, pool = self._scheduler, self._pool
+        waits = wait and not is_held_by_this_thread(self._mutex)
+        if waits and scheduler is not None:
+            scheduler.join()
+        if pool is not None:
+            pool.close(wait=waits)
 
     def _start(self) -> None:
-        planner = threading.Thread(target=self._plan, name="leasehold-rota", daemon=True)
-        planner.start()
-        self._planner = planner
-        self._pool = WorkerPool(self._most_at_once, name="leasehold-beat")
+        name = "leasehold-scheduler"
+        scheduler = threading.Thread(target=self._run_scheduler, name=name, daemon=True)
+        scheduler.start()
+        self._scheduler = scheduler
+        self._pool = WorkerPool(self._most_at_once, name="leasehold-heartbeat")
 
-    def _plan(self) -> None:
-        with self._lock:
+    def _run_scheduler(self) -> None:
+        with self._mutex:
             while not self._closed:
                 try:
-                    nap = self._begin_what_is_due()
+                    nap = self._begin_due_heartbeats()
                 except Exception:
-                    _logger.exception("the planning of heartbeats met a defect, and goes on")
-                    nap = _PAUSE_AFTER_A_DEFECT_SECONDS
+                    _logger.exception(SCHEDULING_FAILED)
+                    nap = PAUSE_AFTER_DEFECT_SECONDS
                 self._changed.wait(nap)
 
-    def _begin_what_is_due(self) -> float:
+    def _begin_due_heartbeats(self) -> float:
         """Returns for how many seconds there is nothing to do then."""
         now = self._clock.monotonic()
-        for turn in self._schedule.due(now):
-            self._begin(turn)
+        for scheduled in self._schedule.due(now):
+            self._begin(scheduled)
         next_at = self._schedule.next_at()
-        nap = _LONGEST_NAP_SECONDS if next_at is None else next_at - now
-        nap = min(max(nap, 0.0), _LONGEST_NAP_SECONDS)
-        self._awake_at = now + nap
+        nap = LONGEST_NAP_SECONDS if next_at is None else next_at - now
+        nap = min(max(nap, 0.0), LONGEST_NAP_SECONDS)
+        self._wakes_at = now + nap
         return nap
 
-    def _begin(self, turn: ScheduledHeartbeat) -> None:
-        """Hands a heartbeat to the crew; it is tried again soon if there is no thread for it."""
+    def _begin(self, scheduled: ScheduledHeartbeat) -> None:
+        """Gives a heartbeat to the pool; tries again soon if there is no thread for it."""
         try:
             if self._pool is not None:
-                self._pool.begin(partial(self._beat, turn))
+                self._pool.submit(partial(self._send, scheduled))
         except RuntimeError as error:
-            _logger.warning("heartbeat: %s", error)
-            self._schedule.done(turn, renewed=False, now=self._clock.monotonic())
+            name = scheduled.handle.lease.lock_name
+            _logger.warning("lock %r: no thread for its heartbeat: %s", name, error)
+            self._schedule.done(scheduled, renewed=False, now=self._clock.monotonic())
 
-    def _beat(self, turn: ScheduledHeartbeat) -> None:
+    def _send(self, scheduled: ScheduledHeartbeat) -> None:
         renewed = False
         try:
-            turn.held.beat()
-            renewed = True
-        except LockLost:
-            pass  # The lock has told whoever has to know.
-        except LockStoreUnavailable as error:
-            _logger.warning("heartbeat: %s", error)
-        except Exception:
-            # No permission, say, or no table: that may be put right before the lease is over.
-            _logger.exception("heartbeat failed; it is tried again until the lease is over")
+            renewed = scheduled.handle.try_heartbeat()
         finally:
-            with self._lock:
-                self._schedule.done(turn, renewed=renewed, now=self._clock.monotonic())
+            with self._mutex:
+                self._schedule.done(scheduled, renewed=renewed, now=self._clock.monotonic())
                 self._changed.notify()

@@ -1,4 +1,4 @@
-"""A lock that is held: its renewals, its release, and writes that depend on it."""
+"""The requests of one grant: heartbeats, release, and writes that depend on it; one at a time."""
 
 from __future__ import annotations
 
@@ -7,177 +7,232 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from leasehold.client.acquisition import TimedGrant
-from leasehold.client.arguments import Timing
-from leasehold.client.interrupts import is_inside
 from leasehold.client.local_lease import LeaseState, LocalLease
+from leasehold.client.logging import failsafe_logger
+from leasehold.client.process import is_held_by_this_thread
 from leasehold.client.store_factory import StoreFactory
-from leasehold.dynamodb.retry import retry
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import HeartbeatRequest, Released, ReleaseRequest, Renewal
 
+_logger: Final = failsafe_logger()
+
 _RELEASE_SECONDS: Final = 5.0
-_INTERRUPTED: Final = (
-    "not released: a signal handler asks for it in the middle of a request of this lock, and would "
-    "wait for itself; the lease ends it"
-)
+_TAKEN: Final = "somebody else has its place"
+_REFUSED: Final = "DynamoDB refused a guarded write"
 
 
-class LeaseHandle(LocalLease):
-    """One grant, and its requests.
+class LeaseHandle:
+    """Renews and releases one grant, and keeps the account of its lease.
 
     Args:
-        stores: the lock table.
-        granted: the grant, and since when it counts.
-        timing: when it is to be renewed, and when it is in danger.
-        on_lost: is told why, once, in whatever thread finds out: must be quick.
-        on_danger: same, each time that the lock comes into danger.
-        mutex: entered around each request, so that there is one at a time: no heartbeat is
-            under way when a release is. None takes a lock for threads.
+        store_factory: the lock table.
+        lease: what is known of the lease.
+        owner_id: the acquisition that was granted.
+        mutex: entered around each request, so that no heartbeat is under way during a release; None
+            takes one for threads.
     """
 
     def __init__(
         self,
-        stores: StoreFactory,
-        granted: TimedGrant,
+        store_factory: StoreFactory,
+        lease: LocalLease,
         *,
-        timing: Timing,
-        on_lost: Callable[[str], None],
-        on_danger: Callable[[], None],
+        owner_id: str,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
-        super().__init__(stores.clock, granted, timing=timing, on_lost=on_lost, on_danger=on_danger)
-        self._store_factory = stores
-        self._owner_id = granted.grant.owner_id
+        self.lease = lease
+        self._store_factory = store_factory
+        self._clock = store_factory.clock
+        self._owner_id = owner_id
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a signal handler asks that came in the middle of a request of this lock."""
-        return is_inside(self._mutex)
+        """Whether the caller is a signal handler in the middle of a request of this lock."""
+        return is_held_by_this_thread(self._mutex)
 
-    def beat(self, *, lease_ms: int | None = None, data: str | None = None) -> None:
+    def heartbeat(self, *, lease_ms: int | None = None, data: str | None = None) -> None:
         """Renews the lease, one request.
 
         Raises:
             LockLost: too late.
             LockStoreUnavailable: outcome unknown.
         """
-        if self.is_from_parent_process:
-            self.require()
+        lease = self.lease
+        if lease.is_from_parent_process:
+            lease.require_held()
         with self._mutex:
-            self.require()
+            lease.require_held()
             sent = self._clock.monotonic()
             if lease_ms is not None:
-                # It may be written although we never hear of it, and be shorter.
-                self.shorten(sent + lease_ms / 1000)
-            answer = self._store_factory.store(deadline=self.ends_at).heartbeat(
+                # It may be written without an answer, and be shorter than before.
+                lease.shorten(sent + lease_ms / 1000)
+            answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(
                 HeartbeatRequest(
-                    lock_name=self._lock_name,
+                    lock_name=lease.lock_name,
                     owner_id=self._owner_id,
                     lease_ms=lease_ms,
                     data=data,
                 )
             )
             if isinstance(answer, Renewal):
-                self.renewed(sent, answer.lease_ms / 1000)
+                lease.renew(sent, answer.lease_ms / 1000)
             else:
-                self.lose("somebody else has its place", taken=True)
-            self.require()
+                lease.lose(_TAKEN, taken=True)
+            lease.require_held()
+
+    def try_heartbeat(self) -> bool:
+        """Renews the lease; returns whether that succeeded, and logs why not."""
+        try:
+            self.heartbeat()
+        except LockLost:
+            return False  # The loss was reported already.
+        except LockStoreUnavailable as error:
+            _logger.warning("lock %r: heartbeat: %s", self.lease.lock_name, error)
+            return False
+        except Exception:
+            # For instance no permission: that may be put right before the lease is over.
+            _logger.exception(
+                "lock %r: heartbeat failed; it is tried again until the lease is over",
+                self.lease.lock_name,
+            )
+            return False
+        return True
 
     def release(self) -> bool:
-        """Ends renewals, then gives the lock back; returns whether it was ours until then.
+        """Ends renewals, then releases; returns whether the lock was held until then.
 
-        A lock whose lease is over is given back too, should nobody have noticed: so it is free
+        A lock whose lease is over is released too, in case nobody has taken it: so it is free
         earlier.
 
         Raises:
             LockStoreUnavailable: outcome unknown, whatever was tried.
         """
-        if self.is_from_parent_process:
+        if self.lease.is_from_parent_process:
             return False
-        was_lost = self.is_lost()
-        self.change(LeaseState.HELD, LeaseState.RELEASING)
+        was_lost = self.lease.is_lost()
+        self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
         if self.is_interrupted:
-            raise LockStoreUnavailable(_INTERRUPTED)
+            message = (
+                f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in the "
+                "middle of a request of this lock, and would wait for itself; the lease ends it"
+            )
+            raise LockStoreUnavailable(message)
         try:
-            return self._release_once(was_lost=was_lost, seconds=_RELEASE_SECONDS)
+            return self._release(was_lost=was_lost, seconds=_RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
         except BaseException:
             # Interrupted, at any moment: what was sent may have been written, or nothing sent yet.
             self._may_be_released = True
             with suppress(Exception):
-                self._release_once(was_lost=was_lost, seconds=0)
+                self._release(was_lost=was_lost, seconds=0)
             raise
+
+    def release_at_close(self) -> None:
+        """Releases at the end of a client; what prevents it is logged."""
+        try:
+            self.release()
+        except Exception:
+            _logger.exception(
+                "lock %r: release at close failed; the lease ends it", self.lease.lock_name
+            )
 
     def write(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
         """Sends a write that DynamoDB allows only to the holder, and learns from its outcome.
 
         Raises:
             LockLost: the lock is lost already, or DynamoDB says so. Not the former if the call
-                repeats another: that may have happened, so a loss since is no answer.
+                repeats another: that one may have happened before the loss.
         """
         if not call.repeats:
-            self.require()
+            self.lease.require_held()
         try:
             send(call)
         except LockLost:
-            self.lose("DynamoDB refused a guarded write", taken=True, unless_releasing=True)
+            self.lease.lose(_REFUSED, taken=True, unless_releasing=True)
             raise
 
     def write_and_release(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
-        """Sends such a write that gives the lock back too.
+        """Sends such a write that releases the lock too.
 
         Raises:
             LockLost: the lock is lost already, or DynamoDB says so.
         """
-        if self.is_from_parent_process:
-            self.require()
+        lease = self.lease
+        if lease.is_from_parent_process:
+            lease.require_held()
         with self._mutex:
-            if not call.repeats and self.standing() is not LeaseState.RELEASING:
-                self.require()
+            if not call.repeats and lease.state() is not LeaseState.RELEASING:
+                lease.require_held()
             try:
                 send(call)
-                self.change(LeaseState.HELD, LeaseState.RELEASED)
-                self.change(LeaseState.RELEASING, LeaseState.RELEASED)
+                lease.change_state(LeaseState.HELD, LeaseState.RELEASED)
+                lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
             except LockLost:
                 if not self._may_be_released:
-                    self.lose("DynamoDB refused a guarded write", taken=True)
+                    lease.lose(_REFUSED, taken=True)
                 raise
             except BaseException:
                 if call.may_have_happened:
                     self._may_be_released = True
-                    self.change(LeaseState.HELD, LeaseState.RELEASING)
+                    lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
                 raise
 
-    def _release_once(self, *, was_lost: bool, seconds: float) -> bool:
+    def _release(self, *, was_lost: bool, seconds: float) -> bool:
         with self._mutex:
-            if self.standing() is LeaseState.RELEASED:
+            if self.lease.state() is LeaseState.RELEASED:
                 return True
-            if self.taken:
+            if self.lease.taken:
                 return False
-            if self._release(seconds):
-                self.change(LeaseState.RELEASING, LeaseState.RELEASED)
+            if self._send_release(seconds):
+                self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
                 return not was_lost
-        self.lose("somebody else had its place when it was released", taken=True)
+        self.lease.lose("somebody else had its place when it was released", taken=True)
         return False
 
-    def _release(self, seconds: float) -> bool:
+    def _send_release(self, seconds: float) -> bool:
         """Sends the release until there is an answer; returns whether nobody had the place."""
-        request = ReleaseRequest(lock_name=self._lock_name, owner_id=self._owner_id)
-        store = self._store_factory.store(deadline=self._clock.monotonic() + seconds)
-        answer = retry(
-            lambda: store.release(request),
-            self._store_factory.retry_budget(seconds=seconds),
-            repeat_after=self._may_have_released,
+
+        def may_be_released() -> None:
+            self._may_be_released = True
+
+        answer = self._store_factory.release(
+            ReleaseRequest(lock_name=self.lease.lock_name, owner_id=self._owner_id),
+            seconds=seconds,
+            on_unknown=may_be_released,
         )
         # After an attempt of unknown outcome "not held" may well be its doing.
         return isinstance(answer, Released) or self._may_be_released
 
-    def _may_have_released(self, error: Exception) -> bool:
-        is_unknown = isinstance(error, LockStoreUnavailable)
-        self._may_be_released |= is_unknown
-        return is_unknown
+
+class UnreleasedHandles:
+    """Remembers locks whose release has begun, until the release has ended, or the lease has.
+
+    A release may be interrupted, or its outcome stay unknown; then the end of the client tries
+    again.
+    """
+
+    def __init__(self) -> None:
+        self._handles: dict[LeaseHandle, None] = {}
+        self._mutex = threading.RLock()
+
+    def add(self, handle: LeaseHandle) -> None:
+        """Remembers a lock whose release begins."""
+        with self._mutex:
+            while self._handles and (oldest := next(iter(self._handles))).lease.is_over():
+                del self._handles[oldest]
+            self._handles[handle] = None
+
+    def discard_if_settled(self, handle: LeaseHandle) -> None:
+        """Forgets a lock, if there is nothing left to be released."""
+        if handle.lease.state() in {LeaseState.RELEASED, LeaseState.LOST}:
+            with self._mutex:
+                self._handles.pop(handle, None)
+
+    def handles(self) -> list[LeaseHandle]:
+        """The locks that are perhaps not free."""
+        with self._mutex:
+            return [handle for handle in self._handles if not handle.lease.is_over()]

@@ -1,34 +1,39 @@
-"""How long a grant lasts, by our own clock, and how it ends. No requests are made here.
+"""A grant's lease as its holder sees it: by the monotonic clock of this process, without requests.
 
-          ┌──▶ LOST      its lease is over, or somebody else has the place; told exactly once
+          ┌──▶ LOST         the lease is over, or the table names another owner; reported once
     HELD ─┤
           └──▶ RELEASING ─▶ RELEASED
-                  └─────▶ LOST    the release found somebody else, or nobody, in the place
+                    └─────▶ LOST    the release found that this owner held nothing any more
 
-The lease is counted from the moment before its last successful renewal was sent: DynamoDB wrote it
-later than that, so nobody else's count of it ends before ours.
+The lease is counted from the moment before its last successful renewal was sent. DynamoDB wrote it
+later than that, so no observer's count of the same lease ends before the holder's own.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
 from leasehold.client.logging import failsafe_logger
-from leasehold.client.lost_event import LostEvent
 from leasehold.clock import Clock
 from leasehold.errors import LockLost
+from leasehold.protocol.model import Grant
 
 _logger: Final = failsafe_logger()
 
+LONGEST_NAP_SECONDS: Final = 1.0
+"""Between two checks of the lease by `LostEvent`: heartbeats end when their client is closed."""
+
 
 class LeaseState(Enum):
-    """What a grant has become."""
+    """What has become of a grant."""
 
     HELD = auto()
     LOST = auto()
@@ -36,18 +41,62 @@ class LeaseState(Enum):
     RELEASED = auto()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedGrant:
+    """A grant, and since when its lease counts on our clock.
+
+    Attributes:
+        since: reading of the monotonic clock, not later than the moment at which the lease was
+            written.
+    """
+
+    grant: Grant = field(repr=False)  # It contains the owner_id.
+    since: float
+
+
+class LostEvent(threading.Event):
+    """Set when a lock is lost; each question checks the lease.
+
+    In a process that was frozen a user's code may ask before the heartbeat thread has run again.
+
+    Args:
+        is_lost: checks the lease.
+    """
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_lost = is_lost
+
+    def is_set(self) -> bool:
+        """Whether the lock is lost."""
+        return self._is_lost()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the lock is lost, at most so many seconds; returns whether it is."""
+        ends_at = math.inf if timeout is None else time.monotonic() + timeout
+        while not self._is_lost():
+            left = ends_at - time.monotonic()
+            if left <= 0:
+                return False
+            super().wait(min(left, LONGEST_NAP_SECONDS))
+        return True
+
+
 class LocalLease:
-    """The time of one grant.
+    """The lease of one grant. May be used by several threads, and by signal handlers.
 
     Args:
         clock: the present.
         granted: the grant, and since when it counts.
         timing: when it is to be renewed, and when it is in danger.
-        on_lost: is told why, once, in whatever thread finds out: must be quick.
-        on_danger: same, each time that the lock comes into danger.
+        on_lost: called once with the reason, in the thread that finds out; must be quick.
+        on_danger: called each time that the lock comes into danger; must be quick.
 
     Attributes:
-        lost: set when it is lost.
+        lock_name: the lock.
+        seconds: for how long a renewal holds.
+        ends_at: reading of the monotonic clock at which the lease is over.
+        lost: set when the lock is lost.
         taken: whether the table has said that this owner holds nothing any more.
     """
 
@@ -60,143 +109,132 @@ class LocalLease:
         on_lost: Callable[[str], None],
         on_danger: Callable[[], None],
     ) -> None:
+        self.lock_name = granted.grant.lock_name
         self._clock = clock
-        self._lock_name = granted.grant.lock_name
         self._timing = timing
         self._on_lost = on_lost
         self._on_danger = on_danger
         self._process = os.getpid()
-        self._changing = threading.RLock()  # A signal handler may release.
-        self._standing = LeaseState.HELD
-        self._why_lost = ""
+        self._mutex = threading.RLock()  # Not a Lock: a signal handler may release.
+        self._state = LeaseState.HELD
+        self._reason = ""
         self._in_danger = False
-        self._lease_seconds = granted.grant.lease_ms / 1000
-        self._ends_at = granted.since + self._lease_seconds
+        self.seconds = granted.grant.lease_ms / 1000
+        self.ends_at = granted.since + self.seconds
         self.taken = False
         self.lost = LostEvent(self.is_lost)
 
     @property
-    def lease_seconds(self) -> float:
-        """For how long a renewal holds."""
-        return self._lease_seconds
-
-    @property
     def period(self) -> float:
         """Seconds between two renewals."""
-        return self._timing.period(self._lease_seconds)
-
-    @property
-    def ends_at(self) -> float:
-        """Reading of the monotonic clock at which the lease is over."""
-        return self._ends_at
+        return self._timing.period(self.seconds)
 
     @property
     def danger_at(self) -> float:
         """Reading of the monotonic clock at which danger is to be reported, if it was not yet."""
         if self._in_danger:
-            return self._ends_at
-        return self._ends_at - self._timing.safe(self._lease_seconds)
+            return self.ends_at
+        return self.ends_at - self._timing.safe(self.seconds)
 
     @property
     def is_from_parent_process(self) -> bool:
-        """Whether this is a forked child's copy of its parent's lock."""
+        """Whether this is a forked child's copy of its parent's lease."""
         return self._process != os.getpid()
 
-    def standing(self) -> LeaseState:
-        """What has become of the grant, after a look at the clock."""
-        if self._standing is LeaseState.HELD and self.is_over():
+    def state(self) -> LeaseState:
+        """What has become of the grant, by the clock as it is now."""
+        if self._state is LeaseState.HELD and self.is_over():
             self.lose("its lease is over", only_if_over=True)
-        return self._standing
+        return self._state
 
     def is_over(self) -> bool:
         """Whether the lease is over, whatever has become of the grant."""
-        return self._clock.monotonic() >= self._ends_at
+        return self._clock.monotonic() >= self.ends_at
 
     def is_held(self) -> bool:
         """Whether the lock is held, by our own clock."""
-        return not self.is_from_parent_process and self.standing() is LeaseState.HELD
+        return not self.is_from_parent_process and self.state() is LeaseState.HELD
 
     def is_lost(self) -> bool:
         """Whether the lock is lost, by our own clock."""
-        return self.is_from_parent_process or self.standing() is LeaseState.LOST
+        return self.is_from_parent_process or self.state() is LeaseState.LOST
 
-    def require(self) -> None:
+    def require_held(self) -> None:
         """Raises `LockLost` unless the lock is held."""
         if self.is_held():
             return
-        why = self._why_lost or "it was released"
-        if self._standing is LeaseState.RELEASING:
-            why = "its release has begun, so it may have been released"
+        reason = self._reason or "it was released"
+        if self._state is LeaseState.RELEASING:
+            reason = "its release has begun, so it may have been released"
         if self.is_from_parent_process:
-            why = "it belongs to the process that this one was forked from"
-        raise LockLost(f"lock {self._lock_name!r}: {why}")
+            reason = "it belongs to the process that this one was forked from"
+        raise LockLost(f"lock {self.lock_name!r}: {reason}")
 
     def remaining(self) -> float:
         """Seconds until the lease is over; 0 if the lock is not held."""
-        return max(0.0, self._ends_at - self._clock.monotonic()) if self.is_held() else 0.0
+        return max(0.0, self.ends_at - self._clock.monotonic()) if self.is_held() else 0.0
 
-    def check_lease(self) -> bool:
-        """Callbacks what time has brought; returns whether the lock is still held."""
+    def check(self) -> bool:
+        """Reports loss and danger that time has brought; returns whether the lock is held."""
         if not self.is_held():
             return False
-        with self._changing:
+        with self._mutex:
             is_new = not self._in_danger and self._clock.monotonic() >= self.danger_at
             self._in_danger = self._in_danger or is_new
         if is_new:
-            _tell(self._on_danger)
+            self._report(self._on_danger)
         return True
 
-    def renewed(self, sent: float, lease_seconds: float) -> None:
-        """A renewal that was sent then has been written."""
-        with self._changing:
-            if self._standing is LeaseState.HELD:
-                self._lease_seconds = lease_seconds
-                self._ends_at = sent + lease_seconds
+    def renew(self, sent: float, seconds: float) -> None:
+        """Counts the lease anew from a renewal that was sent at that reading and was written."""
+        with self._mutex:
+            if self._state is LeaseState.HELD:
+                self.seconds = seconds
+                self.ends_at = sent + seconds
                 self._in_danger = False
 
     def shorten(self, ends_at: float) -> None:
-        """The lease may be over earlier than was known."""
-        with self._changing:
-            self._ends_at = min(self._ends_at, ends_at)
+        """Ends the lease at that reading of the clock, unless it ends before."""
+        with self._mutex:
+            self.ends_at = min(self.ends_at, ends_at)
 
-    def change(self, before: LeaseState, after: LeaseState) -> None:
-        """From one standing to another, if it is in the first."""
-        with self._changing:
-            if self._standing is before:
-                self._standing = after
+    def change_state(self, before: LeaseState, after: LeaseState) -> None:
+        """Changes the state from one to another; does nothing in any other state."""
+        with self._mutex:
+            if self._state is before:
+                self._state = after
 
     def lose(
         self,
-        why: str,
+        reason: str,
         *,
         taken: bool = False,
         only_if_over: bool = False,
         unless_releasing: bool = False,
     ) -> None:
-        """The lock is lost; tells so unless it is known.
+        """Marks the lock as lost; reports that, unless it was lost or released before.
 
         Args:
-            why: for people.
+            reason: for people.
             taken: whether the table said so.
             only_if_over: whether a renewal that came in this moment wins.
             unless_releasing: whether a release that has begun explains it.
         """
-        with self._changing:
-            if unless_releasing and self._standing in {LeaseState.RELEASING, LeaseState.RELEASED}:
+        with self._mutex:
+            if unless_releasing and self._state in {LeaseState.RELEASING, LeaseState.RELEASED}:
                 return
             self.taken = self.taken or taken
             renewed = only_if_over and not self.is_over()
-            if renewed or self._standing in {LeaseState.LOST, LeaseState.RELEASED}:
+            if renewed or self._state in {LeaseState.LOST, LeaseState.RELEASED}:
                 return
-            self._standing = LeaseState.LOST
-            self._why_lost = why
+            self._state = LeaseState.LOST
+            self._reason = reason
         self.lost.set()
-        _tell(lambda: self._on_lost(why))
+        self._report(lambda: self._on_lost(reason))
 
-
-def _tell(listener: Callable[[], None]) -> None:
-    """What a listener raises ends neither the check that found out, nor anybody's heartbeats."""
-    try:
-        listener()
-    except Exception:
-        _logger.exception("a loss, or a danger, could not be told")
+    def _report(self, listener: Callable[[], None]) -> None:
+        """Calls a listener. What it raises must end neither a check nor other locks' heartbeats."""
+        try:
+            listener()
+        except Exception:
+            _logger.exception("lock %r: its loss or danger could not be reported", self.lock_name)

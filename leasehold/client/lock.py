@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
-from leasehold.client.acquisition import TimedGrant
-from leasehold.client.arguments import Timing
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.local_lease import LeaseState
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.lease_handle import UnreleasedHandles
+from leasehold.client.local_lease import LeaseState, TimedGrant
+from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
-from leasehold.client.unreleased import UnreleasedHandles
-from leasehold.client.with_block import raise_or_note
 from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-_logger: Final = failsafe_logger()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockServices:
+    """What all locks of one client use."""
+
+    settings: ClientSettings
+    store_factory: StoreFactory
+    heartbeats: Heartbeats
+    unreleased: UnreleasedHandles
+    callbacks: Callbacks
 
 
 class Lock(BaseLock):
@@ -43,33 +48,17 @@ class Lock(BaseLock):
 
     def __init__(
         self,
-        stores: StoreFactory,
+        services: LockServices,
         request: AcquireRequest,
+        options: LockOptions[Callback],
         granted: TimedGrant,
-        *,
-        data: Mapping[str, Any] | None,
-        timing: Timing,
-        heartbeats: Heartbeats,
-        unreleased: UnreleasedHandles,
-        reports: Callbacks,
-        on_lost: Callback | None,
-        on_danger: Callback | None,
-        best_effort_release: bool,
     ) -> None:
-        super().__init__(stores, request, granted, data=data, timing=timing)
-        self._heartbeats = heartbeats
-        self._unreleased = unreleased
-        self._callbacks = reports
-        self._on_lost = on_lost
-        self._on_danger = on_danger
-        self._best_effort_release = best_effort_release
-        self._held = LeaseHandle(
-            stores, granted, timing=timing, on_lost=self._report_loss, on_danger=self._report_danger
-        )
+        super().__init__(services.settings, services.store_factory, request, options, granted)
+        self._services = services
         try:
-            heartbeats.keep(self._held)
+            self._begin_heartbeats()
         except BaseException:
-            heartbeats.drop(self._held)
+            services.heartbeats.remove(self._handle)
             raise
 
     @property
@@ -78,7 +67,7 @@ class Lock(BaseLock):
 
         A release does not set it.
         """
-        return self._held.lost
+        return self._handle.lease.lost
 
     def heartbeat(
         self, *, lease: float | None = None, data: Mapping[str, Any] | None = None
@@ -86,32 +75,25 @@ class Lock(BaseLock):
         """Renews the lease now, one request. The client does so by itself; nobody has to.
 
         Args:
-            lease: seconds; from now on the lease of this lock. None keeps it.
-            data: replaces what is stored with the lock. None keeps it.
+            lease: seconds; from now on the lease of this lock. None leaves it as it is.
+            data: replaces what is stored with the lock. None leaves it as it is.
 
         Raises:
             LockLost: too late; nothing was renewed.
             LockStoreUnavailable: outcome unknown. The lock is held as long as `check` says so.
             InvalidRequest: an argument breaks its rule.
         """
-        lease_ms, text = self._as_stored(lease, data)
-        try:
-            self._held.beat(lease_ms=lease_ms, data=text)
-        finally:
-            if lease is not None and self._held.is_held():
-                self._heartbeats.keep(self._held)
-        if data is not None:
-            self._data = data
+        self._renew(lease, data)
 
     def release(self) -> bool:
-        """Gives the lock back, to the oldest waiter if there is one. One request if nobody waits.
+        """Releases the lock, to the oldest waiter if there is one. One request if nobody waits.
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
         repeated. If it is interrupted (by a KeyboardInterrupt, say), the release is tried once more
         before the interrupt goes on, and once more by the end of `with LockClient(…)`.
 
         Returns:
-            Whether it was given back by its holder; False if it had been lost before. (If its lease
+            Whether the lock was held until then; False if it had been lost before. (If its lease
             was over and nobody had taken it, it is free now; else nothing was changed.)
 
         Raises:
@@ -119,11 +101,11 @@ class Lock(BaseLock):
                 its lease is over at the latest; or repeat the call. Raised at once in a signal
                 handler that has come in the middle of a request of this lock.
         """
-        self._renew_no_more()
+        self._end_heartbeats()
         try:
-            return self._held.release()
+            return self._handle.release()
         finally:
-            self._unreleased.settle(self._held)
+            self._services.unreleased.discard_if_settled(self._handle)
 
     def transact_write(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
@@ -133,7 +115,7 @@ class Lock(BaseLock):
         Args:
             items: as for boto3's `transact_write_items`, with low-level attribute values; at most
                 99, with `release` 98. Any tables, but not the items of this lock.
-            release: whether the lock is given back in the same transaction, to the oldest waiter if
+            release: whether the lock is released in the same transaction, to the oldest waiter if
                 there is one (two requests more).
 
         Raises:
@@ -153,32 +135,27 @@ class Lock(BaseLock):
             guarded.abandon(call)
             raise
         finally:
-            if release and not self._held.is_held():
-                self._renew_no_more()
-                self._unreleased.settle(self._held)
+            if release and not self._handle.lease.is_held():
+                self._end_heartbeats()
+                self._services.unreleased.discard_if_settled(self._handle)
         guarded.forget(call)
 
     def __enter__(self) -> Self:
         """The lock itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Releases, as `LockClient.hold` does."""
-        if self._held.is_from_parent_process:
-            return
-        raise_or_note(self._release_error(), error, best_effort_release=self._best_effort_release)
+        if not self._handle.lease.is_from_parent_process:
+            self._raise_or_note(self._release_error(), error)
 
-    def _renew_no_more(self) -> None:
-        if (
-            not self._held.is_from_parent_process
-        ):  # In a forked child the parent's threads may hold its locks.
-            self._unreleased.add(self._held)
-            self._heartbeats.drop(self._held)
+    def _begin_heartbeats(self) -> None:
+        self._services.heartbeats.add(self._handle)
+
+    def _end_heartbeats(self) -> None:
+        if not self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
+            self._services.unreleased.add(self._handle)
+            self._services.heartbeats.remove(self._handle)
 
     def _release_error(self) -> Exception | None:
         """Releases; returns what was wrong with the lock, or with its release."""
@@ -186,23 +163,14 @@ class Lock(BaseLock):
             if not self.release():
                 self.check()
         except Exception as error:
-            if self._held.standing() is LeaseState.RELEASED:
-                raise  # Nothing is wrong: a signal handler raised it, and wants it to leave.
+            if self._handle.lease.state() is LeaseState.RELEASED:
+                raise  # Nothing is wrong: a signal handler raised it to leave the block.
             return error
         return None
 
-    def _report_loss(self, why: str) -> None:
-        _logger.warning("lock %r is lost: %s", self.name, why)
-        self._report("on_lost", self._on_lost)
-
-    def _report_danger(self) -> None:
-        _logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
-        self._report("on_danger", self._on_danger)
-
-    def _report(self, what: str, callback: Callback | None) -> None:
-        if callback is not None:
-            self._callbacks.tell(f"{what} of lock {self.name!r}", lambda: callback(self))
+    def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
+        self._services.callbacks.call_soon(description, callback)
 
 
 Callback = Callable[[Lock], None]
-"""Is told of a lock, in a thread of the client's; what it raises is logged."""
+"""Called with a lock, in a thread of the client's; what it raises is logged."""

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Self
 
-from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
+from leasehold.client.arguments import Timing
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
-from leasehold.client.event_log import log_event
 from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.lock import Callback, Lock
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
+from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.process import reset_in_children
-from leasehold.client.store_factory import StoreFactory
-from leasehold.client.unreleased import UnreleasedHandles
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import BootClock, Clock
 from leasehold.store.events import Observe
-from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 
 if TYPE_CHECKING:
     import boto3
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
-
-_logger: Final = failsafe_logger()
-
-Takeover = Literal["observed", "stored_expiry"]
-
-DEFAULT_LEASE_SECONDS: Final = 60.0
 
 
 class LockClient:
@@ -47,7 +35,7 @@ class LockClient:
         client: a DynamoDB client to use as it is, instead of one made from the session. Give it
             `leasehold.dynamodb.client_config.CLIENT_CONFIG`: with boto3's own time-outs one lost
             reply takes a minute, as long as no other heartbeat of that lock is sent.
-        stepfunctions: a client to tell waiting workflows with, and to ask whether one still runs;
+        stepfunctions: a client to wake waiting workflows, and to ask whether a workflow still runs;
             None makes one from the session when it is first needed.
         owner_name: label for people; None makes one of host, process id and program.
         lease: seconds that a renewal holds, unless a call says otherwise.
@@ -57,20 +45,21 @@ class LockClient:
             none but your own.
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
             reported as in danger; None for a third of the lease.
-        takeover: when a holder that vanished may lose its place. "observed": once this client has
-            seen the same renewal for the whole stored lease on its own monotonic clock; no clock
-            error of anybody can break it. "stored_expiry": 2 s after the end that the holder wrote,
-            for a process that looks only once, or waits for less than a lease; right as long as
-            clocks differ by less than 2 s.
-        longest_poll: most seconds between two looks while waiting.
+        takeover: when a holder that vanished may be evicted. "observed": once this client has seen
+            the same renewal for the whole stored lease on its own monotonic clock; a wrong clock
+            cannot break it. "stored_expiry": 2 s after the end that the holder wrote, for a process
+            that tries only once, or waits for less than a lease; right as long as clocks differ by
+            less than 2 s.
+        longest_poll: most seconds between two polls while waiting.
         max_workers: most heartbeats under way at a time.
         best_effort_release: what `hold` does if the release fails but the work did not. True: it is
             logged and the work's result stands. False: it raises.
-        observe: is told of hand-offs, evictions, lost pushes; None logs them.
+        observe: called with hand-offs, evictions, workflows that could not be woken; None logs
+            them.
         clock: the present, for tests.
 
     May be used by several threads. After a fork the child's copy makes connections and threads of
-    its own, and knows no locks; if it was given a client, it acquires none either (RuntimeError).
+    its own, and holds no locks; if it was given a client, it acquires none either (RuntimeError).
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -95,15 +84,18 @@ class LockClient:
         observe: Observe | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._timing = arguments.Timing(heartbeat_every=heartbeat_every, safe_period=safe_period)
-        arguments.require_settings(
-            owner_name=owner_name or "",
+        self._settings = ClientSettings(
+            table_name=table_name,
+            owner_name=owner_name,
             lease=lease,
             wait=wait,
-            timing=self._timing,
+            timing=Timing(heartbeat_every=heartbeat_every, safe_period=safe_period),
             takeover=takeover,
             longest_poll=longest_poll,
             max_workers=max_workers,
+            best_effort_release=best_effort_release,
+            observe=observe,
+            clock=clock or BootClock(),
         )
         self._connection = Connection(
             session=session,
@@ -111,37 +103,24 @@ class LockClient:
             stepfunctions=stepfunctions,
             most_at_once=max_workers,
         )
-        self._table_name = table_name
-        self._owner_name = owner_name
-        self._lease = lease
-        self._wait = wait
-        self._takeover = takeover
-        self._longest_poll = longest_poll
-        self._max_workers = max_workers
-        self._best_effort_release = best_effort_release
-        self._observe = observe or log_event
-        self._clock = clock or BootClock()
         self._closed = False
-        self._begin()
+        self._services = self._new_services()
         reset_in_children(self)
 
-    def _begin(self) -> None:
-        watches = self._takeover == "observed"
-        self._heartbeats = Heartbeats(self._clock, most_at_once=self._max_workers)
-        self._unreleased = UnreleasedHandles()
-        self._callbacks = Callbacks()
-        self._store_factory = StoreFactory(
-            connection=self._connection,
-            table_name=self._table_name,
-            clock=self._clock,
-            lease_expiry=WatchedExpiry(self._clock) if watches else StoredExpiry(self._clock),
-            observe=self._observe,
+    def _new_services(self) -> LockServices:
+        settings = self._settings
+        return LockServices(
+            settings=settings,
+            store_factory=settings.store_factory(self._connection),
+            heartbeats=Heartbeats(settings.clock, most_at_once=settings.max_workers),
+            unreleased=UnreleasedHandles(),
+            callbacks=Callbacks(),
         )
 
     def reset_after_fork(self) -> None:
         """Called in a forked child; nobody else needs it."""
         self._connection.forget()
-        self._begin()
+        self._services = self._new_services()
 
     def acquire(
         self,
@@ -172,26 +151,13 @@ class LockClient:
             on_danger: called if the lease is near its end and could not be renewed.
 
         Raises:
-            LockWaitTimeout: not handed over in time. Nothing is held, no place in the queue kept.
+            LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
             LockStoreUnavailable: outcome unknown until the wait was over. What may have been
                 granted ends with its lease.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        seconds = self.longest_wait(lease) if wait is None else wait
-        arguments.require_wait(seconds)
-        lock, waiting = self._attempt(
-            name,
-            wait=seconds,
-            lease=lease,
-            limit=limit,
-            data=data,
-            owner_name=owner_name,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
-        if lock is None:
-            raise waiting.timed_out()
-        return lock
+        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        return self._acquire(options)
 
     def try_acquire(
         self,
@@ -206,32 +172,24 @@ class LockClient:
     ) -> Lock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
-        One look is no watch: the place of a holder that crashed is taken by a client that has tried
-        before, a lease ago, or by one with `takeover="stored_expiry"`. The log tells of such a
-        holder.
+        One try cannot watch a lease: a holder that crashed is evicted by a client that has tried
+        before, a lease ago, or by one with `takeover="stored_expiry"`. The log names such a holder.
 
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        lock, waiting = self._attempt(
-            name,
-            wait=0,
-            lease=lease,
-            limit=limit,
-            data=data,
-            owner_name=owner_name,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
+        options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
+        lock, acquisition = self._attempt(options)
         if lock is None:
-            waiting.log_takeover_hint()
+            acquisition.log_takeover_hint()
         return lock
 
     def longest_wait(self, lease: float | None = None) -> float:
-        """Seconds that `acquire` waits for a lock with such a lease, if it is not told how long."""
-        return arguments.default_wait(self._wait, self._lease if lease is None else lease)
+        """Seconds that `acquire` waits by default for a lock with such a lease."""
+        return self._settings.longest_wait(lease)
 
+    @contextmanager
     def hold(
         self,
         name: str,
@@ -243,139 +201,86 @@ class LockClient:
         owner_name: str | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
-    ) -> AbstractContextManager[Lock]:
+    ) -> Iterator[Lock]:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        What the body raises leaves as it is; if the release fails too, or the lock was lost, a note
-        on it says so. If the body succeeds but the lock was lost meanwhile, `LockLost` is raised:
-        the body was not alone. If only the release fails, see `best_effort_release`.
+        What the body raises leaves the block as it is, with a note if the release failed too, or if
+        the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
+        raised: the body was not alone. If only the release fails, see `best_effort_release`.
 
         Arguments and errors as of `acquire`.
         """
-        return self._hold(
-            name,
-            lease=lease,
-            wait=wait,
-            limit=limit,
-            data=data,
-            owner_name=owner_name,
-            on_lost=on_lost,
-            on_danger=on_danger,
-        )
+        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        with self._acquire(options) as lock:
+            yield lock
 
     def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and threads, and closes the connections that this client made.
 
-        May be called by a signal handler, but rather let that raise SystemExit, and `with` close:
-        of a lock that is in the middle of a request a handler can only log that its lease ends it.
+        A signal handler may call this, but had better raise SystemExit and let `with` close: a lock
+        that is in the middle of a request cannot be released by a handler, only by its lease.
 
         Args:
-            release: whether to give back all locks that are held, as well as that is possible.
-                Else they are held until their leases are over.
+            release: whether to release all locks that are held; what fails is logged. Else they are
+                held until their leases are over.
         """
         self._closed = True
-        held = list({*self._heartbeats.locks(), *self._unreleased.locks()})
-        is_interrupted = any(one.is_interrupted for one in held)
-        if release and held:
-            self._release_all(held)
-        self._heartbeats.close(wait=not is_interrupted)
-        self._callbacks.close()
+        services = self._services
+        handles = list({*services.heartbeats.handles(), *services.unreleased.handles()})
+        is_interrupted = any(handle.is_interrupted for handle in handles)
+        if release and handles:
+            self._release_all(handles)
+        services.heartbeats.close(wait=not is_interrupted)
+        services.callbacks.close()
         self._connection.close()
 
     def __enter__(self) -> Self:
         """The client itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Closes, and gives back all locks that are held."""
+    def __exit__(self, *_raised: object) -> None:
+        """Closes, and releases all locks that are held."""
         self.close(release=True)
 
-    @contextmanager
-    def _hold(self, name: str, **wanted: Any) -> Iterator[Lock]:  # noqa: ANN401 - as of `acquire`
-        with self.acquire(name, **wanted) as lock:
-            yield lock
+    def _acquire(self, options: LockOptions[Callback]) -> Lock:
+        lock, acquisition = self._attempt(options)
+        if lock is None:
+            raise acquisition.timed_out()
+        return lock
 
-    def _attempt(
-        self,
-        name: str,
-        *,
-        wait: float,
-        lease: float | None,
-        limit: int,
-        data: Mapping[str, Any] | None,
-        owner_name: str | None,
-        on_lost: Callback | None,
-        on_danger: Callback | None,
-    ) -> tuple[Lock | None, Acquisition]:
+    def _attempt(self, options: LockOptions[Callback]) -> tuple[Lock | None, Acquisition]:
         self._require_open()
-        seconds = self._lease if lease is None else lease
-        request = arguments.acquire_request(
-            name=name,
-            lease=seconds,
-            limit=limit,
-            data=data,
-            owner_name=owner_name or self._owner_name or arguments.default_owner_name(),
-            waits=wait > 0,
+        services = self._services
+        acquisition = self._settings.acquisition(
+            options, services.store_factory, require_open=self._require_open
         )
-        self._timing.require_room(seconds)
-        arguments.require_callable("on_lost", on_lost)
-        arguments.require_callable("on_danger", on_danger)
-        waiting = Acquisition(
-            self._store_factory,
-            request,
-            wait=wait,
-            longest_poll=self._longest_poll,
-            require_open=self._require_open,
-        )
-        granted = waiting.run()
+        granted = acquisition.run()
         if granted is None:
-            return None, waiting
+            return None, acquisition
         try:
-            lock = Lock(
-                self._store_factory,
-                request,
-                granted,
-                data=data,
-                timing=self._timing,
-                heartbeats=self._heartbeats,
-                unreleased=self._unreleased,
-                reports=self._callbacks,
-                on_lost=on_lost,
-                on_danger=on_danger,
-                best_effort_release=self._best_effort_release,
-            )
-        except BaseException:  # Interrupted, or no thread to be had for its heartbeats.
+            lock = Lock(services, acquisition.request, options, granted)
+        except BaseException:  # Interrupted, or no thread can be started for its heartbeats.
             with suppress(Exception):
-                waiting.leave()
+                acquisition.leave()
             raise
         if self._closed:  # In this moment: nobody would renew it.
             lock.release()
             self._require_open()
-        return lock, waiting
+        return lock, acquisition
 
-    def _release_all(self, held: list[LeaseHandle]) -> None:
-        crew = WorkerPool(min(self._max_workers, len(held)), name="leasehold-close")
-        for one in held:
-            if one.is_interrupted:  # A thread of the crew would wait for us.
-                self._release_at_close(one)
+    def _release_all(self, handles: list[LeaseHandle]) -> None:
+        size = min(self._settings.max_workers, len(handles))
+        pool = WorkerPool(size, name="leasehold-close")
+        for handle in handles:
+            self._services.heartbeats.remove(handle)
+            if handle.is_interrupted:  # A thread of the pool would wait for this one.
+                handle.release_at_close()
                 continue
             try:
-                crew.begin(partial(self._release_at_close, one))
-            except RuntimeError:  # No thread to be had.
-                self._release_at_close(one)
-        crew.close()
-
-    def _release_at_close(self, held: LeaseHandle) -> None:
-        self._heartbeats.drop(held)
-        try:
-            held.release()
-        except Exception:
-            _logger.exception("release at close failed; the lease ends it")
+                pool.submit(handle.release_at_close)
+            except RuntimeError:  # No thread can be started.
+                handle.release_at_close()
+        pool.close()
 
     def _require_open(self) -> None:
         if self._closed:

@@ -1,10 +1,13 @@
-"""The log `leasehold`, for code that must go on whatever becomes of a log."""
+"""The log `leasehold`: its logger never raises, and events of the store are written to it."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
 from typing import Any, Final
+
+from leasehold.protocol.model import HandOff
+from leasehold.store.events import Event, Evicted, Extended, LivenessUnknown, Observe, PushUnknown
 
 
 class FailsafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -21,5 +24,36 @@ _logger: Final = FailsafeLogger(logging.getLogger("leasehold"))
 
 
 def failsafe_logger() -> FailsafeLogger:
-    """What every part of the client writes to."""
+    """The logger of every module of the clients."""
     return _logger
+
+
+def log_event(event: Event) -> None:
+    """Logs an event of the store. Owner ids prove ownership, so they are left out."""
+    match event:
+        case Evicted(lock_name=lock_name, holders=holders):
+            _logger.warning("lock %r: evicted %d holders whose lease was over", lock_name, holders)
+        case Extended(lock_name=lock_name):
+            _logger.info("lock %r: lease extended, its workflow still runs", lock_name)
+        case LivenessUnknown(lock_name=lock_name):
+            _logger.warning("lock %r: no answer whether its holder's workflow runs", lock_name)
+        case PushUnknown(lock_name=lock_name):
+            _logger.warning(
+                "lock %r: handed to a workflow that could not be woken (is states:SendTaskSuccess "
+                "allowed?); the workflow finds out by its fallback poll",
+                lock_name,
+            )
+        case HandOff(grant=grant):
+            _logger.debug("lock %r: handed over", grant.lock_name)
+
+
+def failsafe_observer(observe: Observe) -> Observe:
+    """Wraps a user's observer: what it raises is logged, and fails no request of a lock."""
+
+    def observe_safely(event: Event) -> None:
+        try:
+            observe(event)
+        except Exception:
+            _logger.exception("observe failed")
+
+    return observe_safely

@@ -1,18 +1,20 @@
-"""The lock protocol as this process uses it: its table, its clock, its judgement of others."""
+"""The lock protocol as a client uses it: over its table, with its clock and AWS clients."""
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from leasehold.backoff import Random
-from leasehold.client.arguments import require_callable, require_table_name
-from leasehold.client.event_log import logging_errors
+from leasehold.client.logging import failsafe_observer
 from leasehold.clock import Clock
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
+from leasehold.dynamodb.retry import RetryBudget, retry
+from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol.model import NotHeld, Released, ReleaseRequest
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry
@@ -26,7 +28,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
-class Connected(Protocol):
+class AwsConnection(Protocol):
     """Where the AWS clients come from."""
 
     def dynamodb(self) -> DynamoDBClient:
@@ -41,45 +43,60 @@ class Connected(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFactory:
-    """Makes stores over one table; each for one errand, with a deadline of its own.
+    """Makes stores over one table; each for one request, with a deadline of its own.
 
     Attributes:
         connection: where the AWS clients come from.
         table_name: the lock table.
         clock: the present.
-        lease_expiry: whose lease is over.
-        observe: is told what happens besides the answers.
+        lease_expiry: tells whose lease is over.
+        observe: called with what happens besides the answers.
         random: source of jitter.
     """
 
-    connection: Connected
+    connection: AwsConnection
     table_name: str
     clock: Clock
     lease_expiry: LeaseExpiry
     observe: Observe
     random: Random = field(default=random.random)
 
-    def __post_init__(self) -> None:
-        """Raises `InvalidRequest` if what the user gave breaks a rule."""
-        require_table_name(self.table_name)
-        require_callable("observe", self.observe)
-
     def context(self, *, deadline: float = math.inf) -> LockContext:
-        """The world of an errand that must be done by a reading of the monotonic clock."""
+        """What a request needs that must be done by a reading of the monotonic clock."""
         retry_budget = RetryBudget(deadline=deadline, clock=self.clock, random=self.random)
         return LockContext(
             table=LockTable(self.connection.dynamodb(), self.table_name, retry_budget=retry_budget),
             clock=self.clock,
             lease_expiry=self.lease_expiry,
             workflows=self.connection.workflows,
-            observe=logging_errors(self.observe),
+            observe=failsafe_observer(self.observe),
             retry_budget=retry_budget,
             random=self.random,
         )
 
-    def retry_budget(self, *, seconds: float) -> RetryBudget:
-        """For repeats of a whole operation whose outcome is unknown."""
-        return RetryBudget(
+    def store(self, *, deadline: float = math.inf) -> LockStore:
+        """The operations of a lock, for such a request."""
+        return LockStore(self.context(deadline=deadline))
+
+    def release(
+        self,
+        request: ReleaseRequest,
+        *,
+        seconds: float,
+        on_unknown: Callable[[], None] = lambda: None,
+    ) -> Released | NotHeld:
+        """Sends a release, again after each unknown outcome, until there is an answer.
+
+        Args:
+            request: what to release.
+            seconds: how long to go on.
+            on_unknown: called after each unknown outcome.
+
+        Raises:
+            LockStoreUnavailable: no answer in time.
+        """
+        store = self.store(deadline=self.clock.monotonic() + seconds)
+        budget = RetryBudget(
             seconds=seconds,
             clock=self.clock,
             random=self.random,
@@ -87,6 +104,10 @@ class StoreFactory:
             longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
         )
 
-    def store(self, *, deadline: float = math.inf) -> LockStore:
-        """The operations of a lock, for such an errand."""
-        return LockStore(self.context(deadline=deadline))
+        def is_unknown(error: Exception) -> bool:
+            if not isinstance(error, LockStoreUnavailable):
+                return False
+            on_unknown()
+            return True
+
+        return retry(lambda: store.release(request), budget, repeat_after=is_unknown)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.client import heartbeat_schedule as rota
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.logging import FailsafeLogger
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable, lost_reply
@@ -49,15 +49,15 @@ async def test_heartbeats_go_on(make_client: MakeClient, table: AsyncTable) -> N
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = rota.HeartbeatSchedule.due
+    due = HeartbeatSchedule.due
     defects = [ZeroDivisionError()]
 
-    def fail(self: rota.HeartbeatSchedule, now: float) -> list[rota.ScheduledHeartbeat]:
+    def fail(self: HeartbeatSchedule, now: float) -> list[ScheduledHeartbeat]:
         if defects:
             raise defects.pop()
         return due(self, now)
 
-    monkeypatch.setattr(rota.HeartbeatSchedule, "due", fail)
+    monkeypatch.setattr(HeartbeatSchedule, "due", fail)
 
 
 @in_virtual_time
@@ -76,7 +76,7 @@ async def test_with_an_ordinary_logger_that_would_end_the_planning(
     fail_once(monkeypatch)
     locks = make_client()
     await locks.acquire("a")
-    planner = locks._heartbeats._planner  # noqa: SLF001 - nothing outside tells that
+    planner = locks._services.heartbeats._scheduler  # noqa: SLF001 - nothing outside tells that
     assert planner is not None
     await asyncio.sleep(300)
     assert isinstance(planner.exception(), BrokenPipeError)

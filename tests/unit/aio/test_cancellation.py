@@ -9,7 +9,8 @@ from contextlib import suppress
 import pytest
 
 from leasehold import AsyncLockClient
-from leasehold.client.acquisition import Acquisition, TimedGrant
+from leasehold.client.acquisition import Acquisition
+from leasehold.client.local_lease import TimedGrant
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, lost_reply
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
@@ -269,5 +270,5 @@ async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.sleep(20)
-    assert "what was to be done after a cancellation failed" in caplog.text
+    assert "work that outlived its cancelled caller failed" in caplog.text
     await locks.close()

@@ -166,10 +166,10 @@ async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(
         lock = await locks.acquire("a", on_lost=lambda _: told.append(threading.current_thread()))
         virtual_loop().block(31)
         clock = virtual_loop().time()
-        lock._held._clock.monotonic = lambda: clock  # type: ignore[method-assign]  # noqa: SLF001 - off the loop
+        lock._handle.lease._clock.monotonic = lambda: clock  # type: ignore[method-assign]  # noqa: SLF001 - off the loop
         finder = threading.Thread(target=lock.lost.is_set)
         finder.start()
-        finder.join()
+        finder.join(30)
         assert told == []
         await asyncio.sleep(0.1)
         assert told == [threading.current_thread()]

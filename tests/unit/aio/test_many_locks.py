@@ -66,8 +66,8 @@ async def test_no_more_are_under_way_than_is_said(
         table.latency_seconds = 0.2
         await asyncio.sleep(1.9)
         in_flight = table.log[begun:]
-        for lock in locks._heartbeats.locks():  # noqa: SLF001 - ended without a request each
-            locks._heartbeats.drop(lock)  # noqa: SLF001 - same
+        for lock in locks._services.heartbeats.handles():  # noqa: SLF001 - ended without a request each
+            locks._services.heartbeats.remove(lock)  # noqa: SLF001 - same
         at_once = max(
             sum(one.sent <= moment.sent < one.arrived for one in in_flight) for moment in in_flight
         )

@@ -1,4 +1,4 @@
-"""Heartbeats in simulated time: the real rota and the real heartbeats, but no threads."""
+"""Heartbeats in simulated time: the real schedule and the real heartbeats, but no threads."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class SimulatedHeartbeats(Heartbeats):
     def _start(self) -> None:
         """No threads."""
 
-    def _begin(self, turn: ScheduledHeartbeat) -> None:
-        self._beat(turn)
+    def _begin(self, scheduled: ScheduledHeartbeat) -> None:
+        self._send(scheduled)
 
     def pass_time(self, clock: EventfulClock, seconds: float) -> None:
         """Lets time pass, with everything that is planned, and all heartbeats in it."""
         ends_at = clock.monotonic() + seconds
         while (now := clock.monotonic()) < ends_at:
-            for turn in self._schedule.due(now):
-                self._begin(turn)
+            for scheduled in self._schedule.due(now):
+                self._begin(scheduled)
             next_at = self._schedule.next_at()
             moment = ends_at if next_at is None else min(next_at, ends_at)
             clock.wait(max(moment - now, 0.001))
-        for turn in self._schedule.due(clock.monotonic()):
-            self._begin(turn)
+        for scheduled in self._schedule.due(clock.monotonic()):
+            self._begin(scheduled)
 
 
 @dataclass
@@ -41,6 +41,6 @@ class Beating:
     told: list[str] = field(default_factory=list)
 
     def pass_time(self, seconds: float) -> None:
-        heartbeats = self.locks._heartbeats  # noqa: SLF001 - they are simulated
+        heartbeats = self.locks._services.heartbeats  # noqa: SLF001 - they are simulated
         assert isinstance(heartbeats, SimulatedHeartbeats)
         heartbeats.pass_time(self.clock, seconds)

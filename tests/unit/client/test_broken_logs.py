@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold import Lock, LockClient, LockLost
-from leasehold.client import heartbeat_schedule as rota
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.logging import FailsafeLogger
 from tests.unit.client.doubles import Table, lost_reply
 from tests.unit.client.simulated import Beating
@@ -66,15 +66,15 @@ def test_a_loss_is_told_all_the_same(beating: Beating, table: Table) -> None:
 def test_a_defect_in_the_planning_itself_is_survived(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    due = rota.HeartbeatSchedule.due
+    due = HeartbeatSchedule.due
     defects = [error()]
 
-    def fail_once(self: rota.HeartbeatSchedule, now: float) -> list[rota.ScheduledHeartbeat]:
+    def fail_once(self: HeartbeatSchedule, now: float) -> list[ScheduledHeartbeat]:
         if defects:
             raise defects.pop()
         return due(self, now)
 
-    monkeypatch.setattr(rota.HeartbeatSchedule, "due", fail_once)
+    monkeypatch.setattr(HeartbeatSchedule, "due", fail_once)
     table = Table()
     with LockClient("locks", client=table, lease=60, heartbeat_every=0.1) as locks:  # type: ignore[arg-type]  # stands in
         locks.acquire("a")

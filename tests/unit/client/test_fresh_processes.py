@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,14 +11,21 @@ import pytest
 from leasehold import LockClient, LockWaitTimeout
 from leasehold.client import arguments
 from tests.unit.client.doubles import EventfulClock, SkewedClock, Table
+from tests.unit.client.simulated import SimulatedHeartbeats
 
 HOUR = 3600.0
 NewProcess = Callable[..., LockClient]
 
 
 @pytest.fixture
-def new_process(table: Table, clock: EventfulClock) -> Iterator[NewProcess]:
-    """What a program has that has just begun: a client with all defaults, but table and clock."""
+def new_process(
+    table: Table, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[NewProcess]:
+    """What a program has that has just begun: a client with all defaults, but table and clock.
+
+    No heartbeat is ever sent. (A thread would wake up in real time, and renew in simulated time.)
+    """
+    monkeypatch.setattr("leasehold.client.lock_client.Heartbeats", SimulatedHeartbeats)
     begun = []
 
     def begin(**settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
@@ -34,8 +40,8 @@ def new_process(table: Table, clock: EventfulClock) -> Iterator[NewProcess]:
 
 
 def crash(new_process: NewProcess, **wanted: Any) -> None:  # noqa: ANN401 - as of acquire
-    """Acquires, and is never heard of again."""
-    new_process(owner_name="crashed", heartbeat_every=math.inf).acquire("nightly", **wanted)
+    """Acquires, and never renews or releases."""
+    new_process(owner_name="crashed").acquire("nightly", **wanted)
 
 
 def test_a_process_that_has_just_begun_replaces_a_crashed_holder(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.unit.client.programs.frozen import LEASE_SECONDS, LOCKS, WRITES
 from tests.unit.client.wire import dynamodb_of
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+LIMIT_SECONDS = 60
+"""For the program; it is killed if it takes longer."""
 
 
 def freeze_and_thaw(aws: LocalAws, table_name: str, mode: str) -> dict[str, int]:
@@ -33,6 +36,8 @@ def freeze_and_thaw(aws: LocalAws, table_name: str, mode: str) -> dict[str, int]
     )
     assert process.stdin is not None
     assert process.stdout is not None
+    limit = threading.Timer(LIMIT_SECONDS, process.kill)
+    limit.start()
     try:
         assert process.stdout.readline() == "holding\n"
         process.send_signal(signal.SIGSTOP)
@@ -50,6 +55,7 @@ def freeze_and_thaw(aws: LocalAws, table_name: str, mode: str) -> dict[str, int]
             answer: dict[str, int] = json.loads(process.stdout.read())
         return answer
     finally:
+        limit.cancel()
         process.kill()
         process.communicate(timeout=20)
 

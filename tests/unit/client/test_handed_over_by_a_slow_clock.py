@@ -39,5 +39,5 @@ def test_the_next_holder_corrects_the_end_of_its_lease_first(
 def test_without_that_it_would_be_robbed(
     make_client: MakeClient, table: Table, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting.Acquisition, "_fresh", lambda _self, granted: granted)
+    monkeypatch.setattr(waiting.Acquisition, "_renew_if_late", lambda _self, granted: granted)
     assert is_robbed(make_client, table, clock)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leasehold import Lock, LockLost, LockStoreUnavailable
-from leasehold.client import heartbeat_schedule as rota
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
 from tests.support import release, store_over
 from tests.unit.client.conftest import MakeClient
@@ -109,16 +109,20 @@ def test_an_outage_longer_than_the_safe_period_is_danger_and_no_loss(
 def test_heartbeats_that_end_with_the_first_failure_would_lose_the_lock(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = rota.HeartbeatSchedule.done
+    done = HeartbeatSchedule.done
 
     def give_up(
-        self: rota.HeartbeatSchedule, turn: rota.ScheduledHeartbeat, *, renewed: bool, now: float
+        self: HeartbeatSchedule,
+        scheduled: ScheduledHeartbeat,
+        *,
+        renewed: bool,
+        now: float,
     ) -> None:
-        done(self, turn, renewed=renewed, now=now)
+        done(self, scheduled, renewed=renewed, now=now)
         if not renewed:
-            self.remove(turn.held)
+            self.remove(scheduled.handle)
 
-    monkeypatch.setattr(rota.HeartbeatSchedule, "done", give_up)
+    monkeypatch.setattr(HeartbeatSchedule, "done", give_up)
     lock, _ = acquire_told(beating)
     outage_of_25_seconds(beating, table)
     beating.pass_time(60)

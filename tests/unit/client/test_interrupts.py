@@ -6,13 +6,14 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
 from leasehold import Lock, LockClient
 from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.unreleased import UnreleasedHandles
+from leasehold.client.lease_handle import UnreleasedHandles
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import Table
 from tests.unit.client.interrupting import TimeLimitError, interrupt
@@ -32,33 +33,33 @@ def is_free(lock: threading.RLock) -> bool:
 
     looking = threading.Thread(target=look)
     looking.start()
-    looking.join()
+    looking.join(30)
     return got[0]
 
 
 def moments_that_stop_all_heartbeats(
     make_client: MakeClient, prepare: Callable[[Heartbeats], object]
 ) -> int:
-    """Interrupts `keep` and `drop` at each of their moments; returns after how many it is over."""
+    """Interrupts `add` and `remove` at each of their moments; returns after how many it is over."""
     stuck = 0
     for at in range(MOST_MOMENTS):
         locks = make_client(lease=LEASE_SECONDS)
-        heartbeats = locks._heartbeats  # noqa: SLF001 - an interrupt is aimed at it
+        heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
         prepare(heartbeats)
-        held = locks.acquire("a")._held  # noqa: SLF001 - same
-        actions = [lambda h=heartbeats, o=held: h.drop(o), lambda h=heartbeats, o=held: h.keep(o)]
+        handle = locks.acquire("a")._handle  # noqa: SLF001 - same
+        actions = [partial(heartbeats.remove, handle), partial(heartbeats.add, handle)]
         came = [interrupt(action, at=at) for action in actions]
-        if not is_free(heartbeats._lock):  # noqa: SLF001 - same
+        if not is_free(heartbeats._mutex):  # noqa: SLF001 - same
             stuck += 1
             with suppress(RuntimeError):
-                heartbeats._lock.release()  # noqa: SLF001 - for the end of the test
+                heartbeats._mutex.release()  # noqa: SLF001 - for the end of the test
         locks.acquire("b").release()
         if not any(came):
             return stuck
     raise AssertionError("these take more moments than were tried")
 
 
-def test_an_interrupt_at_any_moment_of_keep_and_drop_leaves_no_lock_locked(
+def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
     make_client: MakeClient,
 ) -> None:
     assert moments_that_stop_all_heartbeats(make_client, lambda _: None) == 0
@@ -68,7 +69,7 @@ def test_entered_through_the_condition_some_would_stop_all_heartbeats_for_good(
     make_client: MakeClient,
 ) -> None:
     def enter_the_condition(heartbeats: Heartbeats) -> None:
-        heartbeats._lock = heartbeats._changed  # type: ignore[assignment]  # noqa: SLF001 - the control
+        heartbeats._mutex = heartbeats._changed  # type: ignore[assignment]  # noqa: SLF001 - the control
 
     assert moments_that_stop_all_heartbeats(make_client, enter_the_condition) > 0
 
@@ -141,7 +142,7 @@ def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(
 def test_a_client_that_knows_only_what_it_renews_would_leave_it_to_the_lease(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(UnreleasedHandles, "locks", lambda _self: [])
+    monkeypatch.setattr(UnreleasedHandles, "handles", lambda _self: [])
     assert interrupted_twice(make_client(lease=LEASE_SECONDS), table) == 1
 
 
@@ -150,7 +151,7 @@ def test_an_interrupt_before_the_release_was_sent_releases_too(
 ) -> None:
     locks = make_client(lease=LEASE_SECONDS)
     lock = locks.acquire("a")
-    leave = type(lock._held)._release_once  # noqa: SLF001 - the moment before anything is sent
+    leave = type(lock._handle)._release  # noqa: SLF001 - the moment before anything is sent
     interrupts = [KeyboardInterrupt()]
 
     def interrupted(held: Any, **wanted: Any) -> bool:  # noqa: ANN401 - as it is
@@ -158,7 +159,7 @@ def test_an_interrupt_before_the_release_was_sent_releases_too(
             raise interrupts.pop()
         return leave(held, **wanted)
 
-    monkeypatch.setattr(type(lock._held), "_release_once", interrupted)  # noqa: SLF001 - same
+    monkeypatch.setattr(type(lock._handle), "_release", interrupted)  # noqa: SLF001 - same
     with pytest.raises(KeyboardInterrupt):
         lock.release()
     assert table.state("a").held == 0
@@ -176,9 +177,9 @@ def test_what_is_free_or_over_is_not_remembered(
         with pytest.raises(ConnectionResetError):
             lock.release()
         table.outage = None
-    remembered = locks._unreleased  # noqa: SLF001 - nothing outside tells that
-    assert len(remembered.locks()) == 3
+    remembered = locks._services.unreleased  # noqa: SLF001 - nothing outside tells that
+    assert len(remembered.handles()) == 3
     clock.advance(11)
-    assert remembered.locks() == []
+    assert remembered.handles() == []
     locks.acquire("free").release()
-    assert remembered._held == {}  # noqa: SLF001 - same
+    assert remembered._handles == {}  # noqa: SLF001 - same

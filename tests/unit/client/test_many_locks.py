@@ -93,7 +93,7 @@ def lag_of_the_machine() -> Iterator[list[float]]:
         yield late
     finally:
         over.set()
-        probe.join()
+        probe.join(30)
 
 
 @pytest.fixture(scope="module")

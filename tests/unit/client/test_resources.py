@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -66,8 +65,8 @@ def test_ten_thousand_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads
     with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # stands in for one
         for _ in range(CYCLES):
             locks.acquire("a").release()
-        assert ours() == ["leasehold-rota"]
-        assert locks._heartbeats.locks() == []  # noqa: SLF001 - nothing outside tells that
+        assert ours() == ["leasehold-scheduler"]
+        assert locks._services.heartbeats.handles() == []  # noqa: SLF001 - nothing outside tells that
     assert ours() == []
     assert table.requests == 2 * CYCLES
 
@@ -136,8 +135,8 @@ def test_a_client_that_is_not_closed_leaves_threads_and_connections(
     locks = LockClient(lock_table, session=session_at(aws), lease=2, heartbeat_every=0.1)
     held = locks.acquire("never-closed")
     held.lost.wait(0.3)
-    assert "leasehold-rota" in ours()
-    assert any(name.startswith("leasehold-beat") for name in ours())
+    assert "leasehold-scheduler" in ours()
+    assert any(name.startswith("leasehold-heartbeat") for name in ours())
     assert descriptors() > files
     locks.close(release=True)
     assert ours() == []
@@ -147,9 +146,10 @@ def test_close_waits_for_the_heartbeat_that_is_under_way(ours: NewThreads) -> No
     table = Table()
     locks = LockClient("locks", client=table, lease=1, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
     lock = locks.acquire("a")
+    begun = threading.Event()
+    table.before = lambda _name, _arguments: begun.set()
     table.latency_seconds = 0.4
-    while "leasehold-beat_0" not in ours():
-        time.sleep(0.005)
+    assert begun.wait(20)
     locks.close()
     done = len(table.log)
     assert ours() == []

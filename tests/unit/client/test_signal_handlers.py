@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from leasehold import Lock, LockClient, LockStoreUnavailable
-from leasehold.client import heartbeats
-from leasehold.client import lease_handle as held
+from leasehold.client import heartbeats, lease_handle
 from leasehold.errors import LeaseholdError
 from tests.unit.client.doubles import Table
 
@@ -105,7 +104,7 @@ def test_a_handler_that_closes_in_the_middle_of_the_planning_does_not_wait_for_t
     program: Program,
 ) -> None:
     def in_the_middle(_lock: Lock) -> None:
-        with program.locks._heartbeats._lock:  # noqa: SLF001 - as `keep` and `drop` do
+        with program.locks._services.heartbeats._mutex:  # noqa: SLF001 - as `add` and `remove` do
             program.locks.close()
 
     assert program.interrupted(in_the_middle, lambda: None)
@@ -117,15 +116,15 @@ def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_
     begun = threading.Event()
 
     def close_beside_a_heartbeat() -> None:
-        crew = program.locks._heartbeats._pool  # noqa: SLF001 - its moment is nobody's to choose
-        assert crew is not None
+        pool = program.locks._services.heartbeats._pool  # noqa: SLF001 - its moment is nobody's to choose
+        assert pool is not None
 
-        def beat() -> None:
+        def heartbeat() -> None:
             begun.set()
             with suppress(LeaseholdError):
-                program.lock._held.beat()  # noqa: SLF001 - same
+                program.lock._handle.heartbeat()  # noqa: SLF001 - same
 
-        crew.begin(beat)
+        pool.submit(heartbeat)
         assert begun.wait(10)
         program.locks.close(release=True)
 
@@ -142,9 +141,9 @@ def test_one_that_did_not_know_where_it_is_would_wait_for_ever(
     closes: bool,
 ) -> None:
     mutex = threading.Semaphore()
-    program.lock._held._mutex = mutex  # noqa: SLF001 - the control
-    for module in (held, heartbeats):
-        monkeypatch.setattr(module, "is_inside", lambda _lock: False)
+    program.lock._handle._mutex = mutex  # noqa: SLF001 - the control
+    for module in (lease_handle, heartbeats):
+        monkeypatch.setattr(module, "is_held_by_this_thread", lambda _lock: False)
     release, close = program.lock.release, lambda: program.locks.close(release=True)
     assert not program.interrupted(request_of, close if closes else release, seconds=0.5)
     mutex.release()  # It would never come.

@@ -70,7 +70,7 @@ def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_a
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
-        threads.exhausted = "leasehold-rota"
+        threads.exhausted = "leasehold-scheduler"
         with pytest.raises(RuntimeError, match="thread"):
             locks.acquire("a")
         assert table.state("a").held == 0
@@ -85,7 +85,7 @@ def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
-        threads.exhausted = "leasehold-beat"
+        threads.exhausted = "leasehold-heartbeat"
         lock = locks.acquire("a")
         assert threads.refused.wait(30)
         threads.exhausted = None
@@ -93,10 +93,10 @@ def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
         assert not lock.lost.is_set()
 
 
-def test_a_crew_has_no_more_threads_than_it_needs_and_survives_what_its_work_raises(
+def test_a_pool_has_no_more_threads_than_it_needs_and_survives_what_its_work_raises(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    crew = WorkerPool(3, name="crew")
+    pool = WorkerPool(3, name="pool")
     together = threading.Barrier(3)
     done: list[int] = []
 
@@ -107,13 +107,13 @@ def test_a_crew_has_no_more_threads_than_it_needs_and_survives_what_its_work_rai
         together.wait(10)
         done.append(number)
 
-    crew.begin(leave)
+    pool.submit(leave)
     for number in range(6):
-        crew.begin(partial(work, number))
-    crew.close()
+        pool.submit(partial(work, number))
+    pool.close()
     assert sorted(done) == list(range(6))
     assert "SystemExit" in caplog.text
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool")]
 
 
 def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold import Lock, LockClient, LockLost, LockStoreUnavailable
-from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.local_lease import LocalLease
 from leasehold.errors import TransactionRefused
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.doubles import Table, lost_reply
@@ -63,12 +63,12 @@ def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None
 def test_one_that_takes_every_refusal_for_a_loss_would_tell_a_false_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lose = LeaseHandle.lose
+    lose = LocalLease.lose
 
-    def always(self: LeaseHandle, why: str, **how: Any) -> None:  # noqa: ANN401 - as it is
-        lose(self, why, **{**how, "unless_releasing": False})
+    def always(self: LocalLease, reason: str, **how: Any) -> None:  # noqa: ANN401 - as it is
+        lose(self, reason, **{**how, "unless_releasing": False})
 
-    monkeypatch.setattr(LeaseHandle, "lose", always)
+    monkeypatch.setattr(LocalLease, "lose", always)
     told: list[Lock] = []
     assert write_during_a_release(told).lost.is_set()
     assert len(told) == 1

@@ -1,18 +1,21 @@
 """Holds a lock, forks, and tells what parent and child see; see `test_fork.py`.
 
-python -m tests.client.programs.forks TABLE protected|unprotected
+python -m tests.unit.client.programs.forks TABLE protected|unprotected
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 from typing import Any
 
 from leasehold import Lock, LockClient, LockLost
 from leasehold.client.local_lease import LocalLease
+
+CHILD_SECONDS = 30
 
 
 def outcome_of(action: Any) -> Any:  # noqa: ANN401 - a function without arguments, and what it gives
@@ -60,9 +63,12 @@ def main() -> None:
         os.write(writing, json.dumps(seen).encode())
         sys.exit()  # As a child ends that knows nothing of forks: with all exit handlers.
     os.close(writing)
+    limit = threading.Timer(CHILD_SECONDS, os.kill, (child, signal.SIGKILL))
+    limit.start()
     with os.fdopen(reading) as pipe:
         seen = json.loads(pipe.read() or "{}")
     _, status = os.waitpid(child, 0)
+    limit.cancel()
     lock.lost.wait(1.0)
     answer = {
         "child": seen,

@@ -1,6 +1,6 @@
 """Forks while a thread is inside the connection pool of a client that was passed in.
 
-    python -m tests.client.programs.given TABLE protected|unprotected
+    python -m tests.unit.client.programs.given TABLE protected|unprotected
 
 Prints whether the child, which does nothing, has come to its end, and what one is told that locks.
 """
@@ -67,17 +67,17 @@ def main() -> None:
     def be_inside() -> None:
         with mutex:
             inside.set()
-            go_on.wait()
+            go_on.wait(60)
 
     other = threading.Thread(target=be_inside)
     other.start()
-    inside.wait()
+    assert inside.wait(20)
     idle = in_a_child(lambda: "came to its end", seconds=SECONDS[mode])
     answer = {"idle": idle}
     if mode == "protected":
         answer["locking"] = in_a_child(lambda: outcome_of_locking(locks), seconds=SECONDS[mode])
     go_on.set()
-    other.join()
+    other.join(20)
     locks.close()
     sys.stdout.write(json.dumps(answer))
 

@@ -1,6 +1,6 @@
 """The main thread ends at once; another one holds a lock, for its whole lease if nobody renews it.
 
-    python -m tests.client.programs.orphaned protected|unprotected
+    python -m tests.unit.client.programs.orphaned protected|unprotected
 
 Prints whether it was renewed, what became of it, whether a callback of the lock was called, and
 who holds it after the client was closed.
@@ -25,14 +25,14 @@ SAFE_SECONDS = 4.0
 class Pool:
     """The control: the pool of the standard library, which ends with the main thread."""
 
-    def __init__(self, most: int, *, name: str) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
+    def __init__(self, size: int, *, name: str) -> None:
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
 
-    def begin(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None]) -> None:
         self._pool.submit(work)
 
-    def close(self) -> None:
-        self._pool.shutdown()
+    def close(self, *, wait: bool = True) -> None:
+        self._pool.shutdown(wait=wait)
 
 
 def work() -> None:

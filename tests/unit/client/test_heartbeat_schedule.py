@@ -1,23 +1,23 @@
-"""The rota: whose heartbeat is next, and how heartbeats are kept apart."""
+"""The schedule: whose heartbeat is next, and how heartbeats are spread."""
 
 from __future__ import annotations
 
 import random
 from itertools import pairwise
 
-from leasehold.client.acquisition import TimedGrant
 from leasehold.client.arguments import Timing
 from leasehold.client.connection import Connection
-from leasehold.client.event_log import log_event
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.local_lease import LocalLease, TimedGrant
+from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
 from leasehold.store.lease_expiry import WatchedExpiry
 from tests.unit.client.doubles import EventfulClock, Table
 
 
-def held_lock(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:
+def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:
     connection = Connection(
         session=None,
         dynamodb=Table(),  # type: ignore[arg-type]  # stands in for a client
@@ -39,51 +39,52 @@ def held_lock(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         acquired_at_ms=0,
         expires_at_ms=0,
     )
-    return LeaseHandle(
-        stores,
+    lease = LocalLease(
+        clock,
         TimedGrant(grant=grant, since=clock.monotonic()),
         timing=Timing(heartbeat_every=None, safe_period=None),
-        on_lost=lambda _why: None,
+        on_lost=lambda _reason: None,
         on_danger=lambda: None,
     )
+    return LeaseHandle(stores, lease, owner_id=grant.owner_id)
 
 
 def schedule_of(clock: EventfulClock, *leases: float, most_at_once: int = 100) -> HeartbeatSchedule:
-    rota = HeartbeatSchedule(most_at_once=most_at_once, random=random.Random(7).random)  # noqa: S311 - jitter
+    schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random.Random(7).random)  # noqa: S311 - jitter
     for lease_seconds in leases:
-        rota.add(held_lock(clock, lease_seconds=lease_seconds))
-    return rota
+        schedule.add(handle_of(clock, lease_seconds=lease_seconds))
+    return schedule
 
 
-def leases(turns: list[ScheduledHeartbeat]) -> list[float]:
-    return [turn.held.lease_seconds for turn in turns]
+def leases(heartbeats: list[ScheduledHeartbeat]) -> list[float]:
+    return [scheduled.handle.lease.seconds for scheduled in heartbeats]
 
 
 def test_the_lease_that_ends_first_is_renewed_first(clock: EventfulClock) -> None:
-    rota = schedule_of(clock, 33, 31, 32)
+    schedule = schedule_of(clock, 33, 31, 32)
     clock.advance(15)
-    assert leases(rota.due(clock.monotonic())) == [31, 32, 33]
+    assert leases(schedule.due(clock.monotonic())) == [31, 32, 33]
 
 
 def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: EventfulClock) -> None:
-    rota = schedule_of(clock, 31, 32, 33, 34, most_at_once=2)
+    schedule = schedule_of(clock, 31, 32, 33, 34, most_at_once=2)
     clock.advance(15)
     now = clock.monotonic()
-    first = rota.due(now)
-    assert (leases(first), rota.due(now)) == ([31, 32], [])
-    first[0].held.renewed(now, 31)
-    rota.done(first[0], renewed=True, now=now)
-    assert leases(rota.due(now)) == [33]
+    first = schedule.due(now)
+    assert (leases(first), schedule.due(now)) == ([31, 32], [])
+    first[0].handle.lease.renew(now, 31)
+    schedule.done(first[0], renewed=True, now=now)
+    assert leases(schedule.due(now)) == [33]
 
 
 def test_locks_acquired_at_once_are_renewed_apart(clock: EventfulClock) -> None:
-    rota = schedule_of(clock, *[30] * 200, most_at_once=200)
+    schedule = schedule_of(clock, *[30] * 200, most_at_once=200)
     moments: list[float] = []
     while len(moments) < 200:
-        next_at = rota.next_at()
+        next_at = schedule.next_at()
         assert next_at is not None
-        turns = rota.due(next_at)
-        moments += [next_at] * len(turns)
+        heartbeats = schedule.due(next_at)
+        moments += [next_at] * len(heartbeats)
     began = clock.monotonic()
     assert (began + 5 <= moments[0], moments[-1] <= began + 10) == (True, True)
     assert max(later - earlier for earlier, later in pairwise(moments)) < 0.5
@@ -91,16 +92,16 @@ def test_locks_acquired_at_once_are_renewed_apart(clock: EventfulClock) -> None:
 
 def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
     def gap_when_late_by(seconds: float) -> float:
-        rota = schedule_of(clock, 30)
+        schedule = schedule_of(clock, 30)
         for _ in range(60):
-            next_at = rota.next_at()
+            next_at = schedule.next_at()
             assert next_at is not None
-            (turn,) = rota.due(next_at)
+            (scheduled,) = schedule.due(next_at)
             sent = next_at + seconds
             clock.now_ms = round(sent * 1000)
-            turn.held.renewed(sent, 30)
-            rota.done(turn, renewed=True, now=sent)
-        return turn.heartbeat_at - sent
+            scheduled.handle.lease.renew(sent, 30)
+            schedule.done(scheduled, renewed=True, now=sent)
+        return scheduled.due_at - sent
 
     assert 9 <= gap_when_late_by(0) <= 10
     assert 6 <= gap_when_late_by(3) <= 7.1
@@ -110,35 +111,35 @@ def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
 def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
     clock: EventfulClock,
 ) -> None:
-    rota = schedule_of(clock, 30)
+    schedule = schedule_of(clock, 30)
     tries = []
-    while (next_at := rota.next_at()) is not None:
+    while (next_at := schedule.next_at()) is not None:
         clock.now_ms = round(next_at * 1000) + 1
-        for turn in rota.due(clock.monotonic()):
+        for scheduled in schedule.due(clock.monotonic()):
             tries.append(clock.monotonic())
-            rota.done(turn, renewed=False, now=clock.monotonic())
+            schedule.done(scheduled, renewed=False, now=clock.monotonic())
     pauses = [later - earlier for earlier, later in pairwise(tries)]
     assert max(pauses) < 4
     assert len(tries) > 15
-    assert rota.locks() == []  # Its lease is over.
+    assert schedule.handles() == []  # Its lease is over.
 
 
-def test_a_lock_that_was_taken_out_has_no_further_turn(clock: EventfulClock) -> None:
-    rota = schedule_of(clock, 30, most_at_once=0)
+def test_a_lock_that_was_taken_out_has_no_further_heartbeat(clock: EventfulClock) -> None:
+    schedule = schedule_of(clock, 30, most_at_once=0)
     clock.advance(10)
-    assert rota.due(clock.monotonic()) == []
-    rota.remove(rota.locks()[0])
-    rota.most_at_once = 1
-    assert (rota.due(clock.monotonic()), rota.locks()) == ([], [])
+    assert schedule.due(clock.monotonic()) == []
+    schedule.remove(schedule.handles()[0])
+    schedule.most_at_once = 1
+    assert (schedule.due(clock.monotonic()), schedule.handles()) == ([], [])
 
 
 def test_locks_that_come_and_go_leave_no_entries_behind(
     clock: EventfulClock,
 ) -> None:
-    rota = schedule_of(clock, 30)
-    held = held_lock(clock)
+    schedule = schedule_of(clock, 30)
+    handle = handle_of(clock)
     for _ in range(5_000):
-        rota.add(held)
-        rota.remove(held)
-    assert len(rota._agenda) < 1_100  # noqa: SLF001 - memory is not otherwise visible
-    assert len(rota.locks()) == 1
+        schedule.add(handle)
+        schedule.remove(handle)
+    assert len(schedule._agenda) < 1_100  # noqa: SLF001 - memory is not otherwise visible
+    assert len(schedule.handles()) == 1

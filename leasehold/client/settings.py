@@ -1,0 +1,151 @@
+"""What both clients are told: their settings, and the options of a lock; checked here once."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from leasehold.client import arguments
+from leasehold.client.acquisition import Acquisition
+from leasehold.client.arguments import Timing, require, require_seconds
+from leasehold.client.logging import log_event
+from leasehold.client.store_factory import AwsConnection, StoreFactory
+from leasehold.clock import Clock
+from leasehold.errors import InvalidRequest
+from leasehold.protocol.model import AcquireRequest
+from leasehold.store.events import Observe
+from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
+from leasehold.wire import rules
+
+Takeover = Literal["observed", "stored_expiry"]
+
+DEFAULT_LEASE_SECONDS: Final = 60.0
+_SHORTEST_PERIOD_SECONDS: Final = 0.05
+_MOST_WORKERS: Final = 1000
+
+_Callback = TypeVar("_Callback")
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions(Generic[_Callback]):
+    """The arguments of `LockClient.acquire`, in their order."""
+
+    name: str
+    lease: float | None
+    wait: float | None
+    limit: int
+    data: Mapping[str, Any] | None
+    owner_name: str | None
+    on_lost: _Callback | None
+    on_danger: _Callback | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """The arguments of a client, as `LockClient` describes them, but for its AWS clients.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+
+    table_name: str
+    owner_name: str | None
+    lease: float
+    wait: float | None
+    timing: Timing
+    takeover: Takeover
+    longest_poll: float
+    max_workers: int
+    best_effort_release: bool
+    observe: Observe | None
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        """Checks all rules."""
+        require("owner_name", rules.OWNER_NAME, self.owner_name or "")
+        require("lease", rules.LEASE_SECONDS, self.lease)
+        if self.wait is not None:
+            arguments.require_wait(self.wait)
+        for field in ("heartbeat_every", "safe_period"):
+            seconds = getattr(self.timing, field)
+            if seconds is not None:
+                require_seconds(field, seconds, least=_SHORTEST_PERIOD_SECONDS, most=math.inf)
+        self.timing.require_room(self.lease)
+        if self.takeover not in {"observed", "stored_expiry"}:
+            rule = 'must be "observed" or "stored_expiry"'
+            raise InvalidRequest(field="takeover", rule=rule, value=self.takeover)
+        require_seconds(
+            "longest_poll", self.longest_poll, least=_SHORTEST_PERIOD_SECONDS, most=3600
+        )
+        if not isinstance(self.max_workers, int) or not 1 <= self.max_workers <= _MOST_WORKERS:
+            rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
+            raise InvalidRequest(field="max_workers", rule=rule, value=self.max_workers)
+        arguments.require_table_name(self.table_name)
+        arguments.require_callable("observe", self.observe)
+
+    def longest_wait(self, lease: float | None) -> float:
+        """Seconds that `acquire` waits by default for a lock with such a lease.
+
+        Raises:
+            InvalidRequest: the lease breaks its rule.
+        """
+        return arguments.default_wait(self.wait, self.lease if lease is None else lease)
+
+    def store_factory(self, connection: AwsConnection) -> StoreFactory:
+        """Stores over the table; nobody's lease has been watched yet."""
+        watches = self.takeover == "observed"
+        return StoreFactory(
+            connection=connection,
+            table_name=self.table_name,
+            clock=self.clock,
+            lease_expiry=WatchedExpiry(self.clock) if watches else StoredExpiry(self.clock),
+            observe=self.observe or log_event,
+        )
+
+    def acquisition(
+        self,
+        options: LockOptions[Any],
+        store_factory: StoreFactory,
+        *,
+        require_open: Callable[[], None],
+    ) -> Acquisition:
+        """A new acquisition, with an owner_id of its own.
+
+        Args:
+            options: what is asked for.
+            store_factory: the lock table.
+            require_open: raises once the client is closed.
+
+        Raises:
+            InvalidRequest: an option breaks its rule.
+        """
+        lease = self.lease if options.lease is None else options.lease
+        wait = self.longest_wait(lease) if options.wait is None else options.wait
+        owner_name = options.owner_name or self.owner_name or arguments.default_owner_name()
+        arguments.require_wait(wait)
+        require("name", rules.LOCK_NAME, options.name)
+        require("lease", rules.LEASE_SECONDS, lease)
+        require("limit", rules.LIMIT, options.limit)
+        require("owner_name", rules.OWNER_NAME, owner_name)
+        request = AcquireRequest(
+            lock_name=options.name,
+            owner_id=str(uuid.uuid4()),
+            owner_name=owner_name,
+            lease_ms=round(lease * 1000),
+            limit=int(options.limit),
+            data=arguments.as_text(options.data),
+            waits=wait > 0,
+        )
+        self.timing.require_room(lease)
+        arguments.require_callable("on_lost", options.on_lost)
+        arguments.require_callable("on_danger", options.on_danger)
+        return Acquisition(
+            store_factory,
+            request,
+            wait=wait,
+            longest_poll=self.longest_poll,
+            require_open=require_open,
+        )
