@@ -233,3 +233,12 @@ def test_a_name_that_does_not_exist_is_found() -> None:
     assert list(missing_names(planted)) == ["leasehold.locks.rota", "leasehold.Rota"]
     assert list(missing_members(planted)) == ["lock.vacate"]
     assert missing_words(planted, {"leasehold", "locks", "lock"}) == ["ClaimLeft", "rota", "vacate"]
+
+
+def test_a_test_file_that_does_not_exist_is_found() -> None:
+    planted = (
+        "## One\n\nA file without a folder is in `tests/unit/client/`.\n\n"
+        "`test_hold.py`, `test_gone.py`, `unit/aio/test_surface.py`, `unit/aio/test_gone.py`\n"
+    )
+    path = ROOT / "docs" / "known-failures.md"
+    assert list(missing_paths(path, planted)) == ["test_gone.py", "unit/aio/test_gone.py"]
