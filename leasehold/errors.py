@@ -3,12 +3,12 @@
     LeaseholdError
     ├── InvalidRequest          the request breaks an input rule; nothing was written
     ├── LockStoreUnavailable    outcome unknown; repeat the call with the same owner_id
-    ├── LockWaitTimeout         nobody handed over the lock within max_wait
-    ├── LockLost                the lease is over, or somebody else holds the lock
+    ├── LockWaitTimeout         the lock was not handed over within max_wait
+    ├── LockLost                the lease is over, or another owner holds the lock
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
     ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
     ├── VersionConflict         others changed the item at every try; nothing was written
-    └── OutcomeUnknown          nobody knows whether a versioned write happened; do not repeat it
+    └── OutcomeUnknown          a versioned write may have happened; do not repeat it
 
 The class names are part of the API: the Lambda runtime reports them, and workflows match on them
 (`ErrorEquals`). A lock that is busy, or that is not held, is not an error; those are answers.
@@ -68,9 +68,9 @@ class LockLost(LeaseholdError):  # noqa: N818 - class names are API
 
 
 class KeepAliveEnded(LeaseholdError):  # noqa: N818 - class names are API
-    """There is nothing to keep alive any more: the work is done, and its release frees the lock.
+    """The work of a guard is done, so its heartbeat ends; the release of the work frees the lock.
 
-    Ends the heartbeat of a guard when the task token cannot, and never leaves the guard.
+    Raised when the task token cannot end the heartbeat. It never leaves the guard.
     """
 
 
@@ -114,11 +114,11 @@ class TransactionRefused(LeaseholdError):  # noqa: N818 - class names are API
 
 
 class VersionConflict(LeaseholdError):  # noqa: N818 - class names are API
-    """Somebody else changed the item before each of the tries to write it. Nothing was written."""
+    """Other writers changed the item before each try to write it. Nothing was written."""
 
 
 class OutcomeUnknown(LeaseholdError):  # noqa: N818 - class names are API
-    """Nobody knows whether a versioned write happened. Read the item before doing it again.
+    """A versioned write may have happened, or not. Read the item before making the change again.
 
     Unlike `LockStoreUnavailable` it is not safe to repeat: the change may then be done twice.
     """

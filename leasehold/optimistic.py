@@ -10,8 +10,8 @@
 
     optimistic.update(table, {"account": "anna"}, debit)
 
-Nobody waits for anybody: who comes second reads again and does it anew. Right where conflicts are
-rare and a change may be computed several times; where it must happen once (it sends an e-mail, it
+No writer waits: the slower of two reads again and makes its change anew. Right where conflicts are
+rare and a change may be computed several times. Where it must happen once (it sends an e-mail, it
 takes minutes) hold a lock instead.
 """
 
@@ -47,10 +47,10 @@ def update(
     retries: int = DEFAULT_RETRIES,
     retry_budget: RetryBudget | None = None,
 ) -> Item | None:
-    """Changes one item as if nobody else were there. One read and one write if nobody is.
+    """Changes one item safely beside other writers. One read and one write without a conflict.
 
     Guaranteed: what is written was computed from what it replaces; of two concurrent changes none
-    is lost, and none is done twice, also if the reply to a write gets lost.
+    is lost, and none is made twice, also if the reply to a write gets lost.
 
     Not guaranteed: that `change` is called once. It may be called again with a newer item, so it
     must do nothing but compute. Writers that do not go through here must raise the version too.
@@ -59,9 +59,9 @@ def update(
         table: a boto3 Table resource.
         key: the item's whole primary key.
         change: gets a copy of the item, or None if there is none, and returns the new item (whole,
-            with or without key and version), or None to delete it. An item that is returned as it
-            was is not written; None for an item that it has changed is refused, for then a return
-            was forgotten. What it raises leaves `update`; nothing was written then.
+            with or without key and version), or None to delete it. An unchanged item is not
+            written. None for an item that `change` has changed in place is refused: a `return` was
+            forgotten. What it raises leaves `update`; nothing was written then.
         version_attribute: where the item keeps its version, a number; beside it, under this name
             and `_id`, it keeps the id of the write. Items that have none yet get version 1.
         retries: how many more times to try after a conflict, each after a pause with full jitter
@@ -74,13 +74,13 @@ def update(
         None if it was deleted or is not there.
 
     Raises:
-        VersionConflict: others were faster each time. Nothing was written.
+        VersionConflict: other writers were faster at every try. Nothing was written.
         OutcomeUnknown: the reply to a write got lost, and the item does not tell (any more) whether
             it happened: it is gone, made anew, or others have written twice. The change may have
             been made; read the item before making it again.
         InvalidRequest: an argument, the stored version or the changed key breaks a rule.
     """
-    item = VersionedItem(table, key, version_attribute, retry_budget or RetryBudget())
+    item = VersionedItem(table, key, version_attribute, retry_budget)
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         rule = "must be a whole number, 0 for a single try"
         raise InvalidRequest(field="retries", rule=rule, value=retries)
@@ -112,9 +112,7 @@ def read(
         key: the item's whole primary key.
         retry_budget: how long to go on when DynamoDB does not answer.
     """
-    return VersionedItem(
-        table, key, DEFAULT_VERSION_ATTRIBUTE, retry_budget or RetryBudget()
-    ).read()
+    return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, retry_budget).read()
 
 
 def put(
@@ -126,7 +124,7 @@ def put(
     version_attribute: str = DEFAULT_VERSION_ATTRIBUTE,
     retry_budget: RetryBudget | None = None,
 ) -> Item:
-    """Writes an item in the place of the one that was seen. One request.
+    """Replaces the item that was seen. One request.
 
     Args:
         table: a boto3 Table resource.
@@ -140,14 +138,14 @@ def put(
         The item as it was written, which is what to call `seen` next time.
 
     Raises:
-        VersionConflict: somebody else wrote since. Nothing was written.
+        VersionConflict: another writer wrote since. Nothing was written.
         OutcomeUnknown: see `update`.
         InvalidRequest: see `update`.
     """
-    place = VersionedItem(table, key, version_attribute, retry_budget or RetryBudget())
-    written = place.replace(seen, item)
+    versioned = VersionedItem(table, key, version_attribute, retry_budget)
+    written = versioned.replace(seen, item)
     if written is None or written.item is None:
-        raise _conflict(place, "the only try")
+        raise _conflict(versioned, "the only try")
     return written.item
 
 
@@ -169,14 +167,14 @@ def delete(
         retry_budget: how long to go on when DynamoDB does not answer.
 
     Raises:
-        VersionConflict: somebody else wrote or deleted it since. Nothing was deleted by this.
-        OutcomeUnknown: the reply got lost, and the item is gone, which may have been anybody's
-            doing, made anew, or others have written twice.
+        VersionConflict: another writer wrote or deleted it since. Nothing was deleted.
+        OutcomeUnknown: the reply got lost, and the item is gone (which anybody may have done), made
+            anew, or written twice by others.
         InvalidRequest: see `update`.
     """
-    place = VersionedItem(table, key, version_attribute, retry_budget or RetryBudget())
-    if place.replace(seen, None) is None:
-        raise _conflict(place, "the only try")
+    versioned = VersionedItem(table, key, version_attribute, retry_budget)
+    if versioned.replace(seen, None) is None:
+        raise _conflict(versioned, "the only try")
 
 
 def _conflict(item: VersionedItem, tries: str) -> VersionConflict:

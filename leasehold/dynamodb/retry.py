@@ -98,7 +98,7 @@ class RepeatedRequest:
         """Sends it until DynamoDB processes it, or the budget is spent.
 
         Raises:
-            LockStoreUnavailable: nobody knows whether it was written.
+            LockStoreUnavailable: outcome unknown.
         """
         try:
             return retry(send, self._retry_budget, repeat_after=self._was_not_written)

@@ -1,4 +1,4 @@
-"""One item of a table and its conditional writes; what `leasehold.optimistic` is made of."""
+"""One item of a table and its conditional writes; `leasehold.optimistic` is built on it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The item as it is after a write of ours; None if that deleted it."""
+    """A write happened. `item` is the item after it; None if the write deleted it."""
 
     item: Item | None
 
 
 class VersionedItem:
-    """The place of one item, and what may be done there on condition of what was seen there.
+    """One item of a table: a read, and writes on condition that the item is as it was seen.
 
     Args:
         table: a boto3 Table resource.
@@ -48,14 +48,14 @@ class VersionedItem:
         table: Table,
         key: Mapping[str, Any],
         version_attribute: str,
-        retry_budget: RetryBudget,
+        retry_budget: RetryBudget | None,
     ) -> None:
         _check(key, version_attribute)
         self._table = table
         self._key = dict(key)
         self._version = version_attribute
         self._write_id = versions.write_id_attribute(version_attribute)
-        self.retry_budget = retry_budget
+        self.retry_budget = retry_budget or RetryBudget()
 
     @property
     def shown_key(self) -> str:
@@ -87,18 +87,18 @@ class VersionedItem:
         """Writes `new` in the place of `seen`, or deletes it if `new` is None.
 
         Returns:
-            None if somebody else wrote in between: then nothing was written.
+            None if another writer was faster: then nothing was written.
         """
         version = self._version_of(seen)
         condition = self._unchanged(seen, version)
         seen_id = self.write_id_of(seen or {})
         write_id = versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
-        attempt = _Attempt(self, write_id, seen_id)
+        write = _ConditionalWrite(self, write_id, seen_id)
         if new is None:
-            happened = attempt.send(lambda: self._table.delete_item(Key=self._key, **condition))
+            happened = write.send(lambda: self._table.delete_item(Key=self._key, **condition))
             return Written(None) if happened else None
         item = {**self._content(new), self._version: version + 1, self._write_id: write_id}
-        happened = attempt.send(lambda: self._table.put_item(Item=item, **condition))
+        happened = write.send(lambda: self._table.put_item(Item=item, **condition))
         return Written(item) if happened else None
 
     def write_id_of(self, item: Mapping[str, Any]) -> object:
@@ -106,18 +106,18 @@ class VersionedItem:
         return item.get(self._write_id)
 
     def _content(self, item: Mapping[str, Any]) -> Item:
-        """The item without its version, at this place.
+        """The item without its version, under this key.
 
         Raises:
-            InvalidRequest: it belongs to another place, or is no item.
+            InvalidRequest: the item has another key, or is no item.
         """
         _require_item("item", item)
         for name, value in self._key.items():
             if item.get(name, value) != value:
                 rule = "is part of the key, which a change must leave as it is"
                 raise InvalidRequest(field=name, rule=rule, value=item[name])
-        kept = {k: v for k, v in item.items() if k not in {self._version, self._write_id}}
-        return {**kept, **self._key}
+        content = {k: v for k, v in item.items() if k not in {self._version, self._write_id}}
+        return {**content, **self._key}
 
     def _version_of(self, seen: Mapping[str, Any] | None) -> int:
         if seen is not None:
@@ -147,27 +147,27 @@ class VersionedItem:
         return next(iter(self._key))
 
 
-class _Attempt:
+class _ConditionalWrite:
     """One conditional write, sent until it is known whether it happened.
 
-    It may be sent again after a lost reply, by us or by botocore: the condition lets it happen once
-    at most. So a failed condition has two meanings then, and the item tells which.
+    A repeat after a lost reply, by us or by botocore, is safe: the condition lets the write happen
+    once at most. After a repeat a failed condition has two meanings, and the item tells which.
     """
 
-    def __init__(self, place: VersionedItem, write_id: str, seen_id: object) -> None:
-        self._place = place
+    def __init__(self, versioned: VersionedItem, write_id: str, seen_id: object) -> None:
+        self._versioned = versioned
         self._write_id = write_id
         self._seen_id = seen_id
         self._may_have_happened = False
 
     def send(self, write: Callable[[], object]) -> bool:
-        """Whether the write happened; if not, somebody else's did.
+        """Whether the write happened; if not, another writer was faster.
 
         Raises:
-            OutcomeUnknown: nobody can tell.
+            OutcomeUnknown: neither an answer nor the item tells.
         """
         try:
-            retry(write, self._place.retry_budget, repeat_after=self._may_pass)
+            retry(write, self._versioned.retry_budget, repeat_after=self._may_pass)
         except Exception as error:
             if isinstance(error, ClientError) and error_code(error) == _CONDITION_FAILED:
                 return self._was_ours(error)
@@ -182,10 +182,10 @@ class _Attempt:
         return passes
 
     def _was_ours(self, error: ClientError) -> bool:
-        """Whether the item is not as it was seen because an earlier sending of ours changed it."""
+        """Whether the condition failed because an earlier sending of this write happened."""
         stored = cast("Mapping[str, Any]", error.response.get("Item", {}))
         item = {name: _DESERIALIZER.deserialize(value) for name, value in stored.items()}
-        found = self._place.write_id_of(item)
+        found = self._versioned.write_id_of(item)
         happened = versions.happened(ours=self._write_id, seen=self._seen_id, found=found)
         if happened is None and self._may_have_happened:
             raise self._outcome_unknown() from error
@@ -193,7 +193,7 @@ class _Attempt:
 
     def _outcome_unknown(self) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"nobody knows whether the item {self._place.shown_key} was written; read it before "
+            f"the item {self._versioned.shown_key} may have been written, or not; read it before "
             "making the change again"
         )
 

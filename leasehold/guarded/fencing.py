@@ -9,9 +9,10 @@
         ExpressionAttributeValues={":balance": 70, **fence.plain_values},
     )
 
-This is Martin Kleppmann's use of the token ("How to do distributed locking", 2016): the lock gives
-out numbers that grow, and the storage lets none go back. It needs no look at the lock, so it works
-for any table, in any account; it refuses a stale writer only once a newer one has written.
+This is Martin Kleppmann's use of the token ("How to do distributed locking", 2016): the numbers
+that the lock gives out grow, and the storage accepts no smaller one than before. It does not read
+the lock, so it works for any table, in any account; it refuses a stale writer only once a newer one
+has written.
 """
 
 from __future__ import annotations

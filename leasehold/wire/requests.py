@@ -141,9 +141,8 @@ def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
     """The event's fields once all keep their rules.
 
     Raises:
-        InvalidRequest: names one field at fault: rather one that breaks its rule than an unknown
-        one,
-            and rather an unknown one (often a missing one, misspelled) than a missing one.
+        InvalidRequest: names one field at fault. A field that breaks its rule goes before an
+            unknown one, and an unknown one (often a misspelled one) before a missing one.
     """
     if not isinstance(event, dict):
         raise InvalidRequest(field="request", rule="must be a JSON object", value=event)

@@ -1,4 +1,4 @@
-"""Workflows are followed within one account and region only."""
+"""Executions are supported within the service's own account and region only."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from leasehold.errors import InvalidRequest
 
 
 def require_same_account(execution_arn: str | None, *, function_arn: str) -> None:
-    """Refuses an execution that the service can neither hear of nor ask about.
+    """Refuses an execution of another account or region.
 
-    Its lease would be extended for ever, because nobody could say that it is over.
+    The service gets no events of it and may not describe it: its lease would be extended for ever.
 
     Args:
-        execution_arn: what the request names, if it does.
-        function_arn: of the function that serves it.
+        execution_arn: the execution that the request names; None if it names none.
+        function_arn: the function that serves the request.
 
     Raises:
-        InvalidRequest: names where the execution must be.
+        InvalidRequest: names the account and region that the execution must be of.
     """
     if execution_arn is None or _place(execution_arn) == _place(function_arn):
         return
