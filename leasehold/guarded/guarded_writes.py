@@ -19,10 +19,10 @@ from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition, fence_c
 from leasehold.guarded.guarded_table import GrantKey, GuardedTable, lock_lost
 from leasehold.guarded.pending_calls import PendingCall, PendingCalls, SentTransaction
 from leasehold.protocol.condition_check import MOST_ITEMS, condition_check
+from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.items import read_holder, read_state
 from leasehold.protocol.model import ReleaseRequest
 from leasehold.protocol.permits import release_permit
-from leasehold.protocol.queue import DepartingHolder
 from leasehold.protocol.schema import PARTITION_KEY, partition_of
 from leasehold.store.context import LockContext
 from leasehold.store.hand_over import hand_over

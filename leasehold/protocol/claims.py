@@ -1,63 +1,48 @@
-"""The writes of claims: which locks a workflow execution asked for, so that its end ends them.
+"""The writes of claims: the locks that a workflow execution asked for, so that its end frees them.
 
     EXECUTION#<execution_arn>   LOCK#<lock_name>#<owner_id>
 
-    acquire     record     before it asks for the lock: nothing is granted that is not on record
-    release     drop       after the lock is free
-    reap        bar        an acquire that comes later may not record itself any more; the claim
-                           stays, so that the second look finds what was under way
-                advance    what a look has done with it
-    keep_alive  record_heartbeat  the task token of the state that beats
-    release     end        before the lock of who beats is freed, and before the queue is left: so a
-                           beat that finds the lock free knows that it is not lost, and a late
-                           acquire that nobody wants it any more
+    acquire     write_claim       before it asks for the lock: nothing is granted without a claim
+    release     delete_claim      after the lock is free
+                mark_ended        with keep_alive, before the lock is free, and before the queue is
+                                  left: so a heartbeat that finds the lock free knows that it is not
+                                  lost, and a late acquire knows that nobody wants the lock any more
+    keep_alive  record_heartbeat  the task token of the state that sends heartbeats
+    reap        fence_claim       from now on an acquire that comes late cannot write the claim; the
+                                  claim stays, so that the second pass finds what was under way
+                advance_claim     how far a pass is with the claim
 
-A claim decides nothing about who holds a lock. Its revision grows with every write but those of the
-reaper, which bars a claim only on condition that it is as it was before Step Functions was asked:
-else the claim may be one of the redriven execution.
+A claim decides nothing about who holds a lock. Its revision grows with every write except those of
+the reaper, which fences a claim only on condition that the claim is as it was before Step Functions
+was asked: else the claim may be one of the redriven execution.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from leasehold.protocol import schema
-from leasehold.protocol.expressions import all_of, number
-from leasehold.protocol.model import AcquireRequest
+from leasehold.protocol.expressions import all_of, conditional_update, names_in, number
+from leasehold.protocol.model import AcquireRequest, ReleaseRequest
 from leasehold.protocol.permits import reacquire_permit
 from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-_NAMES: Final = {
-    "#pk": schema.PARTITION_KEY,
-    "#expiry_time": schema.TTL_ATTRIBUTE,
-    "#lock_name": schema.LOCK_NAME,
-    "#owner_id": schema.OWNER_ID,
-    "#entered_at_ms": schema.ENTERED_AT_MS,
-    "#task_token": schema.TASK_TOKEN,
-    "#ended": schema.ENDED,
-    "#fenced": schema.FENCED,
-    "#revision": schema.REVISION,
-}
-_ON_RECORD: Final = "attribute_exists(#pk)"
+_EXISTS: Final = "attribute_exists(#pk)"
 _AS_SEEN: Final = "#revision = :seen"
 _NEXT_REVISION: Final = "ADD #revision :one"
 _NOT_ENDED: Final = "attribute_not_exists(#ended)"
 _FENCED: Final = "attribute_exists(#fenced)"
 _NOT_FENCED: Final = "attribute_not_exists(#fenced)"
 _PLACE_AS_BEFORE: Final = "if_not_exists(#entered_at_ms, :entered_at_ms)"
-_ONE: Final = number(1)
-_YES: Final[AttributeValueTypeDef] = {"BOOL": True}
 
 
 class ReapStage(IntEnum):
-    """How far the reaper is with a claim; from the first on it is fenced."""
+    """How far the reaper is with a claim; from the first pass on the claim is fenced."""
 
     REGISTERED = 0
     FIRST_PASS_FENCED = 1
@@ -75,10 +60,10 @@ class Claim:
         execution_arn: the execution.
         lock_name: the lock that it asked for.
         owner_id: the acquisition.
-        entered_at_ms: its place in the queue, if it has told.
+        entered_at_ms: its place in the queue; None if the request did not name it.
         stage: how far the reaper is with it.
         revision: how often it was written.
-        ended: whether it says that its work is done.
+        ended: whether its work is marked as ended.
     """
 
     execution_arn: str
@@ -89,9 +74,16 @@ class Claim:
     revision: int = 0
     ended: bool = False
 
+    @property
+    def key(self) -> Item:
+        """The key of its item."""
+        return schema.claim_key(
+            self.execution_arn, lock_name=self.lock_name, owner_id=self.owner_id
+        )
 
-def claim_of(request: AcquireRequest, execution_arn: str) -> Claim:
-    """The claim that an acquisition of this execution makes."""
+
+def claim_of(request: AcquireRequest | ReleaseRequest, execution_arn: str) -> Claim:
+    """The claim of an acquisition by this execution, as the request describes it."""
     return Claim(
         execution_arn=execution_arn,
         lock_name=request.lock_name,
@@ -101,78 +93,75 @@ def claim_of(request: AcquireRequest, execution_arn: str) -> Claim:
 
 
 def write_claim(claim: Claim, *, now_ms: int) -> Update:
-    """Put the claim on record, or keep it there. Refused if its work or its execution is over.
+    """Write the claim, or write it again. Refused if its work or its execution is over.
 
-    A claim that does not tell its place in the queue keeps the one that it had, or gets the
-    present: what is returned has it.
+    A claim that names no place in the queue keeps the place that it had, or gets the present one;
+    the item that is returned has it.
     """
     place = ":entered_at_ms" if claim.entered_at_ms is not None else _PLACE_AS_BEFORE
-    entered_at_ms = now_ms if claim.entered_at_ms is None else claim.entered_at_ms
-    return _update(
-        claim,
+    return conditional_update(
+        claim.key,
         change="SET #lock_name = :lock_name, #owner_id = :owner_id, "
         f"#entered_at_ms = {place}, #expiry_time = :expiry_time {_NEXT_REVISION}",
         condition=all_of(_NOT_ENDED, _NOT_FENCED),
         values={
             ":lock_name": {"S": claim.lock_name},
             ":owner_id": {"S": claim.owner_id},
-            ":entered_at_ms": number(entered_at_ms),
+            ":entered_at_ms": number(
+                now_ms if claim.entered_at_ms is None else claim.entered_at_ms
+            ),
             ":expiry_time": number(schema.workflow_ttl_seconds(now_ms)),
-            ":one": _ONE,
         },
     )
 
 
 def delete_claim(claim: Claim) -> Delete:
-    """Take the claim off the record, unless somebody may still have to learn from it.
+    """Delete the claim, unless a late call must still learn from it.
 
-    From one whose work has ended a late beat learns that, from a fenced one a late acquire.
+    A late heartbeat learns from an ended claim, a late acquire from a fenced one.
     """
     condition = all_of(_NOT_ENDED, _NOT_FENCED)
-    return Delete(key=claim_key(claim), condition=condition, names=_names(condition), values={})
+    return Delete(key=claim.key, condition=condition, names=names_in(condition), values={})
 
 
 def fence_claim(claim: Claim, stage: ReapStage, *, now_ms: int) -> Update:
-    """Let nobody record this claim again. Refused if somebody has written it since it was seen."""
-    return _reach(claim, stage, condition=_AS_SEEN, now_ms=now_ms)
+    """Let nobody write this claim again. Refused if it was written since it was seen."""
+    return _set_stage(claim, stage, condition=_AS_SEEN, now_ms=now_ms)
 
 
 def advance_claim(claim: Claim, stage: ReapStage, *, now_ms: int) -> Update:
-    """Note how far the reaper is. Refused if a beat has taken the lock again meanwhile."""
-    return _reach(claim, stage, condition=all_of(_FENCED, _AS_SEEN), now_ms=now_ms)
+    """Record how far the reaper is. Refused if a heartbeat has taken the lock again meanwhile."""
+    return _set_stage(claim, stage, condition=all_of(_FENCED, _AS_SEEN), now_ms=now_ms)
 
 
 def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
-    """Keep the task token of the state that beats. Refused if there is nothing to keep alive."""
-    return _update(
-        claim,
+    """Store the task token of the heartbeat's state. Refused if there is nothing to keep alive."""
+    return conditional_update(
+        claim.key,
         change=f"SET #task_token = :task_token, #expiry_time = :expiry_time {_NEXT_REVISION}",
-        condition=all_of(_ON_RECORD, _NOT_ENDED, _NOT_FENCED),
+        condition=all_of(_EXISTS, _NOT_ENDED, _NOT_FENCED),
         values={
             ":task_token": {"S": task_token},
             ":expiry_time": number(schema.workflow_ttl_seconds(now_ms)),
-            ":one": _ONE,
         },
     )
 
 
 def mark_ended(claim: Claim, *, now_ms: int) -> Update:
-    """Say that the work is done; what is returned, or was there, has the token to complete.
+    """Mark the work as ended. The item, written or found, has the task token to complete.
 
-    Keeps the place in the queue only if somebody may still stand there.
+    Keeps the place in the queue only if the acquisition may still wait there.
     """
     no_place = "" if claim.entered_at_ms is not None else " REMOVE #entered_at_ms"
-    return _update(
-        claim,
+    return conditional_update(
+        claim.key,
         change="SET #lock_name = :lock_name, #owner_id = :owner_id, "
         f"#ended = :yes, #expiry_time = :expiry_time{no_place} {_NEXT_REVISION}",
         condition=_NOT_ENDED,
         values={
             ":lock_name": {"S": claim.lock_name},
             ":owner_id": {"S": claim.owner_id},
-            ":yes": _YES,
             ":expiry_time": number(schema.ttl_seconds(now_ms)),
-            ":one": _ONE,
         },
     )
 
@@ -182,13 +171,13 @@ def reacquire_after_redrive(
 ) -> Transaction:
     """Take a free permit again for an execution that was reaped and then redriven.
 
-    The same acquisition, although it was released on its behalf; with a new fencing token. On
-    condition that it was reaped, and that its work has not ended: a beat that comes late must not
-    take a lock once more that was released in the usual way.
+    For the same acquisition, although it was released on its behalf; with a new fencing token. On
+    condition that it was reaped, and that its work has not ended: a late heartbeat must not take a
+    lock again that was released in the usual way.
     """
     condition = all_of(_FENCED, _NOT_ENDED)
     item: dict[str, AttributeValueTypeDef] = {
-        **claim_key(claim),
+        **claim.key,
         schema.LOCK_NAME: {"S": claim.lock_name},
         schema.OWNER_ID: {"S": claim.owner_id},
         schema.TASK_TOKEN: {"S": task_token},
@@ -197,19 +186,19 @@ def reacquire_after_redrive(
     }
     if claim.entered_at_ms is not None:
         item[schema.ENTERED_AT_MS] = number(claim.entered_at_ms)
-    put = Put(item=item, condition=condition, names=_names(condition))
+    put = Put(item=item, condition=condition, names=names_in(condition))
     return Transaction(state=reacquire_permit(request, now_ms=now_ms), other=put)
 
 
 def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
-    """What an execution has on record and the reaper has not brought to this stage.
+    """The claims of an execution that the reaper has not brought to this stage.
 
-    Also claims whose work has ended: that is said before the lock is freed.
+    Also claims whose work has ended: that mark comes before the lock is free.
     """
     only = f"{_NOT_FENCED} OR #fenced < :stage"
     return Query(
         condition="#pk = :pk",
-        names=_names(f"#pk {only}"),
+        names=names_in(f"#pk {only}"),
         values={
             ":pk": {"S": schema.partition_of_execution(execution_arn)},
             ":stage": number(before),
@@ -219,7 +208,7 @@ def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
 
 
 def read_claim(execution_arn: str, item: Item) -> Claim:
-    """A claim, as its item tells it."""
+    """The claim that an item describes."""
     entered = item.get(schema.ENTERED_AT_MS)
     return Claim(
         execution_arn=execution_arn,
@@ -233,40 +222,23 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
 
 
 def has_ended(item: Item) -> bool:
-    """Whether the claim says that its work is done."""
+    """Whether the claim's work is marked as ended."""
     return schema.ENDED in item
 
 
 def is_fenced(item: Item) -> bool:
-    """Whether the claim is on record, but its execution was found to be over."""
+    """Whether there is a claim, and the reaper has fenced it."""
     return schema.FENCED in item
 
 
 def task_token_in(item: Item) -> str | None:
-    """The task token of the last beat."""
+    """The task token of the last heartbeat."""
     return item[schema.TASK_TOKEN]["S"] if schema.TASK_TOKEN in item else None
 
 
-def claim_key(claim: Claim) -> Item:
-    """The key of a claim."""
-    return schema.claim_key(claim.execution_arn, lock_name=claim.lock_name, owner_id=claim.owner_id)
-
-
-def _update(
-    claim: Claim, *, change: str, condition: str, values: Mapping[str, AttributeValueTypeDef]
-) -> Update:
-    return Update(
-        key=claim_key(claim),
-        change=change,
-        condition=condition,
-        names=_names(f"{change} {condition}"),
-        values=values,
-    )
-
-
-def _reach(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -> Update:
-    return _update(
-        claim,
+def _set_stage(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -> Update:
+    return conditional_update(
+        claim.key,
         change="SET #fenced = :stage, #expiry_time = :expiry_time",
         condition=condition,
         values={
@@ -275,9 +247,3 @@ def _reach(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -> Up
             ":expiry_time": number(schema.redrivable_ttl_seconds(now_ms)),
         },
     )
-
-
-def _names(text: str) -> dict[str, str]:
-    """The names that occur in an expression: DynamoDB refuses those that do not."""
-    used = set(re.findall(r"#\w+", text))
-    return {name: attribute for name, attribute in _NAMES.items() if name in used}

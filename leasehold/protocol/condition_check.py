@@ -1,4 +1,4 @@
-"""What makes a write of the application depend on a lock: the holder's own token.
+"""The condition that makes a write of the application depend on a lock: the holder's token.
 
     application                       lock item               the application's items
       │ condition_check    ── one ──▶ I hold, with this token
@@ -7,8 +7,8 @@
       │ guarded(release_permit) ── one ──▶ I hold, with this token,
       │                               and leave           ───▶ written
 
-The token counts and not only the owner: an acquisition that was put out and granted again under its
-old owner_id has a newer token, and what was decided under the older one is stale.
+The token counts and not only the owner: an acquisition that was evicted and granted again under its
+old owner_id has a newer token, and decisions under the older one are stale.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def condition_check(
 ) -> TransactWriteItemTypeDef:
     """An item for the caller's own `TransactWriteItems`: "I still hold this lock".
 
-    It holds from the grant until somebody else vacates the place. A lease that has run out, and
-    that nobody has taken over, still counts, as it does for heartbeat and release: nobody else has
-    been let in, so nothing can have been decided against this holder.
+    It holds from the grant until the holder releases or is evicted. A lease that has run out, and
+    that nobody has taken over, still counts, as it does for heartbeat and release: no other owner
+    holds the lock, so none can have written anything under it.
 
     One of a transaction's 100 items. When it fails, its cancellation reason is
     `ConditionalCheckFailed`, and nothing of the transaction was written.
@@ -62,7 +62,7 @@ def condition_check(
 
 
 def guarded(update: Update, *, owner_id: str, fencing_token: int) -> Update:
-    """The same write of the lock's item, on condition that the owner holds with this token."""
+    """The same update of a lock, on condition that the owner holds it with this token."""
     token_name = schema.TOKEN_PREFIX + owner_id
     return replace(
         update,

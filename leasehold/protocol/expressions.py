@@ -1,20 +1,22 @@
-"""Conditions and changes with names, and the request that carries them.
+"""Conditions and changes with names, and the requests that carry them.
 
-Every decision about a lock is one conditional write on its item. The conditions below are the words
-of which all those writes are made, so that each request reads like the rule it enforces.
+Every decision about a lock is one conditional write on its item. Those writes are made of the
+conditions below, so that each request reads like the rule that it enforces.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from leasehold.protocol import schema
-from leasehold.protocol.requests import Update
+from leasehold.protocol.requests import Item, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 
 I_HOLD: Final = "attribute_exists(#mine)"
 I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
@@ -27,22 +29,13 @@ NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
 """The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that
 TTL removed and that is made anew starts above every token it has ever issued."""
 
-_STATE_NAMES: Final = {
-    "#fencing_token": schema.FENCING_TOKEN,
-    "#held": schema.HELD,
-    "#contended": schema.CONTENDED,
-    "#wait_seq": schema.WAIT_SEQ,
-    "#last_released": schema.LAST_RELEASED,
-    "#expiry_time": schema.TTL_ATTRIBUTE,
-    "#retain_until": schema.RETAIN_UNTIL,
-    "#expires_at_ms": schema.EXPIRES_AT_MS,
-    "#lease_ms": schema.LEASE_MS,
-    "#revision": schema.REVISION,
-    "#undelivered": schema.UNDELIVERED,
-    "#data": schema.DATA,
+_NAMES: Final = {
+    f"#{value}": value
+    for name, value in vars(schema).items()
+    if name.isupper() and isinstance(value, str)
 }
-_CONSTANTS: Final[dict[str, AttributeValueTypeDef]] = {
-    ":zero": {"N": "0"},
+"""Each attribute of the schema stands in expressions under its own name."""
+_CONSTANTS: Final[Values] = {
     ":one": {"N": "1"},
     ":yes": {"BOOL": True},
     ":no": {"BOOL": False},
@@ -60,33 +53,65 @@ def number(value: int) -> AttributeValueTypeDef:
     return {"N": str(value)}
 
 
-def update_of(
+def names_in(expression: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The names that an expression uses: DynamoDB refuses to be told of any other."""
+    used = set(_PLACEHOLDER.findall(expression))
+    return {name: to for name, to in {**_NAMES, **(more or {})}.items() if name in used}
+
+
+def conditional_update(
+    key: Item,
     *,
-    lock_name: str,
-    owner_id: str,
     change: str,
     condition: str,
-    values: Mapping[str, AttributeValueTypeDef],
+    values: Values | None = None,
     names: Mapping[str, str] | None = None,
     returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW",
 ) -> Update:
-    """Binds the words of an update to one lock and one owner (`#mine`, `#my_token`, `:me`).
-
-    DynamoDB refuses a request that declares a placeholder it does not use, so only those that occur
-    in the two expressions are declared.
-    """
-    used = set(_PLACEHOLDER.findall(f"{change} {condition}"))
-    all_names = _STATE_NAMES | {
-        "#mine": schema.HOLDER_PREFIX + owner_id,
-        "#my_token": schema.TOKEN_PREFIX + owner_id,
-        **(names or {}),
-    }
-    all_values: dict[str, AttributeValueTypeDef] = {**_CONSTANTS, ":me": {"S": owner_id}, **values}
+    """An update that declares the names and values that occur in its two expressions."""
+    text = f"{change} {condition}"
+    used = set(_PLACEHOLDER.findall(text))
+    all_values = {**_CONSTANTS, **(values or {})}
     return Update(
-        key=schema.lock_key(lock_name),
+        key=key,
         change=change,
         condition=condition,
-        names={name: value for name, value in all_names.items() if name in used},
+        names=names_in(text, names),
         values={name: value for name, value in all_values.items() if name in used},
+        returns=returns,
+    )
+
+
+def lock_update(
+    lock_name: str,
+    owner_id: str = "",
+    *,
+    change: str,
+    condition: str,
+    values: Values | None = None,
+    names: Mapping[str, str] | None = None,
+    returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW",
+    now_ms: int = 0,
+) -> Update:
+    """An update of a lock's item, on behalf of one owner.
+
+    The expressions may use `#mine`, `#my_token` and `:me` of the owner, and the times
+    `:expiry_time` and `:retain_until` of a write at `now_ms`.
+    """
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=change,
+        condition=condition,
+        names={
+            "#mine": schema.HOLDER_PREFIX + owner_id,
+            "#my_token": schema.TOKEN_PREFIX + owner_id,
+            **(names or {}),
+        },
+        values={
+            ":me": {"S": owner_id},
+            ":expiry_time": number(schema.ttl_seconds(now_ms)),
+            ":retain_until": number(schema.workflow_ttl_seconds(now_ms)),
+            **(values or {}),
+        },
         returns=returns,
     )

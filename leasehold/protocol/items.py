@@ -1,4 +1,4 @@
-"""Items of the lock table, read into the model, and holders written as attributes."""
+"""Reads items of the lock table into the model, and writes holders and waiters as attributes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
     if request.poll_interval_ms is not None:
         optional[schema.POLL_INTERVAL_MS] = number(request.poll_interval_ms)
     return {
-        **schema.waiter_key(
-            request.lock_name, entered_at_ms=waiter.entered_at_ms, owner_id=request.owner_id
-        ),
+        **waiter.key,
         **_identity(request),
         **optional,
         schema.OWNER_ID: {"S": request.owner_id},
@@ -71,7 +69,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
 
 
 def read_state(item: Item) -> LockState:
-    """What an item says about its lock. An empty item is a lock that nobody has touched."""
+    """The state of a lock, from its item. An empty item is a lock that nobody has touched."""
     owners = [name.removeprefix(schema.HOLDER_PREFIX) for name in item if _is_holder(name)]
     holders = (read_holder(item, owner_id) for owner_id in owners)
     return LockState(
@@ -103,7 +101,7 @@ def read_holder(item: Item, owner_id: str) -> Holder:
 
 
 def _identity(request: AcquireRequest) -> dict[str, AttributeValueTypeDef]:
-    """What holder and waiter have in common.
+    """The attributes that a holder and a waiter have in common.
 
     A guard's owner_name is its execution's ARN: stored once, because each write of a lock is paid
     for by the size of its item, all holders included.

@@ -1,7 +1,7 @@
 """The nouns of the lock protocol: requests, the state of a lock, and answers.
 
-All times are epoch milliseconds and all spans milliseconds; the wire format (seconds, ISO 8601) is
-made at the edge, in `wire.py`.
+All times are epoch milliseconds and all spans milliseconds; `leasehold.wire` makes the wire format
+(seconds, ISO 8601).
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from leasehold.protocol import schema
+from leasehold.protocol.requests import Item
 
 DEFAULT_LEASE_MS: Final = 60_000
 DEFAULT_CLOCK_TOLERANCE_MS: Final = 2_000
@@ -41,14 +44,14 @@ class AcquireRequest:
         owner_name: a label for people. It proves nothing.
         lease_ms: how long the lock is held without a heartbeat.
         limit: number of permits; 1 makes the lock a mutex.
-        data: a JSON object, as compact text, that is kept with the holder.
+        data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
         entered_at_ms: when this acquisition began to wait: its place in the queue.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
-        poll_interval_ms: how often a waiter that polls looks; a lease handed to it begins that much
-            later. None: as often as it is advised.
+        poll_interval_ms: how often a waiter without a task token polls; a lease handed to it begins
+            that much later. None: as often as it is advised.
         waiter_timeout_ms: how long a waiter that polls keeps its place without asking again. None:
             for two of the advised polls.
     """
@@ -81,14 +84,23 @@ class Waiter:
     entered_at_ms: int
     expires_at_ms: int
 
+    @property
+    def key(self) -> Item:
+        """The key of its item."""
+        return schema.waiter_key(
+            self.request.lock_name,
+            entered_at_ms=self.entered_at_ms,
+            owner_id=self.request.owner_id,
+        )
+
     def is_gone(self, *, now_ms: int, tolerance_ms: int) -> bool:
-        """Whether it stopped asking."""
+        """Whether the waiter stopped asking."""
         return self.expires_at_ms + tolerance_ms < now_ms
 
     def lease_begins_ms(self, now_ms: int) -> int:
-        """From when on a lease that is handed over now is counted.
+        """The beginning of a lease that is handed over now.
 
-        A waiter that polls learns of it only when it asks again.
+        A waiter that polls learns of its grant only when it asks again.
         """
         if self.request.task_token is not None:
             return now_ms
@@ -96,14 +108,29 @@ class Waiter:
             return now_ms + self.request.poll_interval_ms
         return max(now_ms, self.expires_at_ms)
 
+    def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
+        """The holder that this waiter becomes if the lock is handed over to it now."""
+        request = self.request
+        return Holder(
+            owner_id=request.owner_id,
+            owner_name=request.owner_name,
+            acquired_at_ms=now_ms,
+            expires_at_ms=self.lease_begins_ms(now_ms) + request.lease_ms,
+            lease_ms=request.lease_ms,
+            revision=1,
+            fencing_token=fencing_token,
+            data=request.data,
+            execution_arn=request.execution_arn,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOff:
-    """A permit went from a departing, or from the pool of free ones, to the oldest waiter.
+    """A permit went from a departing holder, or from the free ones, to the oldest waiter.
 
     Attributes:
         waited_ms: from the waiter's entry to the grant.
-        latency_ms: from the moment its predecessor's departure was found out to the push.
+        latency_ms: from the moment the departure was noticed to the message to the waiter.
     """
 
     grant: Grant
@@ -124,12 +151,12 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepAliveRequest:
-    """A beat of a workflow that keeps its lock alive beside its work.
+    """A heartbeat of a workflow that keeps its lock alive beside its work.
 
     Attributes:
         acquisition: what the workflow holds, or must take again after a redrive.
         execution_arn: the workflow execution.
-        task_token: of the state that beats; completed when the work has ended, or the lock is lost.
+        task_token: of the heartbeat state; completed when the work has ended, or the lock is lost.
     """
 
     acquisition: AcquireRequest
@@ -158,10 +185,10 @@ class ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """An owner who has a permit, as the table tells it. `revision` grows with every heartbeat.
+    """An owner that has a permit, as the table describes it. Every heartbeat adds 1 to `revision`.
 
     Attributes:
-        undelivered: whether nobody was there to be told when the lock was handed over.
+        undelivered: whether a hand-off found nobody to tell.
     """
 
     owner_id: str
@@ -177,20 +204,20 @@ class Holder:
 
     @property
     def is_undelivered(self) -> bool:
-        """Whether nobody knows of this grant: a workflow that asks again renews it first."""
+        """Whether the owner still does not know of the grant: if it asks again, it renews first."""
         return self.undelivered and self.revision == 1
 
     def is_over(self, *, now_ms: int, tolerance_ms: int = 0) -> bool:
-        """Whether the stored lease has ended; judge others with the clock tolerance added."""
+        """Whether the stored lease has ended, with a tolerance for another owner's clock."""
         return self.expires_at_ms + tolerance_ms < now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
-    """One lock, as one item of the table tells it. A lock never seen before has no holders.
+    """One lock, as its item describes it. A lock never seen before has no holders.
 
     Attributes:
-        retain_until_seconds: until when a grant to a workflow keeps the item; None if none does.
+        retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
     """
 
     fencing_token: int = 0
@@ -202,7 +229,7 @@ class LockState:
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:
-        """The holder with this owner id, if it is one."""
+        """The holder with this owner id, if there is one."""
         return next((h for h in self.holders if h.owner_id == owner_id), None)
 
 
@@ -224,6 +251,22 @@ class Grant:
     repeated: bool = False
     taken_over: int = 0
 
+    @classmethod
+    def of(
+        cls, lock_name: str, holder: Holder, *, repeated: bool = False, taken_over: int = 0
+    ) -> Grant:
+        """The grant of this holder."""
+        return cls(
+            lock_name=lock_name,
+            owner_id=holder.owner_id,
+            fencing_token=holder.fencing_token,
+            lease_ms=holder.lease_ms,
+            acquired_at_ms=holder.acquired_at_ms,
+            expires_at_ms=holder.expires_at_ms,
+            repeated=repeated,
+            taken_over=taken_over,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
@@ -232,7 +275,7 @@ class Refusal:
     Attributes:
         retry_after_seconds: when to ask again, in whole seconds, already jittered.
         extended: how many leases were extended on behalf of workflows that still run.
-        liveness_unknown: how many holders count as alive only because nobody could say.
+        liveness_unknown: how many holders count as alive only because Step Functions did not say.
     """
 
     lock_name: str
@@ -246,7 +289,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """Not yet: the caller is in the queue, and will be handed the lock when it is its turn.
+    """Not yet: the caller is in the queue, and will be handed the lock in its order.
 
     Attributes:
         entered_at_ms: the ticket; asking again with it keeps the place.
@@ -287,7 +330,7 @@ class Released:
 
     lock_name: str
     owner_id: str
-    held_ms: int | None
+    held_ms: int | None = None
     left_queue: bool = False
     execution_arn: str | None = None
 

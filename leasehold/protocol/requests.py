@@ -1,6 +1,6 @@
-"""The shapes of the requests that the protocol makes; `dynamo.py` sends them.
+"""The shapes of the requests that the protocol makes; `dynamodb/lock_table.py` sends them.
 
-None of them names the table, so that the protocol stays free of where it is deployed.
+None of them names the table, so that the protocol does not depend on a deployment.
 """
 
 from __future__ import annotations
@@ -56,7 +56,12 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The items of a range, in order of their sort key: at most so many, only those of a kind."""
+    """The items of a range, in order of their sort key.
+
+    Attributes:
+        most: how many to read at most.
+        only: a filter on the items that were read.
+    """
 
     condition: str
     names: Mapping[str, str]

@@ -5,12 +5,14 @@
                                       expiry_time, retain_until,
                                       holder:<owner_id>…, token:<owner_id>…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
-                                      what the waiter asks for, and how to tell it
+                                      what the waiter asks for, and how to wake it
     EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>
-                                      the claim of a workflow: where to look when it is over
+                                      the claim of a workflow: a lock to free when it is over
 
-Each holder is a top-level attribute. One nested map of holders would not do: DynamoDB refuses to
-set `holders.x` on an item that has no `holders` yet, so the first acquire would take two requests.
+`held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` says
+that the lock may have waiters. Each holder is a top-level attribute. One nested map of holders
+would not do: DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first
+acquire would take two requests.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
 """How long a lock's item outlives its last grant to a workflow. Such a holder needs no heartbeat:
 it holds as long as its execution runs, which Step Functions ends after a year."""
 REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
-"""How long the claim of an execution that is over is kept: Step Functions redrives for 14 days."""
+"""How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""
 
 WAITER_PREFIX: Final = "WAITER#"
 _WIDEST_EPOCH_MS: Final = 15

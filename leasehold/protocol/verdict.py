@@ -1,9 +1,10 @@
-"""What the item returned by a failed acquire means."""
+"""The verdict on an acquire that failed: what the item that it returned means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from leasehold.protocol.model import AcquireRequest, Holder, LockState
 
@@ -14,18 +15,13 @@ class AlreadyHolder:
 
     Attributes:
         holder: the caller.
-        is_fresh: whether it may rely on the grant as it stands. Not if half of the lease is over,
-            by whoever's clock it was written; nor if it is a workflow that is told by its task
-            token: whoever handed it the lock may be about to note that nobody heard of that.
+        is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
+            over, whichever clock it was written by; nor if the caller is a workflow that is woken
+            by its task token: the hand-off may be about to be marked as undelivered.
     """
 
     holder: Holder
     is_fresh: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyReleased:
-    """The caller released this acquisition before: this call is a delayed duplicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +37,29 @@ class LeasesOver:
     needed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Free:
+class Situation(Enum):
+    """The other reasons."""
+
+    ALREADY_RELEASED = auto()
+    """The caller released this acquisition before: this call is a delayed duplicate."""
+    FREE = auto()
     """A permit is free, and nobody waits: ask again."""
-
-
-@dataclass(frozen=True, slots=True)
-class FreeForWaiters:
+    FREE_FOR_WAITERS = auto()
     """A permit is free, but others came first: it goes to the oldest waiter, not to the caller."""
-
-
-@dataclass(frozen=True, slots=True)
-class Busy:
+    BUSY = auto()
     """All permits are out."""
 
 
-Verdict = AlreadyHolder | AlreadyReleased | Free | FreeForWaiters | LeasesOver | Busy
+Verdict = AlreadyHolder | LeasesOver | Situation
 
 
 def judge(
     state: LockState, request: AcquireRequest, *, now_ms: int, is_over: Callable[[Holder], bool]
 ) -> Verdict:
-    """Why the claim of a permit failed on this state.
+    """Why an attempt to take a permit failed on this state.
 
     A holder considers its own lease over at its end; everybody else waits longer, as `is_over`
-    says. It is the stored lease of the holder that counts, never the contender's.
+    says. The stored lease of the holder counts, never the contender's.
     """
     mine = state.holder(request.owner_id)
     if mine is not None:
@@ -73,11 +67,11 @@ def judge(
         is_fresh = request.task_token is None and mine.expires_at_ms >= now_ms + half_ms
         return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.last_released == request.owner_id:
-        return AlreadyReleased()
+        return Situation.ALREADY_RELEASED
     if state.held < request.limit:
-        return FreeForWaiters() if state.contended else Free()
+        return Situation.FREE_FOR_WAITERS if state.contended else Situation.FREE
     over = [holder for holder in state.holders if is_over(holder)]
     needed = state.held - request.limit + 1
     if len(over) >= needed:
         return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)
-    return Busy()
+    return Situation.BUSY

@@ -1,4 +1,4 @@
-"""What every operation on a lock needs besides its request."""
+"""The table and the services that every operation on a lock uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockContext:
-    """The table and the seams to the world around it.
+    """What an operation on a lock needs besides its request.
 
     Attributes:
         table: where the locks are.
@@ -27,7 +27,7 @@ class LockContext:
             clock and tolerance.
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
         observe: is told what happens besides the answer, for metrics and logs.
-        retry_budget: how long to go on when others keep moving the lock.
+        retry_budget: how long to go on when other owners keep changing the lock.
         random: source of jitter, from 0 to 1.
     """
 

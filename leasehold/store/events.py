@@ -1,4 +1,4 @@
-"""What happens to locks besides the answer to a call; told to whoever measures."""
+"""Events: what happens to locks besides the answer to a call, for metrics and logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LivenessUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushUnknown:
-    """Nobody knows whether a waiter heard of its grant: it finds out by its fallback poll."""
+    """A waiter was perhaps not told of its grant: it finds out by its fallback poll."""
 
     lock_name: str
 

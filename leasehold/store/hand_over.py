@@ -1,42 +1,29 @@
-"""Vacate: a holder leaves, and the oldest waiter gets its permit.
+"""Hand over: a holder leaves, and the oldest waiter gets its permit.
 
 Release, eviction (the lease is over) and the grant of free permits all end here, so that a
 contended lock changes hands in one place.
 
-Killed between any two of its requests, the lock is whole: state and queue change together, and a
-waiter that holds the lock without having been told finds out by its fallback poll.
+If the caller is killed between any two of these requests, the lock is whole: state and queue change
+together, and a waiter that holds the lock without having been told finds out by its fallback poll.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol.departure import DepartingHolder
+from leasehold.protocol.hand_over import mark_undelivered
 from leasehold.protocol.items import read_state, read_waiter
-from leasehold.protocol.model import Liveness, LockState, Waiter
-from leasehold.protocol.next_step import Step, is_still_holder, next_step
-from leasehold.protocol.queue import (
-    MOST_WAITERS_SEEN,
-    DepartingHolder,
-    delete_waiter,
-    mark_undelivered,
-    oldest_waiters,
-)
+from leasehold.protocol.model import HandOff, Liveness, LockState, Waiter
+from leasehold.protocol.next_step import Step, next_step
+from leasehold.protocol.queue import MOST_WAITERS_SEEN, delete_waiter, oldest_waiters
 from leasehold.protocol.requests import Update
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted, PushUnknown
 from leasehold.workflows.engine import Delivery
-
-_TOO_MANY_GONE: Final = (
-    "there was not enough time to clear the queue of waiters that stopped asking; repeat the call"
-)
-REPLY_LOST: Final = (
-    "the reply to the release was lost, and others moved the lock since; the outcome is unknown, "
-    "repeat the call"
-)
 
 
 def hand_over(
@@ -49,21 +36,20 @@ def hand_over(
 ) -> bool:
     """Takes a holder out of a contended lock, and hands permits over while there are any.
 
-    Costs a query and a transaction for a hand-off, however many wait, and a push to tell the
-    waiter.
+    A hand-off costs a query and a transaction, however many wait, and a message to the waiter.
 
     Args:
         context: the table and the world around it.
         lock_name: the lock.
-        state: the lock as it was seen, with the departing in it.
-        departing: who leaves; None if there are only free permits to grant.
+        state: the lock as it was seen, with the departing holder in it.
+        departing: the holder that leaves; None if there are only free permits to grant.
         requester: owner_id of a waiter that is asking at this moment, so that it need not be told.
 
     Returns:
-        Whether the departing was taken out: not if it had left, or renewed its lease, before.
+        Whether the holder was taken out: not if it had left, or renewed its lease, before.
 
     Raises:
-        LockStoreUnavailable: outcome unknown, or others moved the lock all the time. What was
+        LockStoreUnavailable: outcome unknown, or other owners kept changing the lock. What was
             written is whole, and the next caller goes on from there.
     """
     began = context.retry_budget.clock.monotonic()
@@ -71,7 +57,7 @@ def hand_over(
     queue: list[Waiter] = []
     more_wait = False
     attempt = 0
-    while departing is None or is_still_holder(departing, state):
+    while departing is None or departing.is_still_in(state):
         if not queue:
             queue, more_wait = _live_queue(context, lock_name, state, requester=requester)
         step = next_step(lock_name, state, queue, departing, now_ms=context.clock.wall_ms())
@@ -79,8 +65,9 @@ def hand_over(
             return has_left
         moved = _send(context, step, state)
         if moved is not None:
-            _pause_or_give_up(context, began, attempt)
-            _require_known(departing, moved)
+            _pause_or_give_up(context, lock_name, began, attempt)
+            if moved.repeated and departing is not None and departing.voluntary:
+                _require_known(lock_name, departing, moved.state)
             state, queue, attempt = moved.state, [], attempt + 1
             continue
         has_left = has_left or departing is not None
@@ -88,11 +75,29 @@ def hand_over(
             context.observe(Evicted(lock_name=lock_name))
         if step.hand_off is None:
             return has_left
-        departing = _tell(context, step, began=began, requester=requester)
+        is_over = _tell(context, step.hand_off, began=began, requester=requester)
+        holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
+        departing = None if holder is None else DepartingHolder(holder, voluntary=False)
         state, queue = step.after, queue[1:]
         if departing is None and not queue and not more_wait:
             return has_left
     return has_left or _left_before(departing, state)
+
+
+def too_contended(lock_name: str) -> LockStoreUnavailable:
+    """The error of a call that found the lock changed at each attempt."""
+    return LockStoreUnavailable(
+        f"lock {lock_name!r}: other owners kept changing it; the outcome is unknown, "
+        "repeat the call"
+    )
+
+
+def reply_lost(lock_name: str) -> LockStoreUnavailable:
+    """The error of a release that may have happened at its first sending."""
+    return LockStoreUnavailable(
+        f"lock {lock_name!r}: the reply to the release was lost, and other owners changed the lock "
+        "since; the outcome is unknown, repeat the call"
+    )
 
 
 def _left_before(departing: DepartingHolder, state: LockState) -> bool:
@@ -100,9 +105,15 @@ def _left_before(departing: DepartingHolder, state: LockState) -> bool:
     return departing.voluntary and state.last_released == departing.holder.owner_id
 
 
+def _require_known(lock_name: str, departing: DepartingHolder, state: LockState) -> None:
+    """Raises `LockStoreUnavailable` if a holder is gone, and nobody can tell who took it out."""
+    if not departing.is_still_in(state) and not _left_before(departing, state):
+        raise reply_lost(lock_name)
+
+
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """A write did not happen, because others moved the lock.
+    """A write did not happen, because others changed the lock.
 
     Attributes:
         state: the lock as it is now.
@@ -127,22 +138,13 @@ def _send(context: LockContext, step: Step, state: LockState) -> _Moved | None:
     return _Moved(state if result.state is None else read_state(result.state))
 
 
-def _require_known(departing: DepartingHolder | None, moved: _Moved) -> None:
-    """Raises `LockStoreUnavailable` if a departing is gone, and nobody can tell who took it out."""
-    if departing is None or not departing.voluntary or not moved.repeated:
-        return
-    if not is_still_holder(departing, moved.state) and not _left_before(departing, moved.state):
-        raise LockStoreUnavailable(REPLY_LOST)
-
-
 def _live_queue(
     context: LockContext, lock_name: str, state: LockState, *, requester: str | None
 ) -> tuple[list[Waiter], bool]:
     """The oldest waiters that still ask, and whether there may be more behind them.
 
-    Removes waiters that stopped requester, and those that were served.
-    A waiter whose owner holds or has released has entered twice, for instance because the reply
-    that told its place was lost.
+    Removes waiters that stopped asking, and those that were served. A waiter whose owner holds or
+    has released has entered twice, for instance because the reply that told its place was lost.
     """
     served = {holder.owner_id for holder in state.holders} | {state.last_released}
     while True:
@@ -158,44 +160,40 @@ def _live_queue(
                 and waiter.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)
             )
         ]
-        dropped = [context.table.delete(delete_waiter(waiter)) for waiter in gone]
+        deleted = [context.table.delete(delete_waiter(waiter)) for waiter in gone]
         live = [waiter for waiter in waiters if waiter not in gone]
         # Else one of them asked in this moment, and keeps its place; or there are more behind them.
-        if all(dropped) and (live or not gone):
+        if all(deleted) and (live or not gone):
             return live, len(items) == MOST_WAITERS_SEEN
         if context.retry_budget.has_ended():
-            raise LockStoreUnavailable(_TOO_MANY_GONE)
+            message = (
+                f"lock {lock_name!r}: there was not enough time to clear its queue of waiters that "
+                "stopped asking; repeat the call"
+            )
+            raise LockStoreUnavailable(message)
 
 
-def _tell(
-    context: LockContext, step: Step, *, began: float, requester: str | None
-) -> DepartingHolder | None:
-    """Pushes a grant to its waiter. Returns it as the next departing if its workflow is over."""
-    hand_off = step.hand_off
-    if hand_off is None:
-        return None
+def _tell(context: LockContext, hand_off: HandOff, *, began: float, requester: str | None) -> bool:
+    """Tells a waiter of its grant; returns whether its workflow is over, so that it must leave."""
     request = hand_off.waiter.request
-    pushed = Delivery.UNKNOWN
+    delivery = Delivery.UNKNOWN
     if request.task_token is not None and request.owner_id != requester:
-        pushed = context.workflows.wake_waiter(request.task_token, hand_off.grant)
-        if pushed is Delivery.UNKNOWN:
+        delivery = context.workflows.wake_waiter(request.task_token, hand_off.grant)
+        if delivery is Delivery.UNKNOWN:
             context.observe(PushUnknown(lock_name=request.lock_name))
     latency_seconds = context.retry_budget.clock.monotonic() - began
     context.observe(replace(hand_off, latency_ms=round(latency_seconds * 1000)))
-    if pushed is not Delivery.GONE or request.execution_arn is None:
-        return None
-    execution = context.workflows.describe(request.execution_arn)
-    if execution.liveness is not Liveness.OVER:
-        with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
-            context.table.update(mark_undelivered(hand_off.grant))
-        return None
-    holder = step.after.holder(request.owner_id)
-    return None if holder is None else DepartingHolder(holder, voluntary=False)
+    if delivery is not Delivery.GONE or request.execution_arn is None:
+        return False
+    if context.workflows.describe(request.execution_arn).liveness is Liveness.OVER:
+        return True
+    with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
+        context.table.update(mark_undelivered(hand_off.grant))
+    return False
 
 
-def _pause_or_give_up(context: LockContext, began: float, attempt: int) -> None:
+def _pause_or_give_up(context: LockContext, lock_name: str, began: float, attempt: int) -> None:
     if context.retry_budget.is_over(since=began):
-        message = "others moved the lock all the time; the outcome is unknown, repeat the call"
-        raise LockStoreUnavailable(message)
+        raise too_contended(lock_name)
     if attempt:
         context.retry_budget.pause(attempt)

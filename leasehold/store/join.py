@@ -1,4 +1,4 @@
-"""Joining the queue, and the advice when to ask again."""
+"""Joins the queue, and advises when to ask again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def join(
     """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
     Two requests: the transaction that joins, and a count that tells the position. A caller without
-    a ticket costs one more, that looks whether it has a place already.
+    a ticket costs one more, which finds out whether it has a place already.
     """
     now_ms = context.clock.wall_ms()
     entered_at_ms = request.entered_at_ms
@@ -54,7 +54,7 @@ def join(
 
 
 def _earlier_entry_ms(context: LockContext, request: AcquireRequest) -> int | None:
-    """The place that an earlier call got whose reply was lost, and with it the ticket."""
+    """The place that an earlier call got, if the reply with its ticket was lost."""
     items = context.table.query(waiters_of(request.lock_name, request.owner_id))
     waiters = [read_waiter(request.lock_name, item) for item in items]
     return min((waiter.entered_at_ms for waiter in waiters), default=None)
@@ -71,7 +71,7 @@ def advise(context: LockContext, request: AcquireRequest, state: LockState) -> i
 
 
 def _gone_ms(request: AcquireRequest, *, now_ms: int, retry_after_seconds: int) -> int:
-    """When the waiter counts as gone: after two missed polls, if it is one that polls."""
+    """When the waiter counts as gone; one that polls, after two missed polls."""
     if request.task_token is not None:
         return now_ms + RETENTION_MS
     if request.waiter_timeout_ms is not None:

@@ -1,28 +1,28 @@
-"""keep_alive: the beats of a state that stands beside the work of a workflow.
+"""Renewing a lease, and keep_alive: the heartbeats of a state that stands beside a workflow's work.
 
-note the beat ─▶ written, or there is no claim ─▶ renew ─▶ written ─────▶ renewed
-     │                                              └────▶ not held ─┐
-     └──▶ refused ───────────▶ the claim as it is ◀──────────────────┘
-                                 ├─ the work has ended ─────────────────▶ done
-                                 ├─ fenced: the execution was over, and redriven
-                                 │     └─ take the lock again ─▶ free ──▶ taken again
-                                 │                          └──▶ taken ─▶ lost
-                                 └─ it stands, or there is none ────────▶ lost
+record the heartbeat ─▶ written, or there is no claim ─▶ renew ─▶ written ─────▶ renewed
+     │                                                      └────▶ not held ─┐
+     └──▶ refused ───────────────▶ the claim as it is ◀──────────────────────┘
+                                     ├─ the work has ended ─────────────────▶ done
+                                     ├─ fenced: the execution was over, and redriven
+                                     │     └─ take the lock again ─▶ free ──▶ taken again
+                                     │                          └──▶ taken ─▶ lost
+                                     └─ it stands, or there is none ────────▶ lost
 
-Release says that the work has ended before it frees the lock. So a beat that finds the lock gone
-and the claim without that mark has lost it, whatever others did in between. Only what the reaper
-freed is taken again: a beat may land after its work has failed, and the lock was released.
+Release marks the claim as ended before it frees the lock. So a heartbeat that finds the lock gone
+and the claim without that mark has lost the lock, whatever others did in between. Only a lock that
+the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
+released.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
 
-from leasehold.dynamodb.lock_table import Written
+from leasehold.dynamodb.lock_table import ConditionFailed, Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.claims import (
     Claim,
-    claim_key,
     claim_of,
     has_ended,
     is_fenced,
@@ -31,12 +31,12 @@ from leasehold.protocol.claims import (
 )
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import HeartbeatRequest, KeepAliveRequest
+from leasehold.protocol.permits import renew
 from leasehold.store.context import LockContext
-from leasehold.store.renew import renew_lease
 
 
 class KeepAliveOutcome(Enum):
-    """What a beat has found."""
+    """What a heartbeat has found."""
 
     RENEWED = auto()
     REACQUIRED = auto()
@@ -45,14 +45,26 @@ class KeepAliveOutcome(Enum):
     LOST = auto()
 
 
+def renew_lease(context: LockContext, request: HeartbeatRequest) -> Written | ConditionFailed:
+    """Lets the lease end one lease from now, if its owner is a holder.
+
+    One request, and one more when the item must be retained for longer.
+    """
+    outcome = context.table.update(renew(request, now_ms=context.clock.wall_ms()))
+    if isinstance(outcome, Written) or read_state(outcome.item).holder(request.owner_id) is None:
+        return outcome
+    # A holder was refused: TTL would soon delete the lock that it holds, see `retention.py`.
+    return context.table.update(renew(request, now_ms=context.clock.wall_ms(), retain_long=True))
+
+
 def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:
     """See `LockStore.keep_alive`."""
     acquisition = request.acquisition
     claim = claim_of(acquisition, request.execution_arn)
     now_ms = context.clock.wall_ms()
-    noted = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
-    found = noted.item
-    if isinstance(noted, Written) or not (has_ended(found) or is_fenced(found)):
+    recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
+    found = recorded.item
+    if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
         heartbeat = HeartbeatRequest(
             lock_name=acquisition.lock_name,
             owner_id=acquisition.owner_id,
@@ -60,7 +72,7 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
         )
         if isinstance(renew_lease(context, heartbeat), Written):
             return KeepAliveOutcome.RENEWED
-        found = context.table.read(claim_key(claim))
+        found = context.table.read(claim.key)
     if has_ended(found):
         return KeepAliveOutcome.DONE
     return _take_again(context, request, claim) if is_fenced(found) else KeepAliveOutcome.LOST
@@ -75,11 +87,13 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED
     if outcome.state is not None:
-        held = read_state(outcome.state).holder(acquisition.owner_id) is not None
-        if not held:
+        if read_state(outcome.state).holder(acquisition.owner_id) is None:
             return KeepAliveOutcome.LOST
-    elif has_ended(context.table.read(claim_key(claim))):
+    elif has_ended(context.table.read(claim.key)):
         return KeepAliveOutcome.DONE
-    # The reaper is at work, or another copy of this beat is.
-    message = "others moved the claim of this workflow; the outcome is unknown, repeat the call"
+    # The reaper is at work, or another copy of this heartbeat is.
+    message = (
+        f"lock {acquisition.lock_name!r}: its claim changed at the same time; the outcome is "
+        "unknown, repeat the call"
+    )
     raise LockStoreUnavailable(message)

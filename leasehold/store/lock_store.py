@@ -20,14 +20,12 @@ from leasehold.protocol.model import (
     Renewal,
 )
 from leasehold.protocol.schema import lock_key
-from leasehold.store import acquire as acquisition
-from leasehold.store import keep_alive as keeping
-from leasehold.store import reap as reaping
-from leasehold.store import release as releasing
+from leasehold.store.acquire import acquire, already_released
 from leasehold.store.claims import end_claim, register_claim, remove_claim
 from leasehold.store.context import LockContext
-from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.store.renew import renew_lease
+from leasehold.store.keep_alive import KeepAliveOutcome, keep_alive, renew_lease
+from leasehold.store.reap import reap
+from leasehold.store.release import release
 
 
 class LockStore:
@@ -38,10 +36,10 @@ class LockStore:
     while the workflow it belongs to runs; the fencing tokens of a lock name grow for ever.
 
     Not guaranteed: that a stalled holder notices the end of its lease. Pass the fencing token on to
-    whatever the lock protects, and refuse older tokens there.
+    the resource that the lock protects, and refuse older tokens there.
 
     All operations raise `LockStoreUnavailable` when the outcome is unknown; each may be repeated
-    with the same owner_id, and then gives the answer that got lost.
+    with the same owner_id, and then gives the answer that was lost.
     """
 
     def __init__(self, context: LockContext) -> None:
@@ -54,10 +52,10 @@ class LockStore:
         DescribeExecution before if that holder is a workflow; three to join the queue. One more,
         before, if the request names a workflow execution: its claim.
         """
-        on_record = register_claim(self._context, request)
-        if on_record is None:
-            return acquisition.already_released(request)
-        return acquisition.acquire(self._context, on_record)
+        registered = register_claim(self._context, request)
+        if registered is None:
+            return already_released(request)
+        return acquire(self._context, registered)
 
     def read_state(self, lock_name: str) -> LockState:
         """The lock as it is at this moment; one strongly consistent read."""
@@ -87,28 +85,28 @@ class LockStore:
         """
         if request.keep_alive and request.execution_arn is not None:
             task_token = end_claim(self._context, request, request.execution_arn)
-            answer = releasing.release(self._context, request)
+            answer = release(self._context, request)
             if task_token is not None:
                 self._context.workflows.end_heartbeat(task_token, None)
             return answer
-        answer = releasing.release(self._context, request)
+        answer = release(self._context, request)
         remove_claim(self._context, request, answer)
         return answer
 
     def keep_alive(self, request: KeepAliveRequest) -> KeepAliveOutcome:
-        """A beat of a workflow beside its work: two requests.
+        """A heartbeat of a workflow beside its work: two requests.
 
         Tells a lock that was lost from one that was released because the work has ended, and takes
         the lock again for an execution that had ended and was redriven, if it is free. The fencing
         token is then a new one, which the workflow does not know: its old one is still refused
         where a newer was seen.
         """
-        return keeping.keep_alive(self._context, request)
+        return keep_alive(self._context, request)
 
     def reap(self, ended: ExecutionEnded) -> Reaped:
         """Frees the locks of a workflow execution that is over, and gives up its places in queues.
 
-        If the execution was redriven since, frees only what an earlier look has seen. May be
-        repeated, come late, and be taken up where it ran out of time.
+        If the execution was redriven since, frees only what an earlier pass has fenced. May be
+        repeated, come late, and go on where it ran out of time.
         """
-        return reaping.reap(self._context, ended)
+        return reap(self._context, ended)

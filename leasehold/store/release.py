@@ -2,7 +2,7 @@
 
 give back ──▶ written ───────────────────────────────────▶ released
      └──▶ condition failed, with the item as it was
-            ├─ I hold, and others wait ─▶ hand_over ────────▶ released
+            ├─ I hold, and others wait ─▶ hand over ─────▶ released
             ├─ I released last ──────────────────────────▶ released (again)
             ├─ I may be waiting ─▶ leave the queue, for good
             │      ├─ my waiter was there ───────────────▶ released (left the queue)
@@ -13,15 +13,15 @@ give back ──▶ written ─────────────────�
 from __future__ import annotations
 
 from leasehold.dynamodb.lock_table import Written
-from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.items import read_holder, read_state
 from leasehold.protocol.model import Holder, LockState, NotHeld, Released, ReleaseRequest
 from leasehold.protocol.permits import release_permit
-from leasehold.protocol.queue import DepartingHolder, give_up, leave_queue, mark_released
+from leasehold.protocol.queue import give_up, leave_queue, mark_released
 from leasehold.protocol.schema import lock_key
 from leasehold.store.claims import end_claim
 from leasehold.store.context import LockContext
-from leasehold.store.hand_over import REPLY_LOST, hand_over
+from leasehold.store.hand_over import hand_over, reply_lost
 
 
 def release(
@@ -34,41 +34,41 @@ def release(
             context, request, entered_at_ms=request.entered_at_ms, is_queued=is_queued
         )
     if answer is None and state.last_released == request.owner_id:
-        answer = _released(request)
+        answer = Released(lock_name=request.lock_name, owner_id=request.owner_id)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
 
 def _release_permit(
     context: LockContext, request: ReleaseRequest
 ) -> tuple[Released | None, LockState]:
-    """Takes the caller out of the lock; if it is no holder, tells the state that says so."""
+    """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
     outcome = context.table.update(release_permit(request, now_ms=context.clock.wall_ms()))
     if isinstance(outcome, Written):
         holder = read_holder(outcome.item, request.owner_id)
-        return _given_back(context, request, holder), LockState()
+        return _gave_back(context, request, holder), LockState()
     state = read_state(outcome.item)
     me = state.holder(request.owner_id)
     if me is None:
         may_have_left = outcome.repeated and request.entered_at_ms is None
         if may_have_left and state.last_released != request.owner_id:
-            # It was given back by the first sending, or taken by others before: nobody can tell.
-            raise LockStoreUnavailable(REPLY_LOST)
+            # The first sending gave the permit back, or others took it before: nobody can tell.
+            raise reply_lost(request.lock_name)
         return None, state
     departing = DepartingHolder(me, voluntary=True)
     if hand_over(context, request.lock_name, state, departing=departing):
-        return _given_back(context, request, me), state
+        return _gave_back(context, request, me), state
     return None, state
 
 
 def _stop_waiting(
     context: LockContext, request: ReleaseRequest, *, entered_at_ms: int, is_queued: bool
 ) -> Released | None:
-    """Leaves the queue. Who finds its waiter gone was perhaps granted the lock in this moment.
+    """Leaves the queue. If the waiter is gone, its owner was perhaps granted the lock just now.
 
-    "Released" is the answer also if there was neither: whatever this acquisition had, it has no
-    more, and a repeated call is told the same.
+    The answer is "released" also if there was neither: whatever this acquisition had, it has no
+    more, and a repeated call gets the same answer.
     """
-    # First of all: an acquire of ours that is still under way must not record itself any more.
+    # First of all: an acquire of ours that is still under way must not write its claim any more.
     if request.execution_arn is not None:
         end_claim(context, request, request.execution_arn)
     if is_queued:
@@ -95,24 +95,15 @@ def _stop_waiting(
 def _left_queue(
     context: LockContext, request: ReleaseRequest, state: LockState, *, was_waiting: bool
 ) -> Released:
-    # Those behind us may have waited for our lower limit only.
+    # The waiters behind us may have waited for our lower limit only.
     hand_over(context, request.lock_name, state)
-    return _released(request, left_queue=was_waiting)
+    return Released(lock_name=request.lock_name, owner_id=request.owner_id, left_queue=was_waiting)
 
 
-def _given_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
+def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
     return Released(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         held_ms=max(0, context.clock.wall_ms() - holder.acquired_at_ms),
         execution_arn=holder.execution_arn,
-    )
-
-
-def _released(request: ReleaseRequest, *, left_queue: bool = False) -> Released:
-    return Released(
-        lock_name=request.lock_name,
-        owner_id=request.owner_id,
-        held_ms=None,
-        left_queue=left_queue,
     )

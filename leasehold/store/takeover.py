@@ -1,8 +1,7 @@
-"""Holders whose lease is over: who of them may lose their place.
+"""Takeover: which of the holders whose lease is over may be evicted.
 
 A lease that belongs to a workflow ends with the workflow, not with the time: a task that takes
-longer than expected is not robbed. So before such a holder loses its place, Step Functions is
-asked.
+longer than expected keeps its lock. So Step Functions is asked before such a holder is evicted.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class ExpiredHolders:
     """What became of the holders whose lease is over.
 
     Attributes:
-        evictable: who may lose their place.
+        evictable: the holders that may lose their place.
         extended: how many got a new lease, because their workflow still runs.
         unknown: how many count as alive only because Step Functions did not say.
     """
@@ -70,9 +69,9 @@ def check_expired_holders(
 
 
 def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Holder]:
-    """First those about whom nobody need be asked; then the others, beginning anywhere among them.
+    """Holders without a workflow to ask about first; then the others, from a random one onwards.
 
-    Else a few of whom Step Functions never says anything would be all that is ever checked.
+    In a fixed order a few executions that Step Functions never answers for would take all checks.
     """
     workflows = [h for h in candidates if h.execution_arn is not None and not h.is_undelivered]
     plain = [holder for holder in candidates if holder not in workflows]

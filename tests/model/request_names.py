@@ -11,12 +11,13 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from leasehold.protocol import claims, next_step, permits, queue
+from leasehold.protocol import hand_over as hand_over_protocol
 from leasehold.protocol.requests import Transaction
-from leasehold.store import acquire, hand_over, join, keep_alive, reap, release, renew, takeover
+from leasehold.store import acquire, hand_over, join, keep_alive, reap, release, takeover
 from leasehold.store import claims as claims_of_store
 
 _NO_REQUESTS: Final = frozenset(
-    {"claim_of", "claim_key", "read_claim", "task_token_in", "has_ended", "is_fenced"}
+    {"claim_of", "read_claim", "task_token_in", "has_ended", "is_fenced"}
 )
 
 
@@ -34,9 +35,10 @@ def _places(
 
 
 _PLACES: Final = _places(
-    (permits, queue), (acquire, join, takeover, release, renew, hand_over, next_step)
+    (permits, queue, hand_over_protocol),
+    (acquire, join, takeover, release, keep_alive, hand_over, next_step),
 )
-_PLACES_OF_CLAIMS: Final = _places((claims, permits, queue), (claims_of_store, keep_alive, reap))
+_PLACES_OF_CLAIMS: Final = _places((claims, queue), (claims_of_store, keep_alive, reap))
 REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES)
 CLAIM_REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES_OF_CLAIMS)
 NEVER_SEEN: Final = frozenset({"waiters_of"})

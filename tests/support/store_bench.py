@@ -59,7 +59,7 @@ class Bench:
     executions: dict[str, Execution] = field(default_factory=dict)
     described: list[str] = field(default_factory=list)
     pushed: list[str] = field(default_factory=list)
-    ended_beats: list[tuple[str, str | None]] = field(default_factory=list)
+    ended_heartbeats: list[tuple[str, str | None]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def store(self, client: Any = None, **seams: Any) -> LockStore:  # noqa: ANN401 - a client, and a context's fields
@@ -131,11 +131,11 @@ class Bench:
         return Delivery.DELIVERED
 
     def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
-        self.ended_beats.append((task_token, None if lost is None else str(lost)))
+        self.ended_heartbeats.append((task_token, None if lost is None else str(lost)))
         return Delivery.DELIVERED
 
 
-def beat(name: str, task_token: str = "beat", **fields: Any) -> KeepAliveRequest:  # noqa: ANN401 - fields of the acquisition
+def workflow_heartbeat(name: str, task_token: str = "heartbeat", **fields: Any) -> KeepAliveRequest:  # noqa: ANN401 - fields of the acquisition
     acquisition = acquire(name, execution_arn=RUN, **fields)
     return KeepAliveRequest(acquisition=acquisition, execution_arn=RUN, task_token=task_token)
 

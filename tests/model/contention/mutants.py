@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from leasehold.protocol import next_step, queue
+from leasehold.protocol import hand_over as hand_over_protocol
+from leasehold.protocol import next_step
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED, PERMIT_FREE
 from leasehold.store import acquire, hand_over, join, release
 from tests.model.contention import weak_functions
@@ -81,8 +82,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *_each(
             next_step,
             ("hand_over_permit", "leave_without_successor", "leave_and_close_queue"),
-            "#departing.#revision = :revision",
-            instead="attribute_exists(#departing)",
+            "#expired0.#revision = :seen0",
+            instead="attribute_exists(#expired0)",
         ),
         clients=(Client(name="anna", pushed=False, heartbeats=1), Client(name="ben", polls=1)),
         faults=Faults(epochs=1),
@@ -104,7 +105,11 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a hand-off ignores that the waiter asked again": _mutant(
         Invariant.UNTOLD,
-        (next_step, "hand_over_permit", weak_functions.hand_over_to_any(queue.hand_over_permit)),
+        (
+            next_step,
+            "hand_over_permit",
+            weak_functions.hand_over_to_any(hand_over_protocol.hand_over_permit),
+        ),
         # Behind the last waiter that was seen wait_seq watches too; so somebody is behind ben.
         clients=(_ANNA, Client(name="ben", polls=1), _CARL),
     ),

@@ -131,7 +131,7 @@ def operators(expression: str) -> int:
     return len(re.findall(r"<>|<=|>=|[=<>+]|\b(?:AND|OR|NOT|[a-z_]+\()", expression))
 
 
-def test_taking_over_a_hundred_leavers_keeps_the_limits_of_expressions() -> None:
+def test_taking_over_a_hundred_holders_keeps_the_limits_of_expressions() -> None:
     """The limit was lowered from 100 to 1 while all leases ran out."""
     evictable = [
         Holder(

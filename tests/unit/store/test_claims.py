@@ -113,8 +113,8 @@ def test_a_repeated_acquire_keeps_claim_and_grant(bench: Bench) -> None:
     assert isinstance(first, Grant)
     assert isinstance(again, Grant)
     assert (again.fencing_token, again.repeated) == (first.fencing_token, True)
-    (kept,) = bench.claims()
-    assert kept["entered_at_ms"] == claim["entered_at_ms"]
+    (left,) = bench.claims()
+    assert left["entered_at_ms"] == claim["entered_at_ms"]
 
 
 def test_a_polling_workflow_without_a_ticket_gets_its_place_from_its_claim(bench: Bench) -> None:

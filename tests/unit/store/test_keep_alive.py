@@ -1,4 +1,4 @@
-"""keep_alive through the store: a beat tells a loss from an end, whatever happens in between."""
+"""keep_alive through the store: a heartbeat tells a loss from an end of the work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.workflows.engine import Delivery
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, lost_reply
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, beat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
 from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
@@ -30,38 +30,38 @@ def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
     return bench
 
 
-def test_a_beat_is_two_requests_and_renews_the_lease(bench: Bench) -> None:
+def test_a_heartbeat_is_two_requests_and_renews_the_lease(bench: Bench) -> None:
     bench.clock.advance(50)
     client, store = bench.counting()
-    assert store.keep_alive(beat("anna")) is KeepAliveOutcome.RENEWED
+    assert store.keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
     assert client.calls == ["update_item", "update_item"]
     (holder,) = bench.store().read_state("nightly-report").holders
     assert holder.expires_at_ms == bench.clock.now_ms + 60_000
 
 
-def test_the_release_ends_the_last_beat_and_only_that(bench: Bench) -> None:
+def test_the_release_ends_the_last_heartbeat_and_only_that(bench: Bench) -> None:
     for task_token in ("first", "second"):
-        bench.store().keep_alive(beat("anna", task_token))
+        bench.store().keep_alive(workflow_heartbeat("anna", task_token))
     assert isinstance(bench.store().release(OWN_RELEASE), Released)
-    assert bench.ended_beats == [("second", None)]
+    assert bench.ended_heartbeats == [("second", None)]
     assert bench.holders() == []
 
 
 def test_the_release_of_kept_alive_work_is_two_writes(bench: Bench) -> None:
-    bench.store().keep_alive(beat("anna"))
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     client, store = bench.counting()
     store.release(OWN_RELEASE)
     assert client.calls == ["update_item", "update_item"]
 
 
-def test_the_beat_ends_when_the_lock_is_free_and_not_before(bench: Bench) -> None:
+def test_the_heartbeat_ends_when_the_lock_is_free_and_not_before(bench: Bench) -> None:
     holders: list[list[str]] = []
 
     def end_heartbeat(_task_token: str, _lost: object) -> Delivery:
         holders.append(bench.holders())
         return Delivery.DELIVERED
 
-    bench.store().keep_alive(beat("anna"))
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.store(workflows=FakeWorkflows(ends=end_heartbeat)).release(OWN_RELEASE)
     assert holders == [[]]
 
@@ -71,68 +71,69 @@ def test_the_beat_ends_when_the_lock_is_free_and_not_before(bench: Bench) -> Non
     [(0, KeepAliveOutcome.RENEWED), (1, KeepAliveOutcome.DONE)],
     ids=["before", "in the middle"],
 )
-def test_a_beat_in_the_middle_of_its_own_release_finds_no_loss(
+def test_a_heartbeat_in_the_middle_of_its_own_release_finds_no_loss(
     bench: Bench, number: int, expected: KeepAliveOutcome
 ) -> None:
     found: list[KeepAliveOutcome] = []
     between = Between(
-        bench.client, before={number: lambda: found.append(bench.store().keep_alive(beat("anna")))}
+        bench.client,
+        before={number: lambda: found.append(bench.store().keep_alive(workflow_heartbeat("anna")))},
     )
     bench.store(between).release(OWN_RELEASE)
-    found.append(bench.store().keep_alive(beat("anna", "next")))
+    found.append(bench.store().keep_alive(workflow_heartbeat("anna", "next")))
     assert found == [expected, KeepAliveOutcome.DONE]
     assert bench.holders() == []
 
 
 @pytest.mark.parametrize("number", range(2))
 @pytest.mark.parametrize("waiting", [[], ["ben"]], ids=str)
-def test_its_own_release_in_the_middle_of_a_beat_is_no_loss(
+def test_its_own_release_in_the_middle_of_a_heartbeat_is_no_loss(
     bench: Bench, number: int, waiting: list[str]
 ) -> None:
     for name in waiting:
         bench.wait(name, execution_arn=OTHER_RUN)
     between = Between(bench.client, before={number: lambda: bench.store().release(OWN_RELEASE)})
-    assert bench.store(between).keep_alive(beat("anna")) is KeepAliveOutcome.DONE
-    assert bench.store().keep_alive(beat("anna", "late")) is KeepAliveOutcome.DONE
+    assert bench.store(between).keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
+    assert bench.store().keep_alive(workflow_heartbeat("anna", "late")) is KeepAliveOutcome.DONE
     bench.store().release(OWN_RELEASE)
     assert bench.holders() == waiting
 
 
 @pytest.mark.parametrize("beats_before", [0, 1, 2])
-def test_a_lock_released_by_force_is_lost_at_the_next_beat_and_stays_free(
+def test_a_lock_released_by_force_is_lost_at_the_next_heartbeat_and_stays_free(
     bench: Bench, beats_before: int
 ) -> None:
     for _ in range(beats_before):
-        bench.store().keep_alive(beat("anna"))
+        bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.store().release(release("anna"))
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.LOST
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
     assert bench.holders() == []
 
 
-def test_a_lock_that_a_contender_took_over_is_lost_at_the_next_beat(bench: Bench) -> None:
-    bench.store().keep_alive(beat("anna"))
+def test_a_lock_that_a_contender_took_over_is_lost_at_the_next_heartbeat(bench: Bench) -> None:
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.end()
     bench.clock.advance(120)
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
     bench.redrive()
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.LOST
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
     assert bench.holders() == ["ben"]
 
 
-@pytest.mark.parametrize("looks", [1, 2])
+@pytest.mark.parametrize("passes", [1, 2])
 def test_a_redriven_execution_takes_its_free_lock_again_with_a_new_token(
-    bench: Bench, looks: int
+    bench: Bench, passes: int
 ) -> None:
     (before,) = bench.store().read_state("nightly-report").holders
     bench.end()
-    for second in (False, True)[:looks]:
+    for second in (False, True)[:passes]:
         bench.reap(second=second)
     bench.redrive()
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.REACQUIRED
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
     (holder,) = bench.store().read_state("nightly-report").holders
     assert holder.owner_name == "anna"
     assert holder.fencing_token == before.fencing_token + 1
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.RENEWED
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
     assert bench.reap(second=True).holders == 0
     bench.store().release(OWN_RELEASE)
     assert bench.holders() == []
@@ -143,63 +144,63 @@ def test_an_execution_that_took_its_lock_again_is_reaped_again(bench: Bench) -> 
     bench.reap()
     bench.reap(second=True)
     bench.redrive()
-    bench.store().keep_alive(beat("anna"))
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.end(redrives=1)
     assert bench.reap(redrives=1).holders == 1
     assert bench.holders() == []
 
 
-@pytest.mark.parametrize("order", ["the look, ben", "ben, the look"])
+@pytest.mark.parametrize("order", ["the pass, ben", "ben, the pass"])
 def test_a_redriven_execution_whose_lock_others_want_has_lost_it(bench: Bench, order: str) -> None:
     steps: dict[str, Callable[[], object]] = {
-        "the look": bench.reap,
+        "the pass": bench.reap,
         "ben": lambda: bench.wait("ben", execution_arn=OTHER_RUN),
     }
     bench.end()
     for step in order.split(", "):
         steps[step]()
     bench.redrive()
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.LOST
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
     assert bench.holders() == ["ben"]
 
 
-def test_while_the_reaper_is_at_work_nobody_knows_and_the_next_beat_does(bench: Bench) -> None:
+def test_while_the_reaper_is_at_work_nobody_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
     bench.end()
     raised: list[str] = []
 
-    def beats() -> None:
+    def send_heartbeat() -> None:
         with pytest.raises(LockStoreUnavailable) as caught:
-            bench.store().keep_alive(beat("anna"))
+            bench.store().keep_alive(workflow_heartbeat("anna"))
         raised.append(str(caught.value))
 
-    # Requests of this look: the query, bar, the waiter's deletion, release_permit, advance.
-    bench.reap(client=Between(bench.client, before={3: beats}))
+    # Requests of this pass: query, fence_claim, leave_queue, release_permit, advance_claim.
+    bench.reap(client=Between(bench.client, before={3: send_heartbeat}))
     (message,) = raised
     assert "repeat the call" in message
     bench.redrive()
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.REACQUIRED
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
 
 
-def test_a_late_beat_of_the_dead_that_takes_the_lock_is_freed_by_the_second_look(
+def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second_pass(
     bench: Bench,
 ) -> None:
     bench.end()
     bench.reap()
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.REACQUIRED
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
     assert bench.reap(second=True).holders == 1
     assert bench.holders() == []
 
 
-def test_a_first_beat_that_lands_after_the_work_has_failed_takes_nothing(bench: Bench) -> None:
+def test_a_first_heartbeat_that_lands_after_the_work_has_failed_takes_nothing(bench: Bench) -> None:
     """The function starts cold; the work fails meanwhile, and its release drops the claim."""
     bench.store().release(AFTER_ERROR)
     assert bench.claims() == []
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.LOST
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
     assert (bench.holders(), bench.claims()) == ([], [])
 
 
-def test_after_an_error_no_claim_is_left_though_beats_were_noted(bench: Bench) -> None:
-    bench.store().keep_alive(beat("anna"))
+def test_after_an_error_no_claim_is_left_though_heartbeats_were_noted(bench: Bench) -> None:
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.store().release(AFTER_ERROR)
     assert (bench.holders(), bench.claims()) == ([], [])
 
@@ -207,42 +208,42 @@ def test_after_an_error_no_claim_is_left_though_beats_were_noted(bench: Bench) -
 def test_a_release_after_an_error_that_follows_the_own_one_keeps_its_mark(bench: Bench) -> None:
     bench.store().release(OWN_RELEASE)
     bench.store().release(AFTER_ERROR)
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.DONE
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
 
 
-def test_a_release_that_is_not_held_still_ends_the_beat(bench: Bench) -> None:
-    bench.store().keep_alive(beat("anna"))
+def test_a_release_that_is_not_held_still_ends_the_heartbeat(bench: Bench) -> None:
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.store().release(release("anna"))
     bench.store().acquire(acquire("ben"))
     bench.store().release(release("ben"))
     assert isinstance(bench.store().release(OWN_RELEASE), NotHeld)
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.DONE
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
 
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_release_whose_reply_was_lost_is_repeated_and_ends_the_beat(
+def test_a_release_whose_reply_was_lost_is_repeated_and_ends_the_heartbeat(
     bench: Bench, number: int, when: str
 ) -> None:
-    bench.store().keep_alive(beat("anna"))
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[number])  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).release(OWN_RELEASE)
-    assert bench.ended_beats == []
+    assert bench.ended_heartbeats == []
     assert isinstance(bench.store().release(OWN_RELEASE), Released)
-    assert bench.ended_beats == [("beat", None)]
+    assert bench.ended_heartbeats == [("heartbeat", None)]
     assert bench.holders() == []
 
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_beat_whose_reply_was_lost_is_unknown_and_may_be_repeated(
+def test_a_heartbeat_whose_reply_was_lost_is_unknown_and_may_be_repeated(
     bench: Bench, number: int, when: str
 ) -> None:
     broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[number])  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).keep_alive(beat("anna"))
-    assert bench.store().keep_alive(beat("anna")) is KeepAliveOutcome.RENEWED
+        bench.store(broken).keep_alive(workflow_heartbeat("anna"))
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -252,7 +253,7 @@ def test_a_lock_taken_again_whose_reply_was_lost_is_held(bench: Bench, when: str
     bench.redrive()
     broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[2])  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).keep_alive(beat("anna"))
-    kept = bench.store().keep_alive(beat("anna"))
-    assert kept is (KeepAliveOutcome.RENEWED if when == "after" else KeepAliveOutcome.REACQUIRED)
+        bench.store(broken).keep_alive(workflow_heartbeat("anna"))
+    outcome = bench.store().keep_alive(workflow_heartbeat("anna"))
+    assert outcome is (KeepAliveOutcome.RENEWED if when == "after" else KeepAliveOutcome.REACQUIRED)
     assert bench.holders() == ["anna"]

@@ -8,8 +8,6 @@ import pytest
 
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Refusal, RefusalReason
-from leasehold.store import hand_over as vacating
-from leasehold.store import release as releasing
 from leasehold.workflows.engine import Delivery
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
@@ -52,7 +50,7 @@ def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(bench: Benc
 def test_without_the_mark_in_its_claim_it_would_be_granted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releasing, "end_claim", lambda *_: None)
+    monkeypatch.setattr("leasehold.store.release.end_claim", lambda *_: None)
     assert isinstance(late_acquire(bench), Grant)
 
 
@@ -91,7 +89,7 @@ def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(benc
 def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vacating, "mark_undelivered", _raise_unavailable)
+    monkeypatch.setattr("leasehold.store.hand_over.mark_undelivered", _raise_unavailable)
     bench.store(workflows=gone(bench)).release(release("holder"))
     assert not asks(bench)
     assert not asks(bench)

@@ -333,7 +333,7 @@ def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue:
     assert queue.woken() == ["carl"]
 
 
-def test_after_a_lowered_limit_leavers_leave_without_successor(queue: Queue) -> None:
+def test_after_a_lowered_limit_holders_leave_without_successor(queue: Queue) -> None:
     for i in range(3):
         queue.wait(f"holder-{i}", limit=3)
     queue.wait("ben", limit=1)

@@ -9,7 +9,6 @@ import pytest
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Reaped
-from leasehold.store import reap as reaping
 from leasehold.workflows.engine import Execution
 from tests.support import LOCK, CountingClient, FakeClock, acquire, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
@@ -25,7 +24,7 @@ def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
     return Bench(dynamodb, clock)
 
 
-def test_the_first_look_frees_the_lock_of_an_execution_that_is_over(bench: Bench) -> None:
+def test_the_first_pass_frees_the_lock_of_an_execution_that_is_over(bench: Bench) -> None:
     bench.wait("anna")
     bench.end()
     assert bench.reap() == Reaped(holders=1)
@@ -55,7 +54,7 @@ def test_without_the_waiters_going_first_the_dead_are_handed_the_lock(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control of the test above."""
-    monkeypatch.setattr(reaping, "_stop_waiting", lambda _context, _claim: False)
+    monkeypatch.setattr("leasehold.store.reap._stop_waiting", lambda _context, _claim: False)
     for name in ("anna", "zita"):
         bench.wait(name)
     bench.wait("ben", execution_arn=OTHER_RUN)
@@ -93,17 +92,19 @@ def test_a_lock_that_was_released_and_granted_to_another_is_untouched(bench: Ben
 
 
 @pytest.mark.parametrize(
-    "looks",
+    "passes",
     [(False,), (True,), (False, True), (True, False), (False, False), (True, True, False, True)],
     ids=str,
 )
-def test_looks_may_come_twice_late_and_in_any_order(bench: Bench, looks: tuple[bool, ...]) -> None:
+def test_passes_may_come_twice_late_and_in_any_order(
+    bench: Bench, passes: tuple[bool, ...]
+) -> None:
     bench.wait("anna")
     bench.wait("zita")
     bench.wait("ben", execution_arn=OTHER_RUN)
     bench.end()
-    reaped = [bench.reap(second=second) for second in looks]
-    assert reaped == [Reaped(holders=1, waiters=1), *[Reaped()] * (len(looks) - 1)]
+    reaped = [bench.reap(second=second) for second in passes]
+    assert reaped == [Reaped(holders=1, waiters=1), *[Reaped()] * (len(passes) - 1)]
     bench.clock.advance(3600)
     assert (bench.reap(), bench.reap(second=True)) == (Reaped(), Reaped())
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
@@ -125,7 +126,7 @@ def test_an_execution_without_claims_is_not_even_asked_about(bench: Bench) -> No
     assert bench.described == []
 
 
-def test_after_two_looks_nothing_is_asked_any_more(bench: Bench) -> None:
+def test_after_two_passes_nothing_is_asked_any_more(bench: Bench) -> None:
     bench.wait("anna")
     bench.end()
     bench.reap()
@@ -160,7 +161,7 @@ def test_an_execution_that_step_functions_has_forgotten_is_over(bench: Bench) ->
     assert bench.reap(redrives=2) == Reaped(holders=1)
 
 
-def test_if_step_functions_does_not_say_nothing_is_freed_and_the_look_fails(bench: Bench) -> None:
+def test_if_step_functions_does_not_say_nothing_is_freed_and_the_pass_fails(bench: Bench) -> None:
     bench.wait("anna")
     bench.executions[RUN] = Execution(Liveness.UNKNOWN)
     with pytest.raises(LockStoreUnavailable, match="did not say"):
@@ -177,7 +178,7 @@ def test_a_waiter_with_a_wider_limit_behind_the_dead_gets_the_free_permit(bench:
     assert (bench.holders(), bench.pushed) == (["ben", "carl"], ["carl"])
 
 
-def test_a_lock_whose_name_looks_like_another_claim_is_its_own(bench: Bench) -> None:
+def test_a_lock_whose_name_reads_like_another_claim_is_its_own(bench: Bench) -> None:
     bench.wait("anna", lock_name=f"{LOCK}#x")
     bench.wait("ben", execution_arn=OTHER_RUN)
     bench.end()
@@ -185,7 +186,7 @@ def test_a_lock_whose_name_looks_like_another_claim_is_its_own(bench: Bench) -> 
     assert (bench.holders(f"{LOCK}#x"), bench.holders()) == ([], ["ben"])
 
 
-def test_a_look_that_has_no_time_left_asks_nobody(bench: Bench) -> None:
+def test_a_pass_that_has_no_time_left_asks_nobody(bench: Bench) -> None:
     bench.wait("anna")
     bench.end()
     over = RetryBudget(clock=bench.clock, deadline=bench.clock.monotonic())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CLAIMS = 1_000
 WAITERS = 200
 SECONDS_A_LOOK = 19.0
-MOST_LOOKS = 20
+MOST_PASSES = 20
 
 
 @dataclass
@@ -43,7 +43,7 @@ def bench(clock: FakeClock) -> Bench:
     return Bench(MemoryTable(), clock)
 
 
-def look(bench: Bench, *, second: bool, seconds_a_request: float = 0.01) -> Reaped:
+def reap_pass(bench: Bench, *, second: bool, seconds_a_request: float = 0.01) -> Reaped:
     deadline = bench.clock.monotonic() + SECONDS_A_LOOK
     retry_budget = RetryBudget(clock=bench.clock, deadline=deadline)
     client = SlowClient(bench.client, bench.clock, seconds_a_request)
@@ -51,15 +51,15 @@ def look(bench: Bench, *, second: bool, seconds_a_request: float = 0.01) -> Reap
 
 
 def looks_until_complete(bench: Bench, *, second: bool) -> list[Reaped]:
-    """As the handler does: the same look again and again, while it is not complete."""
-    looks = [look(bench, second=second)]
-    while not looks[-1].complete:
-        assert len(looks) < MOST_LOOKS
-        looks.append(look(bench, second=second))
-    return looks
+    """As the handler does: the same pass again and again, while it is not complete."""
+    passes = [reap_pass(bench, second=second)]
+    while not passes[-1].complete:
+        assert len(passes) < MOST_PASSES
+        passes.append(reap_pass(bench, second=second))
+    return passes
 
 
-def test_looks_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) -> None:
+def test_passes_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) -> None:
     table = LockTable(bench.client, TABLE)
     for number in range(CLAIMS):
         name = f"lock-{number % 500}"
@@ -81,13 +81,13 @@ def test_looks_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench) 
     assert stages == {str(ReapStage.SECOND_PASS_DONE.value)}
 
 
-def test_no_waiter_is_left_when_the_first_lock_is_released_however_many_looks_that_takes(
+def test_no_waiter_is_left_when_the_first_lock_is_released_however_many_passes_that_takes(
     bench: Bench,
 ) -> None:
     for number in range(WAITERS):
         bench.wait(f"iteration-{number:04d}")
     bench.end()
-    while not (reaped := look(bench, second=False, seconds_a_request=0.1)).holders:
+    while not (reaped := reap_pass(bench, second=False, seconds_a_request=0.1)).holders:
         assert not reaped.complete
         assert bench.holders() == ["iteration-0000"]
     assert (bench.waiters(), bench.pushed) == ([], [])
@@ -105,11 +105,11 @@ def test_claims_whose_work_has_ended_do_not_delay_what_is_held(
         table.update(write(claim, now_ms=bench.clock.now_ms))
     bench.wait("anna")
     bench.end()
-    reaped = look(bench, second=False, seconds_a_request=1.0)
+    reaped = reap_pass(bench, second=False, seconds_a_request=1.0)
     assert (reaped.complete, bench.holders() == []) == (False, is_free)
 
 
-def test_a_claim_whose_work_has_ended_costs_two_requests_a_look(bench: Bench) -> None:
+def test_a_claim_whose_work_has_ended_costs_two_requests_a_pass(bench: Bench) -> None:
     table = LockTable(bench.client, TABLE)
     for number in range(WAITERS):
         claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")

@@ -1,4 +1,4 @@
-"""What goes wrong around the end of an execution: late calls, looks that die, redrives."""
+"""What goes wrong around the end of an execution: late calls, passes that die, redrives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.protocol.model import Grant, Queued, Reaped, Refusal
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 from tests.support.memory_table import MemoryTable
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, beat
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
 
 
 @pytest.fixture
@@ -17,34 +17,34 @@ def bench(clock: FakeClock) -> Bench:
     return Bench(MemoryTable(), clock)
 
 
-def stopped_and_looked_at(bench: Bench) -> None:
-    """The first look finds what there is; after it somebody else uses the lock."""
+def stopped_and_reaped(bench: Bench) -> None:
+    """The first pass finds what there is; after it somebody else uses the lock."""
     bench.end()
     bench.reap()
     bench.pass_through()
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_an_acquire_under_way_is_freed_by_the_second_look_whenever_the_first_one_came(
+def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one_came(
     bench: Bench, number: int
 ) -> None:
-    """The stop and the first look come before the nth request of acquire; 2 is after the last."""
-    late = Between(bench.client, before={number: lambda: stopped_and_looked_at(bench)})
+    """The stop and the first pass come before the nth request of acquire; 2 is after the last."""
+    late = Between(bench.client, before={number: lambda: stopped_and_reaped(bench)})
     bench.store(late).acquire(acquire("anna", execution_arn=RUN, entered_at_ms=1))
     bench.reap(second=True)
     assert bench.holders() == []
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
 
 
-def test_without_the_second_look_that_acquire_keeps_the_lock(bench: Bench) -> None:
+def test_without_the_second_pass_that_acquire_keeps_the_lock(bench: Bench) -> None:
     """The negative control of the test above."""
-    late = Between(bench.client, before={1: lambda: stopped_and_looked_at(bench)})
+    late = Between(bench.client, before={1: lambda: stopped_and_reaped(bench)})
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     assert bench.holders() == ["anna"]
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_look(
+def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
     bench: Bench, number: int
 ) -> None:
     bench.wait("ben", execution_arn=OTHER_RUN)
@@ -66,7 +66,7 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_look(
 
 @pytest.mark.parametrize("number", range(1, 12))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_look_that_dies_anywhere_is_taken_up_by_its_repetition(
+def test_a_pass_that_dies_anywhere_is_taken_up_by_its_repetition(
     bench: Bench, number: int, when: str
 ) -> None:
     bench.wait("anna")
@@ -82,7 +82,7 @@ def test_a_look_that_dies_anywhere_is_taken_up_by_its_repetition(
     assert (bench.holders(), bench.waiters()) == (["ben"], [])
 
 
-def test_a_look_whose_writes_boto3_sends_twice_frees_the_same(bench: Bench) -> None:
+def test_a_pass_whose_writes_boto3_sends_twice_frees_the_same(bench: Bench) -> None:
     bench.wait("anna")
     bench.wait("zita")
     bench.end()
@@ -105,15 +105,15 @@ def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench
         bench.redrive()
         assert isinstance(bench.store().acquire(acquiring), Grant)
 
-    look = Between(bench.client, before={1: redriven})
-    assert bench.reap(client=look) == Reaped(complete=False)
+    redriven_between = Between(bench.client, before={1: redriven})
+    assert bench.reap(client=redriven_between) == Reaped(complete=False)
     assert bench.reap() == Reaped()
     assert bench.holders() == ["zita"]
 
 
-def test_what_a_look_has_barred_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
+def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
     """Else the redriven acquisition would wait for one of its own that landed late."""
-    late = Between(bench.client, before={1: lambda: stopped_and_looked_at(bench)})
+    late = Between(bench.client, before={1: lambda: stopped_and_reaped(bench)})
     bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     bench.redrive()
     bench.wait("zita")
@@ -121,7 +121,7 @@ def test_what_a_look_has_barred_is_freed_though_the_execution_was_redriven(bench
     assert (bench.holders(), bench.pushed) == (["zita"], ["zita"])
 
 
-def test_an_outdated_second_look_leaves_the_rest_to_that_of_the_next_event(bench: Bench) -> None:
+def test_an_outdated_second_pass_leaves_the_rest_to_that_of_the_next_event(bench: Bench) -> None:
     """The execution was redriven and has ended again, with an acquire under way."""
 
     def ended_again() -> None:
@@ -139,7 +139,7 @@ def test_an_outdated_second_look_leaves_the_rest_to_that_of_the_next_event(bench
 
 def test_a_release_that_died_after_its_mark_is_made_up_for(bench: Bench) -> None:
     bench.wait("anna")
-    bench.store().keep_alive(beat("anna"))
+    bench.store().keep_alive(workflow_heartbeat("anna"))
     dying = FaultyClient(bench.client, error=lost_reply(), calls=[2])
     with pytest.raises(LockStoreUnavailable):
         bench.store(dying).release(release("anna", execution_arn=RUN, keep_alive=True))

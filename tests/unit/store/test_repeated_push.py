@@ -1,4 +1,4 @@
-"""A grant that is told again may be older than it looks: it is renewed if half of it is over."""
+"""A grant that is told again may be older than it seems: it is renewed if half of it is over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from leasehold.protocol.model import Grant
 from leasehold.protocol.verdict import AlreadyHolder, judge
-from leasehold.store import acquire as acquisition
 from tests.support import FakeClock, acquire, release
 from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import Bench
@@ -50,7 +49,7 @@ def test_without_that_the_lease_would_be_over_for_others_already(
         verdict = judge(*args, **kwargs)
         return replace(verdict, is_fresh=True) if isinstance(verdict, AlreadyHolder) else verdict
 
-    monkeypatch.setattr(acquisition, "judge", all_fresh)
+    monkeypatch.setattr("leasehold.store.acquire.judge", all_fresh)
     assert told(bench).expires_at_ms < bench.clock.now_ms
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol import permits as requests
-from leasehold.protocol import queue
+from leasehold.protocol import hand_over, permits
 from leasehold.protocol.model import Grant, Renewal
 from leasehold.protocol.schema import lock_key
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
@@ -32,9 +31,9 @@ def bench(clock: FakeClock) -> Bench:
 
 @pytest.fixture
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks how long the item is kept."""
-    monkeypatch.setattr(requests, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
-    monkeypatch.setattr(queue, "needs_longer_retention", lambda _state, *, now_ms: False)  # noqa: ARG005 - same
+    """Nobody checks how long the item is retained."""
+    monkeypatch.setattr(permits, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
+    monkeypatch.setattr(hand_over, "needs_longer_retention", lambda _state, *, now_ms: False)  # noqa: ARG005 - same
     never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
     monkeypatch.setattr("leasehold.store.acquire.needs_longer_retention", never)
 

@@ -54,7 +54,7 @@ def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_nobody_a
     assert seconds_to_refuse(bench) < MOST_SECONDS
 
 
-def test_without_a_look_at_the_clock_it_would_outlast_its_function(
+def test_without_a_check_of_the_clock_it_would_outlast_its_function(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RetryBudget, "is_over", lambda _self, *, since: False)  # noqa: ARG005 - as the real one

@@ -1,0 +1,146 @@
+"""The writes of a contended lock that a holder leaves, or of which a permit is free.
+
+    departing holder             lock item                      waiter item
+      │ oldest_waiters ─────────────────────────────────────▶ query
+      │ hand_over_permit ── one ──▶ holder out, waiter in      ───▶ delete
+      └ wake the waiter             condition: as it was seen       condition: it exists
+
+A hand-off is one transaction, so that an owner who was granted leaves no waiter behind, and no
+permit is handed to an owner who has been and gone.
+
+The flag `contended` is cleared by the caller that finds the queue empty, on condition that
+`wait_seq` has not moved since the flag was seen: a waiter that joined in between keeps it set.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.protocol.departure import DepartingHolder, removal
+from leasehold.protocol.expressions import I_DO_NOT_HOLD, Values, all_of, lock_update, number
+from leasehold.protocol.items import new_holder
+from leasehold.protocol.model import Grant, Holder, LockState, Waiter
+from leasehold.protocol.queue import delete_waiter
+from leasehold.protocol.requests import Transaction, Update
+from leasehold.protocol.retention import RETAIN_ITEM, needs_longer_retention, retain_item
+
+_WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
+
+
+def hand_over_permit(
+    state: LockState,
+    waiter: Waiter,
+    departing: DepartingHolder | None,
+    *,
+    is_last: bool,
+    now_ms: int,
+) -> tuple[Transaction, Holder]:
+    """Give the permit of the departing holder, or a free one if there is none, to a waiter.
+
+    If `is_last`, no other waiter was seen, and nobody may have joined since: a newcomer that joined
+    behind a waiter with a lower limit would be next, and nobody would serve it.
+
+    A transaction returns nothing, so the token is chosen here, on condition that nobody was granted
+    one since the state was seen.
+
+    Returns:
+        The transaction, and the holder that the waiter becomes by it.
+    """
+    request = waiter.request
+    holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
+    leaving = removal(departing)
+    # The state as seen stands: `retain_until` moves only with a grant or with a longer retention.
+    retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
+    update = lock_update(
+        request.lock_name,
+        request.owner_id,
+        change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
+        f"{retain_item(long=retain_long)}{leaving.also_set} {leaving.remove} "
+        + ("" if departing else "ADD #held :one"),
+        # The waiter's own limit holds: others than the departing may hold at most `limit - 1`.
+        condition=all_of(
+            I_DO_NOT_HOLD,
+            "#fencing_token = :seen_token",
+            "#held <= :limit" if departing else "#held < :limit",
+            *([_WAIT_SEQ_UNMOVED] if is_last else []),
+            *leaving.conditions,
+        ),
+        names=leaving.names,
+        values={
+            **leaving.values,
+            ":holder": new_holder(request, now_ms=now_ms, expires_at_ms=holder.expires_at_ms),
+            ":token": number(holder.fencing_token),
+            ":seen_token": number(state.fencing_token),
+            ":wait_seq": number(state.wait_seq),
+            ":limit": number(request.limit),
+        },
+        now_ms=now_ms,
+    )
+    return Transaction(state=update, other=delete_waiter(waiter)), holder
+
+
+def leave_without_successor(
+    lock_name: str, departing: DepartingHolder, *, waiters_limit: int, now_ms: int
+) -> Update:
+    """Leave a lock of which more permits are out than the oldest waiter's limit allows."""
+    values: Values = {":limit": number(waiters_limit)}
+    return _leave(lock_name, departing, condition="#held > :limit", values=values, now_ms=now_ms)
+
+
+def leave_and_close_queue(
+    lock_name: str, departing: DepartingHolder, *, wait_seq: int, now_ms: int
+) -> Update:
+    """Leave a lock for which nobody waits any more, and let it be acquired again."""
+    return _leave(
+        lock_name,
+        departing,
+        also_set=", #contended = :no",
+        condition=_WAIT_SEQ_UNMOVED,
+        values={":wait_seq": number(wait_seq)},
+        now_ms=now_ms,
+    )
+
+
+def close_queue(lock_name: str, *, wait_seq: int) -> Update:
+    """Let a lock be acquired again for which nobody waits any more."""
+    return lock_update(
+        lock_name,
+        change="SET #contended = :no",
+        condition=_WAIT_SEQ_UNMOVED,
+        values={":wait_seq": number(wait_seq)},
+    )
+
+
+def mark_undelivered(grant: Grant) -> Update:
+    """Mark a grant of which nobody was there to be told. Refused if its owner has renewed since.
+
+    The owner may still ask again; or its branch of a running workflow was stopped, and never will.
+    """
+    return lock_update(
+        grant.lock_name,
+        grant.owner_id,
+        change="SET #mine.#undelivered = :yes",
+        condition="#mine.#revision = :one",
+    )
+
+
+def _leave(
+    lock_name: str,
+    departing: DepartingHolder,
+    *,
+    also_set: str = "",
+    condition: str,
+    values: Values,
+    now_ms: int,
+) -> Update:
+    leaving = removal(departing)
+    return lock_update(
+        lock_name,
+        departing.holder.owner_id,
+        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}{also_set} "
+        f"{leaving.remove}",
+        condition=all_of(*leaving.conditions, condition),
+        names=leaving.names,
+        values={**leaving.values, **values},
+        now_ms=now_ms,
+    )
