@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import ReadTimeoutError
-
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
+from tests.support.faults import lost_reply
 from tests.support.memory_table import MemoryTable
+from tests.unit.client.support.doubles import READS, WRITES
 
-READS = ("get_item", "query")
-WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
 LATENCY_SECONDS = 0.01
 
 
@@ -98,7 +96,3 @@ class AsyncTable:
 
     def names(self) -> list[str]:
         return [request.name for request in self.log]
-
-
-def lost_reply() -> ReadTimeoutError:
-    return ReadTimeoutError(endpoint_url="https://dynamodb.us-east-1.amazonaws.com")

@@ -10,8 +10,9 @@ import pytest
 
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.logging import FailsafeLogger
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, lost_reply
+from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time
 
 

@@ -11,8 +11,9 @@ import pytest
 from leasehold import AsyncLockClient
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.local_lease import TimedGrant
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable, lost_reply
+from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(24)]

@@ -11,8 +11,9 @@ import pytest
 
 from leasehold import AsyncLockClient
 from leasehold.aio.heartbeats import AsyncHeartbeats
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, lost_reply
+from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import VirtualClock, in_virtual_time, virtual_loop
 
 

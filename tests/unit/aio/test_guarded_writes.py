@@ -12,9 +12,10 @@ import pytest
 
 from leasehold import AsyncLock, LockLost
 from leasehold.guarded.guarded_writes import GuardedWrites
+from tests.support.faults import lost_reply
 from tests.support.memory_table import MemoryTable
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, lost_reply
+from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time
 
 ACCOUNT = ("account", "anna")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from leasehold import AsyncLock, LockLost
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, Request, lost_reply
+from tests.unit.aio.doubles import AsyncTable, Request
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 
 

@@ -21,8 +21,9 @@ from leasehold import (
     LockStoreUnavailable,
     LockWaitTimeout,
 )
+from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
-from tests.unit.aio.doubles import AsyncTable, lost_reply
+from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import START_MS, in_virtual_time, virtual_loop
 
 WITHOUT_EXTRA = """

@@ -10,8 +10,8 @@ import pytest
 
 from leasehold import LockClient, create_table
 from localaws import LocalAws
-from tests.unit.client.doubles import EventfulClock, Table
-from tests.unit.client.simulated import Beating, SimulatedHeartbeats
+from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.support.simulated_heartbeats import Beating, SimulatedHeartbeats
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,8 +10,9 @@ import pytest
 from leasehold import Lock, LockClient, LockLost
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.logging import FailsafeLogger
-from tests.unit.client.doubles import Table, lost_reply
-from tests.unit.client.simulated import Beating
+from tests.support.faults import lost_reply
+from tests.unit.client.support.doubles import Table
+from tests.unit.client.support.simulated_heartbeats import Beating
 
 
 class Broken(logging.Handler):

@@ -16,7 +16,7 @@ from leasehold.client.connection import Connection
 from leasehold.clock import BootClock
 from leasehold.protocol.model import Liveness
 from leasehold.workflows.engine import Delivery
-from tests.unit.client.doubles import Table
+from tests.unit.client.support.doubles import Table
 from tests.unit.workflows.test_step_functions import GRANT, TOKEN
 
 

@@ -13,7 +13,7 @@ import pytest
 from leasehold import Lock, LockClient
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
 from localaws import LocalAws
-from tests.unit.client.wire import Together, Wire, dynamodb_of
+from tests.unit.client.support.wire import Together, Wire, dynamodb_of
 
 CLIENTS = 6
 ROUNDS = 5

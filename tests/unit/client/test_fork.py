@@ -17,7 +17,9 @@ from localaws import LocalAws
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def run(aws: LocalAws, table_name: str, mode: str, *, program: str = "forks") -> dict[str, Any]:
+def run(
+    aws: LocalAws, table_name: str, mode: str, *, program: str = "fork_while_holding"
+) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", f"tests.unit.client.programs.{program}", table_name, mode],
         cwd=CHECKOUT,
@@ -74,10 +76,10 @@ def test_a_child_that_took_itself_for_the_holder_would_release_its_parents_lock(
 def test_a_client_that_was_given_is_left_alone_in_a_child_and_whoever_wants_it_is_told(
     aws: LocalAws, lock_table: str
 ) -> None:
-    answer = run(aws, lock_table, "protected", program="given")
+    answer = run(aws, lock_table, "protected", program="fork_in_connection_pool")
     assert answer["idle"] == "came to its end"
     assert answer["locking"].startswith("this LockClient was given an AWS client before")
 
 
 def test_a_child_that_closed_it_might_never_come_to_its_end(aws: LocalAws, lock_table: str) -> None:
-    assert run(aws, lock_table, "unprotected", program="given") == {"idle": None}
+    assert run(aws, lock_table, "unprotected", program="fork_in_connection_pool") == {"idle": None}

@@ -10,8 +10,8 @@ import pytest
 
 from leasehold import LockClient, LockWaitTimeout
 from leasehold.client import arguments
-from tests.unit.client.doubles import EventfulClock, SkewedClock, Table
-from tests.unit.client.simulated import SimulatedHeartbeats
+from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
+from tests.unit.client.support.simulated_heartbeats import SimulatedHeartbeats
 
 HOUR = 3600.0
 NewProcess = Callable[..., LockClient]

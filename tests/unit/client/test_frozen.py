@@ -16,8 +16,8 @@ import pytest
 
 from leasehold import LockClient
 from localaws import LocalAws
-from tests.unit.client.programs.frozen import LEASE_SECONDS, LOCKS, WRITES
-from tests.unit.client.wire import dynamodb_of
+from tests.unit.client.programs.stopped_while_holding import LEASE_SECONDS, LOCKS, WRITES
+from tests.unit.client.support.wire import dynamodb_of
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 LIMIT_SECONDS = 60
@@ -27,7 +27,13 @@ LIMIT_SECONDS = 60
 def freeze_and_thaw(aws: LocalAws, table_name: str, mode: str) -> dict[str, int]:
     """How many uses of each kind went through; all locks have other holders by then."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.client.programs.frozen", table_name, mode],
+        [
+            sys.executable,
+            "-m",
+            "tests.unit.client.programs.stopped_while_holding",
+            table_name,
+            mode,
+        ],
         cwd=CHECKOUT,
         env={"PATH": os.environ["PATH"], **aws.environment},
         stdin=subprocess.PIPE,

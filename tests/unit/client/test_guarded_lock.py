@@ -10,7 +10,7 @@ from leasehold import LockClient, LockLost, LockStoreUnavailable
 from leasehold.errors import TransactionRefused
 from tests.support import TABLE, CountingClient, release, store_over
 from tests.support.faults import FaultyClient, lost_reply
-from tests.unit.client.doubles import EventfulClock
+from tests.unit.client.support.doubles import EventfulClock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

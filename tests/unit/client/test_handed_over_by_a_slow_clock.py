@@ -8,7 +8,7 @@ from leasehold.client import acquisition as waiting
 from leasehold.protocol.model import Grant, Refusal
 from tests.support import acquire, store_over
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, SkewedClock, Table
+from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
 
 SLOW_SECONDS = -90.0
 

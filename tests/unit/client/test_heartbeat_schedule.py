@@ -14,7 +14,7 @@ from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
 from leasehold.store.lease_expiry import WatchedExpiry
-from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.support.doubles import EventfulClock, Table
 
 
 def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:

@@ -13,9 +13,10 @@ from leasehold import Lock, LockLost, LockStoreUnavailable
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
 from tests.support import release, store_over
+from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, Table, lost_reply
-from tests.unit.client.simulated import Beating
+from tests.unit.client.support.doubles import EventfulClock, Table
+from tests.unit.client.support.simulated_heartbeats import Beating
 
 
 class Told:

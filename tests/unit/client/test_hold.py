@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from leasehold import Lock, LockLost, LockStoreUnavailable
+from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+from tests.unit.client.support.doubles import EventfulClock, Table
 
 
 class WorkFailedError(Exception):

@@ -15,8 +15,8 @@ from leasehold import Lock, LockClient
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import Table
-from tests.unit.client.interrupting import TimeLimitError, interrupt
+from tests.unit.client.support.doubles import Table
+from tests.unit.client.support.interrupts import TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
 MOST_MOMENTS = 200

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leasehold import Lock, LockClient
-from tests.unit.client.doubles import Table
+from tests.unit.client.support.doubles import Table
 
 LEASE_SECONDS = 10
 LOCKS = 1_000

@@ -18,7 +18,7 @@ from leasehold import LockClient
 from leasehold.client.connection import Connection
 from localaws import LocalAws
 from tests.support.memory_table import MemoryTable
-from tests.unit.client.doubles import Table
+from tests.unit.client.support.doubles import Table
 
 CYCLES = 10_000
 CYCLES_OVER_SOCKETS = 50

@@ -16,7 +16,7 @@ import pytest
 from leasehold import Lock, LockClient, LockStoreUnavailable
 from leasehold.client import heartbeats, lease_handle
 from leasehold.errors import LeaseholdError
-from tests.unit.client.doubles import Table
+from tests.unit.client.support.doubles import Table
 
 LEASE_SECONDS = 3600.0
 PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "n"}, "sk": {"S": "n"}}}}

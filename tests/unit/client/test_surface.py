@@ -12,7 +12,7 @@ import leasehold
 from leasehold import InvalidRequest, LockClient, LockLost, LockWaitTimeout
 from tests.support import TABLE, CountingClient
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.support.doubles import EventfulClock, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

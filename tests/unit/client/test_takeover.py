@@ -12,7 +12,7 @@ from leasehold.protocol.model import Holder
 from leasehold.store import lease_expiry
 from tests.support import acquire, heartbeat, store_over
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, SkewedClock, Table
+from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
 
 TWO_HOURS = 7200.0
 

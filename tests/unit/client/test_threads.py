@@ -14,13 +14,13 @@ import pytest
 
 from leasehold import LockClient
 from leasehold.client.worker_pool import WorkerPool
-from tests.unit.client.doubles import Table
+from tests.unit.client.support.doubles import Table
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def what_became(mode: str) -> dict[str, object]:
-    program = [sys.executable, "-m", "tests.unit.client.programs.orphaned", mode]
+    program = [sys.executable, "-m", "tests.unit.client.programs.main_thread_ends", mode]
     done = subprocess.run(
         program, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
     )

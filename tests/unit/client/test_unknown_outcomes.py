@@ -15,9 +15,9 @@ from leasehold.errors import LeaseholdError
 from leasehold.protocol.model import AcquireRequest, Grant
 from leasehold.store.lock_store import LockStore
 from tests.support import START_MS
-from tests.support.faults import client_error, unknown_outcomes
+from tests.support.faults import client_error, lost_reply, unknown_outcomes
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+from tests.unit.client.support.doubles import EventfulClock, Table
 
 UNKNOWN = unknown_outcomes()
 

@@ -9,8 +9,9 @@ import pytest
 from leasehold import LockWaitTimeout
 from leasehold.client import acquisition as waiting
 from tests.support import acquire, release, store_over
+from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+from tests.unit.client.support.doubles import EventfulClock, Table
 
 JOINING = ["update_item", "transact_write_items", "query"]
 RELEASING = ["update_item", "transact_write_items", "get_item", "query", "update_item"]

@@ -14,7 +14,7 @@ from leasehold.store.lock_store import LockStore
 from tests.support import acquire, owner, release, store_over
 from tests.support.faults import client_error
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.support.doubles import EventfulClock, Table
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
 

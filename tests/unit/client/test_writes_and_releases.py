@@ -10,8 +10,9 @@ import pytest
 from leasehold import Lock, LockClient, LockLost, LockStoreUnavailable
 from leasehold.client.local_lease import LocalLease
 from leasehold.errors import TransactionRefused
+from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
-from tests.unit.client.doubles import Table, lost_reply
+from tests.unit.client.support.doubles import Table
 
 PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "n"}, "sk": {"S": "n"}}}}
 REFUSED: Any = {

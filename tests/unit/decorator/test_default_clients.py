@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
 from leasehold.decorator import default_clients
-from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context
 
 LOOKS_ONCE = {"takeover": "stored_expiry"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
-from tests.unit.client.doubles import EventfulClock, Table
+from tests.unit.client.support.doubles import EventfulClock, Table
 
 
 def test_it_runs_while_it_holds_the_lock_and_returns_its_result(

@@ -12,7 +12,8 @@ from botocore.exceptions import ConnectionClosedError
 
 from leasehold import Lock, LockClient, LockLost, LockWaitTimeout, locked
 from leasehold.decorator.call import Call
-from tests.unit.client.doubles import EventfulClock, Table, lost_reply
+from tests.support.faults import lost_reply
+from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from leasehold import InvalidRequest, LockClient, locked
-from tests.unit.client.doubles import Table
+from tests.unit.client.support.doubles import Table
 
 
 @dataclass

@@ -15,7 +15,7 @@ from leasehold import Lock, LockClient, LockLost
 from leasehold.guarded.guarded_writes import GuardedWrites
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error
-from tests.unit.client.interrupting import TimeLimitError
+from tests.unit.client.support.interrupts import TimeLimitError
 from tests.unit.guarded.bench import Bench, deposit
 
 EACH_WAY = pytest.mark.parametrize("release", [False, True])

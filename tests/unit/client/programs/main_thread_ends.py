@@ -1,6 +1,6 @@
 """The main thread ends at once; another one holds a lock, for its whole lease if nobody renews it.
 
-    python -m tests.unit.client.programs.orphaned protected|unprotected
+    python -m tests.unit.client.programs.main_thread_ends protected|unprotected
 
 Prints whether it was renewed, what became of it, whether a callback of the lock was called, and
 who holds it after the client was closed.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from leasehold import LockClient
-from tests.unit.client.doubles import Table
+from tests.unit.client.support.doubles import Table
 
 LEASE_SECONDS = 5.0
 BEAT_SECONDS = 0.2

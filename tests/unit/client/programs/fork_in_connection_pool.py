@@ -1,6 +1,6 @@
 """Forks while a thread is inside the connection pool of a client that was passed in.
 
-    python -m tests.unit.client.programs.given TABLE protected|unprotected
+    python -m tests.unit.client.programs.fork_in_connection_pool TABLE protected|unprotected
 
 Prints whether the child, which does nothing, has come to its end, and what one is told that locks.
 """

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import ReadTimeoutError
-
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
 from tests.support import FakeClock
+from tests.support.faults import lost_reply
 from tests.support.memory_table import MemoryTable
 
 READS = ("get_item", "query")
@@ -123,7 +122,3 @@ class Table:
         if self.loses_replies:
             raise lost_reply()
         return answer
-
-
-def lost_reply() -> ReadTimeoutError:
-    return ReadTimeoutError(endpoint_url="https://dynamodb.us-east-1.amazonaws.com")

@@ -1,6 +1,6 @@
 """Holds some locks, is frozen, and uses each for the first time when it thaws.
 
-    python -m tests.unit.client.programs.frozen TABLE protected|unprotected
+    python -m tests.unit.client.programs.stopped_while_holding TABLE protected|unprotected
 
 Says "holding", then waits for a line on its standard input; the test stops it meanwhile.
 """

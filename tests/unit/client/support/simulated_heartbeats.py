@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from leasehold import LockClient
 from leasehold.client.heartbeat_schedule import ScheduledHeartbeat
 from leasehold.client.heartbeats import Heartbeats
-from tests.unit.client.doubles import EventfulClock
+from tests.unit.client.support.doubles import EventfulClock
 
 
 class SimulatedHeartbeats(Heartbeats):

@@ -1,6 +1,6 @@
 """Holds a lock, forks, and tells what parent and child see; see `test_fork.py`.
 
-python -m tests.unit.client.programs.forks TABLE protected|unprotected
+python -m tests.unit.client.programs.fork_while_holding TABLE protected|unprotected
 """
 
 from __future__ import annotations
