@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
-from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Grant
-from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
+from leasehold.protocol.requests import Delete, Update
 from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
@@ -48,53 +48,35 @@ class _Suspended(BaseException):
         self.call = call
 
 
+@dataclass(slots=True)
 class RecordedWorld:
-    """Stands in for LockTable, Step Functions and the clock; answers from the record."""
+    """Stands in for LockTable, Step Functions and the clock; answers from the record.
 
-    def __init__(
-        self,
-        answers: Sequence[Any],
-        epochs: Sequence[int],
-        offset_ms: int,
-        names: Names,
-        claims_of: str | None,
-    ) -> None:
-        self._answers = answers
-        self._epochs = epochs
-        self._offset_ms = offset_ms
-        self._names = names
-        self._claims_of = claims_of
-        self._asked = 0
+    Attributes:
+        answers: to the first calls of the operation.
+        epochs: when the operation began, and when each of the answers came.
+        offset_ms: added to the clock; differs between two runs of one owner, as it would.
+        names: told by `naming` which function made each request.
+        claims_of: the execution whose claims are moves; those of others are answered at once.
+    """
+
+    answers: Sequence[Any]
+    epochs: Sequence[int]
+    offset_ms: int
+    names: Names
+    claims_of: str | None = None
+    asked: int = 0
 
     def update(self, update: Update) -> Written | ConditionFailed:
-        if self._is_no_step(update):
+        if self._is_no_move(update):
             scope = Scope({}, update.names, update.values)
             return Written(changed(update.change, scope))
         return cast("Written | ConditionFailed", self._ask("update", update))
 
-    def transact(self, transaction: Transaction) -> Written | Cancelled:
-        return cast("Written | Cancelled", self._ask("transact", transaction))
-
-    def put(self, put: Put) -> bool:
-        """Not a method of LockTable: a mutant's."""
-        return cast("bool", self._ask("put", put))
-
     def delete(self, delete: Delete) -> bool:
-        if self._is_no_step(delete):
+        if self._is_no_move(delete):
             return True
         return cast("bool", self._ask("delete", delete))
-
-    def query(self, query: Query) -> list[Item]:
-        return cast("list[Item]", self._ask("query", query))
-
-    def query_all(self, query: Query) -> list[Item]:
-        return cast("list[Item]", self._ask("query_all", query))
-
-    def read(self, key: Item) -> Item:
-        return cast("Item", self._ask(READ, key))
-
-    def count(self, query: Query) -> int:
-        return cast("int", self._ask("count", query))
 
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         return cast("Delivery", self._ask(PUSH, (task_token, grant)))
@@ -105,8 +87,12 @@ class RecordedWorld:
     def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
         return cast("Delivery", self._ask(END_HEARTBEAT, (task_token, lost is not None)))
 
+    def __getattr__(self, method: str) -> Callable[[object], object]:
+        """All other methods of LockTable, and `put`, which only a mutant calls."""
+        return lambda payload: self._ask(method, payload)
+
     def wall_ms(self) -> int:
-        return START_MS + self._epochs[self._asked] * EPOCH_MS + self._offset_ms
+        return START_MS + self.epochs[self.asked] * EPOCH_MS + self.offset_ms
 
     def monotonic(self) -> float:
         return 0.0
@@ -115,46 +101,28 @@ class RecordedWorld:
         """Others move whenever they like; a pause adds nothing."""
 
     def _ask(self, method: str, payload: object) -> object:
-        if self._asked == len(self._answers):
+        if self.asked == len(self.answers):
             self._suspend(method, payload)
-        self._asked += 1
-        return self._answers[self._asked - 1]
+        self.asked += 1
+        return self.answers[self.asked - 1]
 
-    def _is_no_step(self, request: Update | Delete) -> bool:
+    def _is_no_move(self, request: Update | Delete) -> bool:
         """Claims decide nothing about who holds a lock."""
         partition = request.key[PARTITION_KEY]["S"]
         of_execution = partition.startswith("EXECUTION#")
-        return of_execution and partition != f"EXECUTION#{self._claims_of}"
+        return of_execution and partition != f"EXECUTION#{self.claims_of}"
 
     def _suspend(self, method: str, payload: object) -> NoReturn:
-        name = method if method in _NOT_MADE else self._names.of(payload)
+        name = method if method in _NOT_MADE else self.names.of(payload)
         raise _Suspended(Call(name, method, payload))
 
 
 Operation = Callable[[LockStore, RecordedWorld], object]
 
 
-def run_to_next_call(
-    operation: Operation,
-    answers: Sequence[Any],
-    epochs: Sequence[int],
-    *,
-    offset_ms: int,
-    names: Names,
-    claims_of: str | None = None,
-) -> object:
-    """A `Call` that has no answer yet, or what the operation returns, or `LockStoreUnavailable`.
-
-    Args:
-        operation: begins the real operation on a store, or asks the world itself.
-        answers: to its first calls.
-        epochs: when the operation began, and when each of the answers came.
-        offset_ms: added to the clock; differs between two runs of one owner, as it would.
-        names: told by `naming` who made the requests.
-        claims_of: the execution whose claims are steps; those of others are answered at once.
-    """
-    names.forget()
-    world = RecordedWorld(answers, epochs, offset_ms, names, claims_of)
+def run_to_next_call(operation: Operation, world: RecordedWorld) -> object:
+    """A `Call` that has no answer yet, or what the operation returns, or `LockStoreUnavailable`."""
+    world.names.forget()
     context = LockContext(
         table=cast("LockTable", world),
         clock=world,

@@ -1,4 +1,4 @@
-"""Property tests look at the same examples in each run, so that a red one stays red."""
+"""Property tests try the same examples in each run, so that a red one stays red."""
 
 from hypothesis import HealthCheck, settings
 

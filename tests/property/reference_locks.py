@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass
 class ReferenceLocks:
-    """All locks. Times are epoch milliseconds of the clock of whoever serves the call."""
+    """All locks. Times are epoch milliseconds of the clock of the process that serves the call."""
 
     locks: dict[str, Lock] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """DynamoDB's condition and update expressions, interpreted: the part of the language we use.
 
 Written from the DynamoDB developer guide, apart from Leasehold's code, because it judges that code.
-An expression is parsed once and then kept as a function, since the model evaluates it often.
+An expression is parsed once and becomes a function, since the model evaluates it often.
 """
 
 from __future__ import annotations

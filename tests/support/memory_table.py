@@ -38,7 +38,7 @@ class MemoryTable:
     An item is never changed: a write puts another in its place.
 
     Attributes:
-        items: by their keys; a replaced item keeps its place.
+        items: by their keys; an item that is replaced stays in its place.
         page_size: how many items a query reads; DynamoDB's pages end after 1 MB.
         tokens: request tokens of transactions that happened: a repeat changes nothing.
     """

@@ -33,7 +33,7 @@ _BEN_ASKS_AGAIN: Final = Client(name="ben", polls=1, gives_up=True)
 _BEN_POLLS: Final = Client(name="ben", pushed=False, polls=1)
 
 CONFIGURATIONS: Final = (
-    Configuration(name="four take turns", clients=workflows(4)),
+    Configuration(name="four after one another", clients=workflows(4)),
     Configuration(
         name="four share two permits",
         clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),

@@ -21,7 +21,7 @@ class Invariant(StrEnum):
     LIMIT = "a grant never makes more holders than its limit, and all holders are counted"
     TOKENS = "a token is issued once, and tokens rise"
     ORDER = "grants come in the order of queueing"
-    ROBBED = "only a holder whose lease is over is evicted, and never a workflow that runs"
+    EVICTED = "only a holder whose lease is over is evicted, and never a workflow that runs"
     TOLD = "a client that was told that it holds the lock holds it, with that token"
     UNTOLD = "a waiter that was handed the lock is told, if no push was lost"
     QUEUE = "a waiter is in the queue only while the lock is contended, and is not a holder"
@@ -62,8 +62,8 @@ class Checker:
             old, new = self.world.tables.lock(before), self.world.tables.lock(after)
             self._changes[key] = self._change(old, new), _evicted(old.state, new.state, epoch)
         found, evicted = self._changes[key]
-        robbed = evicted and any(self._runs(state, owner) for owner in evicted)
-        return found or (self._pick((Invariant.ROBBED, False)) if robbed else None)
+        early = evicted and any(self._runs(state, owner) for owner in evicted)
+        return found or (self._pick((Invariant.EVICTED, False)) if early else None)
 
     def _change(self, before: SeenLock, after: SeenLock) -> Invariant | None:
         old, new = before.state, after.state

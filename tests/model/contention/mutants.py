@@ -43,7 +43,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.WAKE_UP,
         *_each(next_step, ("close_queue", "leave_and_close_queue"), "#wait_seq = :wait_seq"),
     ),
-    "a release does not look whether somebody waits": _mutant(
+    "a release does not ask whether a client waits": _mutant(
         Invariant.WAKE_UP, weak(release, "release_permit", NOT_CONTENDED)
     ),
     "joining does not ask whether permits are out": _mutant(
@@ -72,13 +72,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
         weak(acquire, "acquire_permit", PERMIT_FREE, instead=PERMIT_FREE.replace("<", "<>")),
         clients=(Client(name="anna", limit=2), Client(name="ben", limit=2), _CARL),
     ),
-    "a hand-off does not look at the last token": _mutant(
+    "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,
         weak(next_step, "hand_over_permit", "#fencing_token = :seen_token"),
         clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
     ),
-    "an eviction does not look at the revision": _mutant(
-        Invariant.ROBBED,
+    "an eviction ignores the revision": _mutant(
+        Invariant.EVICTED,
         *_each(
             next_step,
             ("hand_over_permit", "leave_without_successor", "leave_and_close_queue"),
@@ -93,7 +93,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         (acquire, "check_expired_holders", weak_functions.check_no_expired_holder),
         faults=Faults(epochs=1),
     ),
-    "a cancel does not look for a grant in between": _mutant(
+    "a cancel does not ask for a grant in between": _mutant(
         Invariant.ENDED,
         (release, "_stop_waiting", weak_functions.stop_waiting_without_second_try),
         clients=(_ANNA, Client(name="ben", gives_up=True)),
@@ -110,7 +110,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
             "hand_over_permit",
             weak_functions.hand_over_to_any(hand_over_protocol.hand_over_permit),
         ),
-        # Behind the last waiter that was seen wait_seq watches too; so somebody is behind ben.
+        # Of the last waiter that was seen, wait_seq tells, too. So carl waits behind ben.
         clients=(_ANNA, Client(name="ben", polls=1), _CARL),
     ),
 }

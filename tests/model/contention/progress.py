@@ -20,7 +20,7 @@ from tests.model.contention.clients import (
     task_token,
 )
 from tests.model.numbered_tables import Numbered, NumberedTables
-from tests.model.replay import Call, run_to_next_call
+from tests.model.replay import Call, RecordedWorld, run_to_next_call
 from tests.model.request_names import Names
 
 _LONGEST_OPERATION: Final = 40
@@ -111,12 +111,10 @@ class Progress:
     def _run(self, local: Local) -> int:
         client = self.clients[local.client]
         index = self.index_of[client.echoes or client.name]
+        answers = [self._tables.answer(number) for number in local.answers]
         result = run_to_next_call(
             lambda store, _world: operate(client, index, local, store),
-            [self._tables.answer(number) for number in local.answers],
-            local.epochs,
-            offset_ms=local.calls,
-            names=self._names,
+            RecordedWorld(answers, local.epochs, local.calls, self._names),
         )
         if isinstance(result, Call):
             return self.number(local, result)

@@ -38,7 +38,7 @@ class Recovery:
         return self._blocked(state, self._heads(state, None))
 
     def _advances(self, before: State, after: State, caller: int) -> bool:
-        """Whether the oldest waiter that lives was granted, if there was a permit for it."""
+        """Whether the oldest waiter alive was granted the lock, if there was a permit for it."""
         owner = self._world.clients[caller - FIRST_CLIENT].owner_id
         if self._world.tables.lock(before[0]).state.holder(owner) is not None:
             return self._status(after, caller) is Status.WORKING

@@ -12,7 +12,7 @@ _FIRST_TOKEN = START_MS * 1000
 _FAULTS = {
     CRASH: "dies",
     ORPHAN: "dies, but its handler goes on",
-    LOST_REPLY: "happens, but the caller hears nothing and begins anew",
+    LOST_REPLY: "happens, but the caller is not told and begins anew",
     LOST_PUSH: "is lost",
     REPEAT: "is sent twice",
     EPOCH: "time passes, until all leases of before are over",

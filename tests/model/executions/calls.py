@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.model.executions.actors import STOPPABLE, Actor
 from tests.model.executions.state import Operation
 from tests.model.numbered_tables import Numbered, NumberedTables
-from tests.model.replay import Call, run_to_next_call
+from tests.model.replay import Call, RecordedWorld, run_to_next_call
 from tests.model.request_names import Names
 
 
@@ -27,13 +27,10 @@ class Calls:
         """The number of a call; what it asks next is then known, or what it returns."""
         number = self._numbers.number((at, call), call)
         if number not in self._next:
+            answers = [self.tables.answer(answer) for answer in call.answers]
             self._next[number] = run_to_next_call(
                 lambda store, world: self._actors[at].operate(call, store, world),
-                [self.tables.answer(answer) for answer in call.answers],
-                call.epochs,
-                offset_ms=call.number,
-                names=self._names,
-                claims_of=STOPPABLE,
+                RecordedWorld(answers, call.epochs, call.number, self._names, STOPPABLE),
             )
         return number
 

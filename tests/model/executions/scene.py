@@ -14,9 +14,7 @@ class Invariant(StrEnum):
 
     LIMIT = "never more holders than one, and all are counted"
     HARMED = "a workflow that was granted the lock since its last redrive, and works, holds it"
-    SPARED = (
-        "the reaper evicts nobody who lives, and no owner that was granted the lock since a redrive"
-    )
+    SPARED = "the reaper evicts no owner alive, and none that was granted the lock since a redrive"
     SKIPPED = "the reaper hands no lock to the dead"
     FREE = "in the end nobody dead or done holds the lock or waits for it"
     WAKE_UP = "in the end nobody living waits, unless its push was lost: then it holds the lock"

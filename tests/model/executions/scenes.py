@@ -39,7 +39,7 @@ REAPING: Final = (
         invariants=_WITH_CALLS_UNDER_WAY,
     ),
     Scene(
-        name="one iteration of a Map holds and another waits, before somebody else",
+        name="one iteration of a Map holds and another waits, before another execution",
         actors=(ANNA, ZITA, BEN, FIRST, SECOND),
         arrived=("anna", "zita", "ben"),
         stops=1,
@@ -67,7 +67,7 @@ REAPING: Final = (
         invariants=_WITH_CALLS_UNDER_WAY,
     ),
     Scene(
-        name="the second pass is delivered twice, with somebody waiting",
+        name="the second pass is delivered twice, with a waiter behind",
         actors=(ANNA, BEN, FIRST, SECOND, _SECOND_AGAIN),
         arrived=("anna", "ben"),
         stops=1,
@@ -81,7 +81,7 @@ REAPING: Final = (
         invariants=_WITH_CALLS_UNDER_WAY,
     ),
     Scene(
-        name="an execution is redriven that waits behind somebody",
+        name="an execution is redriven that waits behind another",
         actors=(ANNA, BEN, FIRST, SECOND),
         arrived=("ben", "anna"),
         stops=1,
@@ -93,11 +93,11 @@ REAPING: Final = (
 )
 KEEP_ALIVE: Final = (
     Scene(
-        name="the work ends while heartbeats are under way, and somebody waits",
+        name="the work ends while heartbeats are under way, and another execution waits",
         actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), BEN),
     ),
     Scene(
-        name="the work fails while heartbeats are under way, and somebody waits",
+        name="the work fails while heartbeats are under way, and another execution waits",
         actors=(FAILING, Heartbeats(workflow=FAILING, most=2), BEN),
     ),
     Scene(
