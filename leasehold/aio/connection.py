@@ -60,9 +60,9 @@ class AsyncConnection(Connection):
 
 
 def _default_session() -> AioSession:
-    """A new one, because credentials in it may be bound to an event loop.
+    """A new session, because its credentials may be bound to an event loop.
 
-    What takes long is to read the descriptions of the services; those are kept.
+    It shares the descriptions of AWS's services, which take long to read.
     """
     session = get_session()
     session.register_component(_DESCRIPTIONS, _descriptions())

@@ -258,7 +258,7 @@ class Acquisition:
     def _renew_if_late(self, granted: TimedGrant) -> TimedGrant | None:
         """Renews a grant that was found late, before it is relied on; None if it is gone.
 
-        Also a grant whose stored end is near: whoever handed it over wrote that by another clock.
+        Also a grant whose stored end is near: the former holder wrote that by another clock.
         """
         grant = granted.grant
         sent = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""`BaseLock`: what a lock is and tells, whether threads or an event loop renew it."""
+"""`BaseLock`: what locks have in common, whether threads or an event loop renew them."""
 
 from __future__ import annotations
 

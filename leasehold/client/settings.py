@@ -1,4 +1,4 @@
-"""What both clients are told: their settings, and the options of a lock; checked here once."""
+"""The settings of both clients, and the options of a lock, with all their checks."""
 
 from __future__ import annotations
 

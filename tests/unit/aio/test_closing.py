@@ -39,7 +39,7 @@ async def test_a_release_at_close_that_fails_is_logged(
     await locks.acquire("a")
     table.outage = lost_reply()
     await locks.close(release=True)
-    assert "release at close failed; the lease ends it" in caplog.text
+    assert "lock 'a': release at close failed; the lease ends it" in caplog.text
 
 
 @in_virtual_time

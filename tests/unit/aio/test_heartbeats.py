@@ -232,7 +232,7 @@ async def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
         table.outage = None
         await asyncio.sleep(100)
         lock.check()
-    assert "heartbeat failed; it is tried again" in caplog.text
+    assert "lock 'a': heartbeat failed; it is tried again" in caplog.text
 
 
 @in_virtual_time

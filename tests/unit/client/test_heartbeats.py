@@ -179,7 +179,7 @@ def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
     table.outage = None
     beating.pass_time(60)
     lock.check()
-    assert "heartbeat failed; it is tried again until the lease is over" in caplog.text
+    assert "lock 'a': heartbeat failed; it is tried again until the lease is over" in caplog.text
 
 
 def test_what_a_callback_raises_is_logged(

@@ -74,7 +74,7 @@ def test_a_release_that_fails_leaves_the_works_result(
 ) -> None:
     with caplog.at_level(logging.WARNING, "leasehold"), make_client().hold("a"):
         table.outage = lost_reply()
-    assert "release failed, its lease ends it" in caplog.text
+    assert "lock 'a': release failed, its lease ends it" in caplog.text
 
 
 def test_a_release_that_fails_raises_if_that_is_wanted(
