@@ -217,7 +217,7 @@ class Acquisition:
             return None  # A read that failed has changed nothing.
         holder = state.holder(self.request.owner_id)
         if holder is not None:
-            grant = self._handed_over(holder)
+            grant = Grant.of(self.request.lock_name, holder, repeated=True)
             return self._renew_if_late(TimedGrant(grant=grant, since=self._not_held_at))
         self._not_held_at = sent
         self.holders = state.holders
@@ -282,17 +282,6 @@ class Acquisition:
     def _note_unknown(self, error: LockStoreUnavailable) -> None:
         self._unknown = error
         self._failures += 1
-
-    def _handed_over(self, holder: Holder) -> Grant:
-        return Grant(
-            lock_name=self.request.lock_name,
-            owner_id=holder.owner_id,
-            fencing_token=holder.fencing_token,
-            lease_ms=holder.lease_ms,
-            acquired_at_ms=holder.acquired_at_ms,
-            expires_at_ms=holder.expires_at_ms,
-            repeated=True,
-        )
 
     def _store(self) -> LockStore:
         return self._store_factory.store(deadline=self._request_deadline())
