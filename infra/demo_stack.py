@@ -18,23 +18,23 @@ from leasehold.cdk import ILockService, LockGuard, Waiting
 
 TASK_CODE: Final = Path(__file__).resolve().parent.parent / "examples" / "demo" / "task"
 LEASE: Final = Duration.seconds(10)
-"""Many times what the reaper needs, so that its hand-off cannot be taken for the lease's end."""
+"""Much longer than the reaper takes, so that its hand-off is not mistaken for the lease's end."""
 FALLBACK: Final = Duration.seconds(10)
-"""The shortest there is: if the reaper failed, the demo would not have to wait long to show it."""
+"""The shortest period allowed: if the reaper failed, the demo would soon show it."""
 
 
 class DemoStack(Stack):
-    """Accounts, a task that charges one by an unconditional read-modify-write, three workflows.
+    """A table of accounts, a task that charges one without any condition, and three workflows.
 
     All take `{account_id, amount, work_seconds, fail?}`. The task of the guarded ones runs while
     the workflow holds the lock `account/<account_id>`. Everything is destroyed with the stack.
 
     Attributes:
-        accounts: a row per account, key `account_id`.
-        charge: the task's function. It may read and put rows of `accounts`, nothing else.
+        accounts: an item per account, key `account_id`.
+        charge: the task's function. It may only read and put items of `accounts`.
         unguarded: the workflow that loses updates.
-        guarded: the workflow that does not, and waits in the lock's queue, as guards do by default.
-        polling: the same, but it waits by asking again.
+        guarded: the workflow that loses none, and waits in the lock's queue, the guard's default.
+        polling: the workflow that loses none, and waits by polling.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class DemoStack(Stack):
         construct_id: str,
         *,
         locks: ILockService,
-        **stack_props: Any,  # noqa: ANN401 the props of Stack, whatever they are
+        **stack_props: Any,  # noqa: ANN401 - the props of Stack
     ) -> None:
         """Declares the stack.
 

@@ -10,7 +10,7 @@ from leasehold.cdk import ExecutionReaper, LockService
 
 
 class LockStack(Stack):
-    """One lock service; its outputs are what direct callers need.
+    """One lock service, with outputs for its direct callers.
 
     Attributes:
         locks: the service, for guards in other stacks of the same app.
@@ -38,9 +38,9 @@ class LockStack(Stack):
             ("Release", self.locks.release_function),
         ):
             self._output(f"{operation}Function", function.function_name, function.function_arn)
-        self._tell_of_reaper(self.locks.reaper)
+        self._reaper_outputs(self.locks.reaper)
 
-    def _tell_of_reaper(self, reaper: ExecutionReaper | None) -> None:
+    def _reaper_outputs(self, reaper: ExecutionReaper | None) -> None:
         if reaper is None:
             return
         reap, queues = reaper.function, (reaper.queue, reaper.dead_letter_queue)

@@ -26,7 +26,7 @@ _LOG_LEVELS: Final = {level: level for level in ("DEBUG", "INFO", "WARNING", "ER
 
 
 class SettingError(ValueError):
-    """A context value is not one of those that its setting knows."""
+    """A context value is none of the values of its setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class Settings:
 
     Attributes:
         demo: deploy the demo's stack as well.
-        removal_policy: what becomes of the table and the logs when the stack is destroyed.
+        removal_policy: whether the table and the logs outlive the stack.
         deletion_protection: whether DynamoDB refuses to delete the table.
-        log_retention: how long logs are kept.
+        log_retention: how long logs are retained.
         log_level: what the functions log.
     """
 
@@ -52,7 +52,7 @@ class Settings:
         """Reads `demo`, `removal_policy`, `deletion_protection`, `log_retention_days`, `log_level`.
 
         Raises:
-            SettingError: names the setting, its value and the values it knows.
+            SettingError: names the setting, its value and the allowed values.
         """
         return cls(
             demo=_choice(node, "demo", _FLAGS, default="false"),
@@ -68,6 +68,5 @@ def _choice(node: Node, name: str, choices: Mapping[str, _T], *, default: str) -
     text = default if given is None else str(given)
     known = {key.lower(): value for key, value in choices.items()}
     if text.lower() not in known:
-        message = f"-c {name}={text}: must be one of {', '.join(choices)}"
-        raise SettingError(message)
+        raise SettingError(f"-c {name}={text}: must be one of {', '.join(choices)}")
     return known[text.lower()]

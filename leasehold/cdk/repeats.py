@@ -13,7 +13,6 @@ from leasehold.errors import InvalidRequest, LockLost
 
 UNCHANGED: Final = jsonata("$states.input")
 ERROR_OUTPUT: Final = jsonata("$states.errorOutput")
-TASK_TOKEN: Final = jsonata("$states.context.Task.Token")
 ANY_ERROR: Final = "States.ALL"
 TIMEOUT: Final = "States.Timeout"
 NOT_WORTH_REPEATING: Final = (
@@ -22,8 +21,6 @@ NOT_WORTH_REPEATING: Final = (
     "States.QueryEvaluationError",
 )
 
-REQUEST_TIMEOUT: Final = Duration.seconds(30)
-"""The function's own 20 s, and a cold start."""
 _REPEATS: Final = 8
 _REPEATS_IN_EXPRESS: Final = 3
 """An Express workflow ends after 5 minutes, and with it the result of the work."""

@@ -90,7 +90,7 @@ def ended(execution_arn: str) -> str:
     pytest.fail(f"{execution_arn} still runs after {_LONGEST_RUN_SECONDS} s")
 
 
-def test_direct_callers_take_turns(outputs: Outputs) -> None:
+def test_direct_callers_hold_the_lock_one_after_the_other(outputs: Outputs) -> None:
     first = {"lock_name": "smoke", "owner_id": "first-owner-0001"}
     second = {"lock_name": "smoke", "owner_id": "second-owner-001"}
     granted = invoke(outputs, "Acquire", **first)

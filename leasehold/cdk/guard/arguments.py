@@ -53,17 +53,16 @@ def checked_max_wait_seconds(
             f"must be at least {shortest_seconds} s, so that the service has time to answer; "
             "Waiting.poll() also takes less"
         )
-        raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
-    if express and seconds >= EXPRESS_SECONDS:
+    elif express and seconds >= EXPRESS_SECONDS:
         rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
-        raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
-    if seconds > longest.to_seconds():
+    elif seconds > longest.to_seconds():
         rule = (
             f"must be at most {longest.to_human_string()}: "
             "a longer wait may fill the history of the execution, which ends at 25,000 events"
         )
-        raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
-    return seconds
+    else:
+        return seconds
+    raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
 
 
 def checked_fallback_seconds(fallback: Duration) -> int:

@@ -144,10 +144,7 @@ class LockGuard(sfn.StateMachineFragment):
         )
         self._enter = states.enter(workflow_lock_name(self, lock_name))
         next_states = NextStates(
-            granted=self._work.first,
-            timed_out=give_up,
-            released=self._enter,
-            failed=release_after_error,
+            granted=self._work, timed_out=give_up, released=self._enter, failed=release_after_error
         )
         self._enter.next(waiting.begin(states, next_states))
 
@@ -161,7 +158,7 @@ class LockGuard(sfn.StateMachineFragment):
     @jsii.member(jsii_name="endStates")
     def end_states(self) -> list[sfn.INextable]:
         """Where the guard ends after its work was done."""
-        return list(self._work.ends)
+        return self._work.end_states
 
     @property
     def fencing_token(self) -> str:
@@ -177,7 +174,7 @@ class LockGuard(sfn.StateMachineFragment):
     def owner_id(self) -> str:
         """The owner_id for a JSONata state inside the guard, to make guarded writes with.
 
-        It is the proof of ownership: whoever has it can release the lock.
+        It proves the ownership: any caller that has it can release the lock.
         """
         return self._variable.jsonata("owner_id")
 

@@ -16,8 +16,6 @@ In either form an error of the work leads to a release of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from aws_cdk import aws_stepfunctions as sfn
@@ -28,33 +26,21 @@ from leasehold.cdk.repeats import ANY_ERROR
 _WORK: Final = "Work"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardedWork:
-    """Where the work begins, and where the guard ends once it is done."""
-
-    first: sfn.TaskStateBase | sfn.Parallel
-    ends: Sequence[sfn.INextable]
-
-
 def work_then_release(
     task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable
-) -> GuardedWork:
+) -> sfn.Chain:
     """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
     work = task if _is_bare_task(task) else states.branches(_WORK, task)
     _catch_all(work, on_error)
     not_released = states.not_released()
     release = states.calls.release("Release", then=not_released)
     work.next(release)
-    return GuardedWork(first=work, ends=[release, not_released])
+    return sfn.Chain.custom(work, [release, not_released], not_released)
 
 
 def work_beside_heartbeat(
-    task: sfn.IChainable,
-    states: GuardStates,
-    *,
-    interval_seconds: int,
-    on_error: sfn.IChainable,
-) -> GuardedWork:
+    task: sfn.IChainable, states: GuardStates, *, interval_seconds: int, on_error: sfn.IChainable
+) -> sfn.Chain:
     """The work with a heartbeat beside it: the release ends the heartbeat, a loss ends the work.
 
     A task that is more than a bare one gets a branch of its own: a Succeed in it would end the
@@ -74,7 +60,7 @@ def work_beside_heartbeat(
     not_released = states.not_released()
     work.add_catch(not_released, errors=[states.not_released_error], outputs=RESULT_IN_CAUSE)
     _catch_all(work, on_error)
-    return GuardedWork(first=work, ends=[work, not_released])
+    return sfn.Chain.custom(work, [work, not_released], not_released)
 
 
 def _catch_all(work: sfn.TaskStateBase | sfn.Parallel, on_error: sfn.IChainable) -> None:

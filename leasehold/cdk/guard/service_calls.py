@@ -17,8 +17,6 @@ from leasehold.cdk.repeats import (
     ANY_ERROR,
     ERROR_OUTPUT,
     NOT_WORTH_REPEATING,
-    REQUEST_TIMEOUT,
-    TASK_TOKEN,
     TIMEOUT,
     UNCHANGED,
     never_repeat,
@@ -30,6 +28,10 @@ from leasehold.cdk.workflow_variable import WorkflowVariable, jsonata
 from leasehold.errors import KeepAliveEnded, LockLost
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
+_TASK_TOKEN: Final = jsonata("$states.context.Task.Token")
+_REQUEST_SECONDS: Final = 30
+"""The function's own 20 s, and a cold start."""
+_WAIT_FOR_TASK_TOKEN: Final = sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN
 _SHORTEST_PAUSE_SECONDS: Final = 2
 _HEARTBEAT_ENDED: Final = "ended"
 """Short: it counts toward the largest output beside that of the work."""
@@ -86,10 +88,9 @@ class ServiceCalls:
         acquire = self._invoke(
             "Acquire",
             self.service.acquire_function,
-            payload={**self._request(), "task_token": TASK_TOKEN},
+            payload=self._request(),
             assign=self._answer_in_variable("$states.result"),
-            integration_pattern=sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN,
-            timeout=Duration.seconds(periods.seconds),
+            sleep_seconds=periods.seconds,
         )
         acquire.add_retry(
             errors=[TIMEOUT],
@@ -118,7 +119,7 @@ class ServiceCalls:
         """
         entry = {"entered_at_ms": self.variable.jsonata("entered_at_ms")} if may_wait else {}
         heartbeat = {"keep_alive": True} if keep_alive else {}
-        payload = {**self._owner(), **self._execution(), **entry, **heartbeat}
+        payload = {**self._acquisition(), **entry, **heartbeat}
         release = self._invoke(purpose, self.service.release_function, payload=payload)
         repeat_unknown(release, express=self.express)
         release.add_catch(then, errors=[ANY_ERROR], outputs=UNCHANGED)
@@ -137,10 +138,9 @@ class ServiceCalls:
         heartbeat = self._invoke(
             "Heartbeat",
             self.service.heartbeat_function,
-            payload={**self._request(), "task_token": TASK_TOKEN},
+            payload=self._request(),
             outputs=_HEARTBEAT_ENDED,
-            integration_pattern=sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN,
-            timeout=Duration.seconds(interval_seconds),
+            sleep_seconds=interval_seconds,
         )
         ended = KeepAliveEnded.__name__
         never_repeat(heartbeat, [TIMEOUT, ended, *NOT_WORTH_REPEATING])
@@ -159,27 +159,30 @@ class ServiceCalls:
         payload: Mapping[str, object],
         assign: Mapping[str, str] | None = None,
         outputs: str = UNCHANGED,
-        integration_pattern: sfn.IntegrationPattern | None = None,
-        timeout: Duration = REQUEST_TIMEOUT,
+        sleep_seconds: int | None = None,
     ) -> tasks.LambdaInvoke:
-        """A call without any repeats, which hands on its input unless `outputs` says otherwise."""
+        """A call without any repeats, which hands on its input unless `outputs` says otherwise.
+
+        With `sleep_seconds` the state passes a task token and sleeps on it for at most so long.
+        """
+        sleeps = sleep_seconds is not None
+        task_token = {"task_token": _TASK_TOKEN} if sleeps else {}
         return tasks.LambdaInvoke.jsonata(
             self.scope,
             self.variable.state_name(purpose),
             lambda_function=function,
-            payload=sfn.TaskInput.from_object(payload),
+            payload=sfn.TaskInput.from_object({**payload, **task_token}),
             outputs=outputs,
             assign=assign,
-            task_timeout=sfn.Timeout.duration(timeout),
-            integration_pattern=integration_pattern,
+            task_timeout=sfn.Timeout.duration(Duration.seconds(sleep_seconds or _REQUEST_SECONDS)),
+            integration_pattern=_WAIT_FOR_TASK_TOKEN if sleeps else None,
             retry_on_service_exceptions=False,
         )
 
     def _request(self) -> dict[str, object]:
         return {
-            **self._owner(),
+            **self._acquisition(),
             "owner_name": _EXECUTION,
-            **self._execution(),
             "entered_at_ms": self.variable.jsonata("entered_at_ms"),
             "lease_seconds": self.options.lease_seconds,
             "limit": self.options.limit,
@@ -190,9 +193,8 @@ class ServiceCalls:
         entered = f"{{'entered_at_ms': {self.variable.field('entered_at_ms')}}}"
         return {self.variable.name: jsonata(f"$merge([{answer}, {entered}])")}
 
-    def _owner(self) -> Mapping[str, str]:
-        return {name: self.variable.jsonata(name) for name in ("lock_name", "owner_id")}
-
-    def _execution(self) -> Mapping[str, str]:
-        """Left out in Express: Step Functions neither describes those nor reports their end."""
-        return {} if self.express else {"execution_arn": _EXECUTION}
+    def _acquisition(self) -> dict[str, str]:
+        """Names no Express execution: Step Functions neither describes it nor reports its end."""
+        execution = {} if self.express else {"execution_arn": _EXECUTION}
+        names = ("lock_name", "owner_id")
+        return {**{name: self.variable.jsonata(name) for name in names}, **execution}

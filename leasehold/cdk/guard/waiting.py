@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
@@ -71,15 +71,10 @@ class Waiting(ABC):
         """
         return _Queue(checked_fallback_seconds(fallback or _DEFAULT_FALLBACK))
 
-    @property
-    def express(self) -> bool:
-        """Whether it works in Express workflows."""
-        return True
-
-    @property
-    def shortest_seconds(self) -> int:
-        """The shortest `max_wait` that leaves the service time to answer."""
-        return 0
+    express: ClassVar[bool] = True
+    """Whether it works in Express workflows."""
+    shortest_seconds: ClassVar[int] = 0
+    """The shortest `max_wait` that leaves the service time to answer."""
 
     @property
     @abstractmethod
@@ -103,7 +98,14 @@ class _Poll(Waiting):
         max_wait_seconds = states.calls.options.max_wait_seconds
         deadline_ms = f"{lock('entered_at_ms')} + {max_wait_seconds * 1000}"
         acquire = states.calls.acquire(on_error=next_states.failed)
-        wait = self._wait(states, deadline_ms)
+        # The pause never exceeds the deadline, so that the last try falls on it.
+        remaining = f"$ceil(({deadline_ms} - $millis()) / 1000)"
+        pause = f"$max([1, $min([{lock('retry_after_seconds')}, {remaining}])])"
+        wait = sfn.Wait.jsonata(
+            states.scope,
+            states.variable.state_name("Wait"),
+            time=sfn.WaitTime.seconds(jsonata(pause)),
+        )
         wait.next(acquire)
         choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
         choice.when(_when(f"{lock('acquired')} = true"), next_states.granted)
@@ -114,30 +116,14 @@ class _Poll(Waiting):
         acquire.next(choice)
         return acquire
 
-    def _wait(self, states: GuardStates, deadline_ms: str) -> sfn.Wait:
-        """Waits never past the deadline, so that the last try falls on it."""
-        advised = states.variable.field("retry_after_seconds")
-        left = f"$ceil(({deadline_ms} - $millis()) / 1000)"
-        return sfn.Wait.jsonata(
-            states.scope,
-            states.variable.state_name("Wait"),
-            time=sfn.WaitTime.seconds(jsonata(f"$max([1, $min([{advised}, {left}])])")),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Queue(Waiting):
     """acquire, which returns when the lock is granted."""
 
     fallback_seconds: int
-
-    @property
-    def express(self) -> bool:
-        return False
-
-    @property
-    def shortest_seconds(self) -> int:
-        return _SHORTEST_QUEUE_SECONDS
+    express: ClassVar[bool] = False
+    shortest_seconds: ClassVar[int] = _SHORTEST_QUEUE_SECONDS
 
     @property
     def longest(self) -> Duration:

@@ -1,1 +1,1 @@
-"""`OptimisticUpdate`: a fragment that changes an item unless somebody else did meanwhile."""
+"""`OptimisticUpdate`: a fragment that changes an item if no other writer did meanwhile."""

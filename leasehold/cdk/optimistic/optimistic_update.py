@@ -91,9 +91,7 @@ class OptimisticUpdate(sfn.StateMachineFragment):
             table=table,
             variable=variable,
             expressions=VersionedExpressions(
-                variable=f"${variable.name}",
-                key_name=next(iter(key)),
-                version=version_attribute,
+                variable=f"${variable.name}", key_name=next(iter(key)), version=version_attribute
             ),
         )
         body = sfn.Chain.start(states.read(key)).next(task).next(states.write())

@@ -92,9 +92,7 @@ class VersionedStates:
     def tries(self, body: sfn.IChainable, *, retries: int) -> sfn.Parallel:
         """Repeats the whole update after a conflict, from reading on."""
         tries = sfn.Parallel.jsonata(
-            self.scope,
-            self.variable.state_name("Update"),
-            outputs=jsonata("$states.result[0]"),
+            self.scope, self.variable.state_name("Update"), outputs=jsonata("$states.result[0]")
         )
         tries.branch(body)
         tries.add_retry(

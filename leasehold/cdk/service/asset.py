@@ -20,12 +20,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-DISTRIBUTIONS: Final = (
-    "aws-lambda-powertools",
-    "jmespath",
-    "typing-extensions",
-    "voluptuous",
-)
+DISTRIBUTIONS: Final = ("aws-lambda-powertools", "jmespath", "typing-extensions", "voluptuous")
 """All pure Python. boto3 comes with the Lambda runtime."""
 
 OLDEST: Final = {"aws-lambda-powertools": (3, 30)}
@@ -106,8 +101,7 @@ def asset_sources() -> Sources:
         found.update(_distribution_sources(name))
     compiled = sorted(str(path) for path in found if path.suffix in _COMPILED)
     if compiled:
-        message = f"compiled code cannot go into the asset: {', '.join(compiled)}"
-        raise AssetError(message)
+        raise AssetError(f"compiled code cannot go into the asset: {', '.join(compiled)}")
     return dict(sorted(found.items()))
 
 
@@ -131,8 +125,7 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
-        message = f"{name} is not installed: pip install 'leasehold[cdk]'"
-        raise AssetError(message) from error
+        raise AssetError(f"{name} is not installed: pip install 'leasehold[cdk]'") from error
     _check_age(name, found.version)
     modules = 0
     for file in found.files or []:
@@ -143,16 +136,18 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
             modules += 1
             yield path, source
     if not modules:
-        message = f"{name} is installed without its files (editable?): install it from a wheel"
-        raise AssetError(message)
+        raise AssetError(
+            f"{name} is installed without its files (editable?): install it from a wheel"
+        )
 
 
 def _check_age(name: str, version: str) -> None:
     oldest = OLDEST.get(name, ())
     if tuple(int(number) for number in re.findall(r"\d+", version)[: len(oldest)]) < oldest:
         needed = ".".join(map(str, oldest))
-        message = f"{name} {version} is too old, {needed} is needed: pip install 'leasehold[cdk]'"
-        raise AssetError(message)
+        raise AssetError(
+            f"{name} {version} is too old, {needed} is needed: pip install 'leasehold[cdk]'"
+        )
 
 
 def _content_hash(sources: Sources) -> str:

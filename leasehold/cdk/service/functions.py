@@ -40,8 +40,7 @@ def handler_code(scope: Construct) -> lambda_.Code:
     """The code of all handlers, assembled beside the other assets of the cloud assembly."""
     stage = Stage.of(scope)
     if stage is None:
-        message = f"{scope.node.path} belongs to no App or Stage"
-        raise AssetError(message)
+        raise AssetError(f"{scope.node.path} belongs to no App or Stage")
     return lambda_.Code.from_asset(str(assemble(Path(stage.asset_outdir))))
 
 

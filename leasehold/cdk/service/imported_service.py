@@ -17,17 +17,14 @@ class ILockService(Protocol):
     @property
     def acquire_function(self) -> lambda_.IFunction:
         """Grants or refuses a lock."""
-        ...
 
     @property
     def heartbeat_function(self) -> lambda_.IFunction:
         """Renews a holder's lease."""
-        ...
 
     @property
     def release_function(self) -> lambda_.IFunction:
         """Frees a lock."""
-        ...
 
 
 class LockServiceBase(LockMetrics, Construct):
@@ -56,7 +53,11 @@ class LockServiceBase(LockMetrics, Construct):
 
 
 class ImportedLockService(LockServiceBase):
-    """A lock service of another stack or app, see `LockService.from_function_arns`."""
+    """A lock service that another stack or app deployed; guards take it like their stack's own.
+
+    It must be in the account and region of the workflows: only there can the service ask whether
+    they still run, and wake those that wait.
+    """
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class ImportedLockService(LockServiceBase):
         heartbeat_function_arn: str,
         release_function_arn: str,
     ) -> None:
-        """Refers to the functions; creates nothing."""
+        """Refers to functions by ARNs, which are outputs of the stack `Leasehold`."""
         super().__init__(scope, construct_id)
         self.acquire_function = self._imported("Acquire", acquire_function_arn)
         self.heartbeat_function = self._imported("Heartbeat", heartbeat_function_arn)

@@ -6,7 +6,6 @@ from typing import Unpack
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
@@ -27,14 +26,12 @@ class LockService(LockServiceBase):
     Attributes:
         table: the lock table. It is not replicated to other regions, and must not be: a lock is
             decided by conditional writes, which hold within one region only.
-        acquire_function: grants or refuses a lock.
-        heartbeat_function: renews a holder's lease.
-        release_function: frees a lock.
+        acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
     """
 
-    table: dynamodb.ITable
-    reaper: ExecutionReaper | None
+    from_function_arns = staticmethod(ImportedLockService)
+    """Refers to a service that another stack or app deployed, with the same arguments."""
 
     def __init__(
         self,
@@ -138,26 +135,4 @@ class LockService(LockServiceBase):
         wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
         return table.combine(wake).combine(
             grant_workflow_action(self, grantee, "DescribeExecution")
-        )
-
-    @staticmethod
-    def from_function_arns(
-        scope: Construct,
-        construct_id: str,
-        *,
-        acquire_function_arn: str,
-        heartbeat_function_arn: str,
-        release_function_arn: str,
-    ) -> ImportedLockService:
-        """A service that another stack or app deployed; guards take it like their stack's own.
-
-        The ARNs are outputs of the stack `Leasehold`. It must be in the account and region of the
-        workflows: only there can the service ask whether they still run, and wake those that wait.
-        """
-        return ImportedLockService(
-            scope,
-            construct_id,
-            acquire_function_arn=acquire_function_arn,
-            heartbeat_function_arn=heartbeat_function_arn,
-            release_function_arn=release_function_arn,
         )

@@ -12,14 +12,8 @@ from constructs import Construct
 
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 
-_CLIENT_ACTIONS: Final = (
-    "ConditionCheckItem",
-    "DeleteItem",
-    "GetItem",
-    "PutItem",
-    "Query",
-    "UpdateItem",
-)
+_READS: Final = ("GetItem", "Query")
+_WRITES: Final = ("ConditionCheckItem", "PutItem", "UpdateItem", "DeleteItem")
 
 
 def lock_table(
@@ -44,11 +38,7 @@ def lock_table(
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        encryption=(
-            dynamodb.TableEncryption.AWS_MANAGED
-            if encryption_key is None
-            else dynamodb.TableEncryption.CUSTOMER_MANAGED
-        ),
+        encryption=None if encryption_key else dynamodb.TableEncryption.AWS_MANAGED,
         encryption_key=encryption_key,
         removal_policy=removal_policy,
         deletion_protection=deletion_protection,
@@ -59,4 +49,4 @@ def grant_client_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam
     """Allows every request of the protocol, with guarded writes and the use of the table's key."""
     if table.encryption_key is not None:
         table.encryption_key.grant_encrypt_decrypt(grantee)
-    return table.grant(grantee, *(f"dynamodb:{action}" for action in _CLIENT_ACTIONS))
+    return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_READS + _WRITES)))

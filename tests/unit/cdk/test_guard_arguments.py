@@ -105,7 +105,7 @@ def test_a_fallback_period_out_of_its_bounds_is_refused(fallback: Duration) -> N
         {"waiting": Waiting.queue(fallback=Duration.hours(12)), "max_wait": Duration.days(7)},
     ],
 )
-def test_what_keeps_the_rules_is_taken(guards: GuardFactory, props: Json) -> None:
+def test_arguments_within_the_rules_are_accepted(guards: GuardFactory, props: Json) -> None:
     guards.guard(**props)
 
 

@@ -33,7 +33,7 @@ def chosen(machine: Scope, *, now_ms: int, **fields: object) -> str:
     return str(choice["Default"])
 
 
-def test_acquire_keeps_the_answer_and_the_time_of_entry(machine: Scope) -> None:
+def test_acquire_assigns_the_answer_and_the_time_of_entry(machine: Scope) -> None:
     [(name, expression)] = machine.states["Guard: Acquire"]["Assign"].items()
     answer = {"acquired": True, "lock_name": "customer/7", "owner_id": "me", "fencing_token": 41}
     kept = evaluate(

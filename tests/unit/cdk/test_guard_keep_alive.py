@@ -181,17 +181,17 @@ def test_no_outage_ends_the_work_but_a_loss_does(
 
 def test_a_heartbeat_that_an_outage_ends_is_noticed(forms: Json) -> None:
     _, heartbeat = branches(machine_of(forms, "KeepAliveFlat"))
-    beat = heartbeat.states["Guard: Heartbeat"]
-    beat["Catch"] = [{**beat["Catch"][1], "ErrorEquals": ["States.Timeout"]}]
-    assert handling(beat, "LockStoreUnavailable") == Handling(8, None)
+    state = heartbeat.states["Guard: Heartbeat"]
+    state["Catch"] = [{**state["Catch"][1], "ErrorEquals": ["States.Timeout"]}]
+    assert handling(state, "LockStoreUnavailable") == Handling(8, None)
 
 
 def test_an_end_that_is_taken_for_an_outage_is_noticed(forms: Json) -> None:
     _, heartbeat = branches(machine_of(forms, "KeepAliveFlat"))
-    beat = heartbeat.states["Guard: Heartbeat"]
-    beat["Retry"][0]["ErrorEquals"].remove("KeepAliveEnded")
-    del beat["Catch"][0]
-    assert handling(beat, "KeepAliveEnded") == Handling(8, "Guard: Heartbeat")
+    state = heartbeat.states["Guard: Heartbeat"]
+    state["Retry"][0]["ErrorEquals"].remove("KeepAliveEnded")
+    del state["Catch"][0]
+    assert handling(state, "KeepAliveEnded") == Handling(8, "Guard: Heartbeat")
 
 
 @every_form
@@ -207,7 +207,7 @@ def test_the_branch_of_the_heartbeat_ends_by_its_token_by_an_error_or_by_a_failu
     }
 
 
-def test_the_limit_of_a_beat_is_the_same_expression(guards: GuardFactory) -> None:
+def test_the_limit_of_a_heartbeat_is_the_same_expression(guards: GuardFactory) -> None:
     limit = "{% $states.input.permits %}"
     guard = guards.guard(limit=limit, keep_alive=Duration.seconds(5))
     payloads = [
@@ -219,7 +219,7 @@ def test_the_limit_of_a_beat_is_the_same_expression(guards: GuardFactory) -> Non
 
 
 @pytest.mark.parametrize(("interval", "longest_pause"), [(1, 2), (5, 5), (20, 20), (60, 20)])
-def test_repeats_of_a_beat_are_no_slower_than_beats(
+def test_repeats_of_a_heartbeat_are_no_slower_than_heartbeats(
     guards: GuardFactory, interval: int, longest_pause: int
 ) -> None:
     guard = guards.guard(keep_alive=Duration.seconds(interval), lease=Duration.minutes(3))

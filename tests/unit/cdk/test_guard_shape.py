@@ -149,7 +149,7 @@ def test_enter_assigns_one_variable_and_leaves_the_input_alone(forms: Json) -> N
     assert enter == {"Type": "Pass", "QueryLanguage": "JSONata", "Next": "Guard: Acquire"}
 
 
-def test_acquire_passes_the_terms_and_who_asks(forms: Json) -> None:
+def test_acquire_passes_the_options_and_names_the_requester(forms: Json) -> None:
     machine = machine_of(forms, "Flat")
     [variable] = machine.assigned()
     acquire = machine.states["Guard: Acquire"]

@@ -89,7 +89,7 @@ def test_all_functions_share_one_asset(lock_template: Json) -> None:
 
 
 @every_operation
-def test_logs_are_kept_for_a_month(lock_template: Json, operation: str) -> None:
+def test_logs_are_retained_for_a_month(lock_template: Json, operation: str) -> None:
     _, logs = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
     assert logs["Properties"] == {"RetentionInDays": 30}
     assert logs["DeletionPolicy"] == "Retain"

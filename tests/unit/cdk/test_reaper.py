@@ -1,4 +1,4 @@
-"""The reaper's template: what it hears, where that goes, and who may send it."""
+"""The reaper's template: which events it gets, by which way, and from which senders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def queue_arn(template: Json, name: str) -> Json:
     return arn(one(template, "AWS::SQS::Queue", f"Reaper{name}")[0])
 
 
-def test_the_rule_hears_of_every_execution_that_may_have_left_a_lock(lock_template: Json) -> None:
+def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_template: Json) -> None:
     _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
     assert rule["Properties"]["EventPattern"] == {
         "source": ["aws.states"],
@@ -80,7 +80,7 @@ def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes(lock_template: Jso
     }
 
 
-def test_dead_letters_are_kept_for_two_weeks(lock_template: Json) -> None:
+def test_dead_letters_are_retained_for_two_weeks(lock_template: Json) -> None:
     _, queue = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
     assert queue["Properties"] == {
         "SqsManagedSseEnabled": True,
@@ -89,7 +89,7 @@ def test_dead_letters_are_kept_for_two_weeks(lock_template: Json) -> None:
 
 
 @pytest.mark.parametrize("name", QUEUES)
-def test_rules_of_this_account_may_send_and_nobody_may_without_tls(
+def test_rules_of_this_account_may_send_and_no_principal_may_without_tls(
     lock_template: Json, name: str
 ) -> None:
     _, policy = one(lock_template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
@@ -127,7 +127,7 @@ def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(
     }
 
 
-def test_the_second_look_comes_when_no_acquire_from_before_can_still_run(
+def test_the_second_pass_comes_when_no_acquire_from_before_can_still_run(
     lock_template: Json,
 ) -> None:
     _, acquire = one(lock_template, "AWS::Lambda::Function", "Acquire")
@@ -142,7 +142,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> LockService:
     return LockService(stack, "Locks", reaper=False)
 
 
-def test_a_service_without_reaper_hears_nothing(without: LockService) -> None:
+def test_a_service_without_reaper_has_no_rule_and_no_queue(without: LockService) -> None:
     template = Template.from_stack(Stack.of(without))
     assert without.reaper is None
     template.resource_count_is("AWS::Lambda::Function", 3)

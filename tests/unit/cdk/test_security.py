@@ -82,11 +82,11 @@ def with_plain_definitions(template: Json) -> Json:
     return plain
 
 
-def test_the_service_keeps_the_aws_solutions_rules(service_stack: Stack) -> None:
+def test_the_service_follows_the_aws_solutions_rules(service_stack: Stack) -> None:
     assert findings(service_stack) == []
 
 
-def test_a_wildcard_that_nobody_acknowledged_is_found(service_stack: Stack) -> None:
+def test_a_wildcard_without_acknowledgment_is_found(service_stack: Stack) -> None:
     acquire = service_stack.node.find_child("Locks").node.find_child("AcquireRole")
     assert isinstance(acquire, iam.Role)
     acquire.add_to_policy(iam.PolicyStatement(actions=["dynamodb:*"], resources=["*"]))

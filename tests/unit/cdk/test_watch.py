@@ -42,7 +42,7 @@ def machine(stack: Stack, name: str, locks: LockService) -> sfn.StateMachine:
 
 
 def watched(stack: Stack) -> list[Any]:
-    """What the rules of a stack hear of; None is everything."""
+    """The machines that the rules of a stack match; None means all."""
     rules = Template.from_stack(stack).find_resources("AWS::Events::Rule")
     details = [rule["Properties"]["EventPattern"]["detail"] for rule in rules.values()]
     for detail in details:
@@ -55,12 +55,12 @@ def reference(machine: sfn.StateMachine) -> list[Json]:
     return [arn, {"prefix": {"Fn::Join": ["", [arn, "/"]]}}]
 
 
-def test_without_watch_every_machine_is_heard(own: Stack) -> None:
+def test_without_watch_the_rule_matches_every_machine(own: Stack) -> None:
     LockService(own, "Locks")
     assert watched(own) == [None]
 
 
-def test_only_the_machines_that_are_watched_are_heard(own: Stack) -> None:
+def test_only_the_machines_that_are_watched_have_rules(own: Stack) -> None:
     locks = LockService(own, "Locks")
     one, two, three = (machine(own, name, locks) for name in ("One", "Two", "Three"))
     locks.watch(one, two)
@@ -68,7 +68,7 @@ def test_only_the_machines_that_are_watched_are_heard(own: Stack) -> None:
     assert watched(own) == [reference(each) for each in (one, two, three)]
 
 
-def test_a_machine_is_heard_once_however_often_it_is_watched(own: Stack) -> None:
+def test_a_machine_has_one_rule_however_often_it_is_watched(own: Stack) -> None:
     locks = LockService(own, "Locks")
     watched_twice = machine(own, "Machine", locks)
     locks.watch(watched_twice, watched_twice)
@@ -112,12 +112,12 @@ def test_an_imported_machine_is_watched_by_its_arn(own: Stack) -> None:
     assert watched(own) == [[ELSEWHERE, {"prefix": f"{ELSEWHERE}/"}]]
 
 
-def test_the_children_of_a_distributed_map_are_heard_with_their_machine(own: Stack) -> None:
+def test_the_children_of_a_distributed_map_are_watched_with_their_machine(own: Stack) -> None:
     imported = sfn.StateMachine.from_state_machine_arn(own, "Imported", ELSEWHERE)
     LockService(own, "Locks").watch(imported)
     [[exactly, children]] = watched(own)
-    heard = [f"{ELSEWHERE}/each-customer", f"{ELSEWHERE}-2", f"{ELSEWHERE}-2/each-customer"]
-    assert [arn == exactly or arn.startswith(children["prefix"]) for arn in heard] == [
+    arns = [f"{ELSEWHERE}/each-customer", f"{ELSEWHERE}-2", f"{ELSEWHERE}-2/each-customer"]
+    assert [arn == exactly or arn.startswith(children["prefix"]) for arn in arns] == [
         True,
         False,
         False,
@@ -137,7 +137,7 @@ def test_the_children_of_a_distributed_map_are_heard_with_their_machine(own: Sta
         ),
     ],
 )
-def test_a_machine_that_nobody_would_hear_of_is_refused(
+def test_a_machine_of_another_account_or_region_is_refused(
     app: App, environment: Environment, message: str
 ) -> None:
     stack = Stack(app, "Placed", env=environment)
