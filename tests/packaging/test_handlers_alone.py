@@ -105,6 +105,7 @@ def run_alone(script: str, asset: Path, boto3_home: Path, handler: str) -> dict[
         check=False,
         capture_output=True,
         text=True,
+        timeout=60,
         env={"AWS_DEFAULT_REGION": "us-east-1", "LEASEHOLD_TABLE_NAME": "locks"},
     )
     assert finished.returncode == 0, finished.stderr

@@ -64,7 +64,7 @@ def close(handler: Handler) -> None:
 
 
 def hang(handler: Handler) -> None:
-    handler.misbehaviour.over.wait()
+    handler.misbehaviour.over.wait(60)
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def serving(react: Reaction) -> Iterator[tuple[Server, str]]:
         finally:
             misbehaviour.over.set()
             server.shutdown()
-            thread.join()
+            thread.join(60)
 
 
 @pytest.fixture

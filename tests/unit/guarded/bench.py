@@ -88,7 +88,7 @@ class Bench:
         self.clock.advance(0.001)
         return request
 
-    def beat(self, name: str) -> object:
+    def heartbeat(self, name: str) -> object:
         return self.store.heartbeat(HeartbeatRequest(lock_name=LOCK, owner_id=owner(name)))
 
     def release(self, name: str) -> object:

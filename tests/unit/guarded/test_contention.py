@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 THREADS = 8
+MOST_SECONDS = 60
 ENTRY_MS = itertools.count(1_900_000_000_000)
 
 
 @dataclass
 class Crowd:
-    """Threads that queue for one lock, woken by nothing but the push of whoever left."""
+    """Threads that queue for one lock, each woken only by the push of the departing holder."""
 
     bench: Bench
     limit: int = 1
@@ -53,7 +54,7 @@ class Crowd:
         self.woken[task_token].set()
         return Delivery.DELIVERED
 
-    def turn(self, name: str) -> None:
+    def hold_once(self, name: str) -> None:
         """Waits for the lock, writes to the ledger, and leaves in the same transaction."""
         self.woken[name] = threading.Event()
         request = AcquireRequest(
@@ -83,7 +84,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_everybody_has_a_turn_and_nobody_is_forgotten(
+def test_every_waiter_holds_the_lock_once_and_none_is_forgotten(
     dynamodb: DynamoDBClient, clock: FakeClock, limit: int
 ) -> None:
     bench = Bench(dynamodb, clock, dynamodb)
@@ -93,11 +94,11 @@ def test_everybody_has_a_turn_and_nobody_is_forgotten(
     for name in first:
         bench.granted(name, limit=limit, lease_ms=600_000)
     with ThreadPoolExecutor(THREADS) as pool:
-        turns = pool.map(crowd.turn, names)
+        holds = pool.map(crowd.hold_once, names)
         assert all(crowd.queued.acquire(timeout=30) for _ in range(THREADS))
         for name in first:
             bench.release(name)
-        list(turns)
+        list(holds)
     state = bench.state()
     assert bench.balance("x") == len(names)
     assert (state.held, state.holders, bench.waiters()) == (0, (), [])
@@ -143,8 +144,8 @@ def test_a_write_that_races_with_a_takeover_is_written_or_refused_and_never_both
         race = _Race(bench, grant, account)
         with ThreadPoolExecutor(2) as pool:
             refused = pool.submit(race.write)
-            pool.submit(race.take_over_permit).result()
-        assert bench.balance(account) == (None if refused.result() else 1)
+            pool.submit(race.take_over_permit).result(MOST_SECONDS)
+        assert bench.balance(account) == (None if refused.result(MOST_SECONDS) else 1)
         bench.clock.advance(10)
 
 
@@ -156,10 +157,10 @@ class _Race:
     barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
 
     def write(self) -> bool:
-        self.barrier.wait()
+        self.barrier.wait(MOST_SECONDS)
         writes = self.bench.writes(self.grant)
         return is_refused(lambda: writes.transact_write([deposit(self.account)]))
 
     def take_over_permit(self) -> None:
-        self.barrier.wait()
+        self.barrier.wait(MOST_SECONDS)
         self.bench.granted(f"after-{self.account}", lease_ms=1_000)

@@ -35,7 +35,7 @@ def test_a_lock_released_with_writes_is_released_for_everybody_else_to_see(bench
     grant = bench.granted("anna")
     bench.writes(grant).transact_write([deposit("x")], release=True)
     assert isinstance(bench.release("anna"), Released)
-    assert isinstance(bench.beat("anna"), NotHeld)
+    assert isinstance(bench.heartbeat("anna"), NotHeld)
     assert bench.granted("ben").fencing_token == grant.fencing_token + 1
 
 

@@ -138,6 +138,10 @@ loaded = {{"boto3", "botocore.session", "botocore.client", "urllib3"}} & set(sys
 assert not loaded, loaded
 """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

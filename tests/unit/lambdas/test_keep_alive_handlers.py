@@ -1,4 +1,4 @@
-"""The entry points and keep_alive: what the state that beats hears, what is counted and logged."""
+"""The entry points and keep_alive: what the heartbeat state is told, what is counted and logged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     _runtime.lock_store(CONTEXT).reap(ended)  # type: ignore[arg-type]  # has what is used
 
 
-def test_a_beat_that_renews_leaves_its_state_asleep(
+def test_a_heartbeat_that_renews_leaves_its_state_asleep(
     engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -62,7 +62,7 @@ def test_a_beat_that_renews_leaves_its_state_asleep(
     assert printed(capsys) == ({}, [])
 
 
-def test_the_release_ends_the_beat(
+def test_the_release_ends_the_heartbeat(
     engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -74,7 +74,7 @@ def test_the_release_ends_the_beat(
     assert (values["Released"], messages) == ([1.0], ["released"])
 
 
-def test_a_beat_after_the_work_has_ended_ends_itself(
+def test_a_heartbeat_after_the_work_has_ended_ends_itself(
     engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -85,7 +85,7 @@ def test_a_beat_after_the_work_has_ended_ends_itself(
     assert printed(capsys) == ({}, [])
 
 
-def test_a_beat_that_finds_the_lock_gone_stops_the_work(
+def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
     engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -174,7 +174,7 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
     assert engine.ended == []
 
 
-def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_beat(
+def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_heartbeat(
     engine: FakeWorkflows,
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)

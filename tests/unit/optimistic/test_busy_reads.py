@@ -24,21 +24,23 @@ def test_a_read_without_an_answer_is_tried_again(table: Table, failure: str) -> 
     assert (busy.reads, stored(table)) == (4, {"account": "anna", "balance": 10, "version": 1})
 
 
-def test_the_single_read_has_the_same_patience(table: Table, clock: FakeClock) -> None:
+def test_the_single_read_has_the_same_retry_budget(table: Table, clock: FakeClock) -> None:
     written = optimistic.update(table, ANNA, add(10))
     busy: Any = BusyTable(table, client_error("ThrottlingException"), times=3)
     assert optimistic.read(busy, ANNA, retry_budget=retry_budget(clock)) == written
     assert clock.waits == [pytest.approx(seconds) for seconds in (0.01, 0.02, 0.04)]
 
 
-def test_without_patience_the_first_throttle_is_raised_as_boto3_raises_it(table: Table) -> None:
+def test_without_a_retry_budget_the_first_throttle_is_raised_as_boto3_raises_it(
+    table: Table,
+) -> None:
     busy: Any = BusyTable(table, client_error("ThrottlingException"), times=1)
     with pytest.raises(ClientError, match="ThrottlingException"):
         optimistic.update(busy, ANNA, add(10), retry_budget=replace(retry_budget(), seconds=0))
     assert (busy.reads, stored(table)) == (1, None)
 
 
-def test_reads_end_with_the_patience(table: Table, clock: FakeClock) -> None:
+def test_reads_end_with_the_retry_budget(table: Table, clock: FakeClock) -> None:
     busy: Any = BusyTable(table, client_error("ThrottlingException"), times=10_000)
     with pytest.raises(ClientError, match="ThrottlingException"):
         optimistic.update(busy, ANNA, add(10), retry_budget=retry_budget(clock))

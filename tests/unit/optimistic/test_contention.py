@@ -21,7 +21,7 @@ def all_at_once(table: Table, make_change: Callable[[Table], object]) -> None:
     barrier = threading.Barrier(WRITERS)
 
     def work(_number: int) -> None:
-        barrier.wait()
+        barrier.wait(60)
         for _ in range(CHANGES_EACH):
             make_change(table)
 

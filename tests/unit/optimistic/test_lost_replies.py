@@ -131,7 +131,7 @@ def test_a_deletion_that_never_arrived_is_a_conflict_if_somebody_wrote(table: Ta
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_outage_that_outlasts_the_patience_is_unknown_and_no_conflict(
+def test_an_outage_that_outlasts_the_retry_budget_is_unknown_and_no_conflict(
     table: Table, when: Literal["before", "after"]
 ) -> None:
     faulty: Any = FaultyTable(table, client_error("InternalServerError", 500), when=when)
@@ -140,7 +140,7 @@ def test_an_outage_that_outlasts_the_patience_is_unknown_and_no_conflict(
     assert faulty.count > 1
 
 
-def test_a_throttle_that_outlasts_the_patience_is_raised_as_it_is_for_nothing_was_written(
+def test_a_throttle_that_outlasts_the_retry_budget_is_raised_as_it_is_for_nothing_was_written(
     table: Table,
 ) -> None:
     faulty: Any = FaultyTable(table, client_error("ThrottlingException"))

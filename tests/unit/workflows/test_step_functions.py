@@ -1,4 +1,4 @@
-"""Telling a workflow through a task token: a waiter of its grant, a beat of its end."""
+"""Messages through a task token: a waiter gets its grant, a heartbeat state its end."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def test_who_may_not_call_step_functions_tells_nobody() -> None:
     assert NoWorkflows().wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
 
 
-def test_a_beat_whose_work_has_ended_succeeds(workflows: SFNClient) -> None:
+def test_a_heartbeat_whose_work_has_ended_succeeds(workflows: SFNClient) -> None:
     with Stubber(workflows) as stub:
         stub.add_response("send_task_success", {}, {"taskToken": TOKEN, "output": "{}"})
         assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, None) is Delivery.DELIVERED
         stub.assert_no_pending_responses()
 
 
-def test_a_beat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
+def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
     workflows: SFNClient,
 ) -> None:
     failure = {"taskToken": TOKEN, "error": "LockLost", "cause": "lock 'x' is gone"}
@@ -94,7 +94,7 @@ def test_a_beat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_on(
     [("TaskTimedOut", Delivery.GONE), ("ThrottlingException", Delivery.UNKNOWN)],
 )
 @pytest.mark.parametrize("lost", [None, LockLost("gone")], ids=["done", "lost"])
-def test_a_beat_that_is_not_told_is_gone_or_unknown(
+def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
     workflows: SFNClient, code: str, pushed: Delivery, lost: LockLost | None
 ) -> None:
     with Stubber(workflows) as stub:
@@ -102,5 +102,5 @@ def test_a_beat_that_is_not_told_is_gone_or_unknown(
         assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, lost) is pushed
 
 
-def test_who_may_not_call_step_functions_ends_no_beat() -> None:
+def test_who_may_not_call_step_functions_ends_no_heartbeat() -> None:
     assert NoWorkflows().end_heartbeat(TOKEN, None) is Delivery.UNKNOWN

@@ -1,9 +1,9 @@
 """Holds a lock, is stopped and goes on, and then writes as if nothing had happened.
 
-    python -m tests.guarded.programs.paused LOCK_TABLE LEDGER LOCK
+    python -m tests.unit.guarded.programs.paused LOCK_TABLE LEDGER LOCK
 
-Says "holding" and waits for a line on its standard input; the test stops it meanwhile. Then it says
-how many writes of each kind were accepted.
+Prints "holding" and waits for a line on its standard input; the test stops it meanwhile. Then it
+prints how many writes of each kind were accepted.
 """
 
 from __future__ import annotations
