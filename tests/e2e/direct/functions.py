@@ -39,7 +39,7 @@ class Invoked:
 
 @dataclass(frozen=True)
 class Functions:
-    """Acquire, heartbeat and release of the deployed stack, and a look at its table."""
+    """Acquire, heartbeat and release of the deployed stack, and access to its table."""
 
     deployment: Deployment
 
@@ -89,7 +89,7 @@ class Functions:
     def written(self) -> list[Json]:
         """All items of the table that callers wrote, in order of their keys.
 
-        The claims of real executions are the reaper's business, whose second looks come late.
+        The claims of real executions are the reaper's business, whose second passes come late.
         """
         pages = self.dynamodb.get_paginator("scan").paginate(
             TableName=self.table, ConsistentRead=True

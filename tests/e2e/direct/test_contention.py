@@ -145,10 +145,10 @@ def test_of_32_who_acquire_at_once_five_win_if_the_limit_is_five(
 
 @pytest.mark.usefixtures("atomic_bed")
 def test_without_the_condition_of_the_write_several_win(functions: Functions, crowd: Crowd) -> None:
-    """The negative control: look whether the lock is free, then take it."""
-    lock_name = unique("look-then-take")
+    """The negative control: read whether the lock is free, then take it."""
+    lock_name = unique("read-then-take")
 
-    def look_then_take(_: int) -> bool:
+    def read_then_take(_: int) -> bool:
         key = lock_key(lock_name)
         found = functions.dynamodb.get_item(TableName=functions.table, Key=key, ConsistentRead=True)
         if "Item" in found:
@@ -156,4 +156,4 @@ def test_without_the_condition_of_the_write_several_win(functions: Functions, cr
         functions.dynamodb.put_item(TableName=functions.table, Item=dict(key))
         return True
 
-    assert sum(crowd.at_once(look_then_take)) > 1
+    assert sum(crowd.at_once(read_then_take)) > 1

@@ -17,7 +17,7 @@ def test_a_release_that_fails_does_not_replace_the_error(deployment: Deployment)
     execution = deployment.start("NotReleased", {"raise": "CardDeclined"})
     assert deployment.ended(execution).error == "CardDeclined"
     assert "Guard: Release after error" in deployment.states_entered(execution)
-    # The reaper hears of the failure, and may be faster than a look from here.
+    # The reaper gets an event of the failure, and may release the lock first.
     wait_until(lambda: deployment.held(lock_of(execution)) == 0)
 
 

@@ -17,7 +17,7 @@ from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
 PAUSE_SECONDS = 0.3
-"""Many scenarios look at the same time; looking more often would slow down what they look at."""
+"""Many scenarios poll at the same time; polling more often would slow them down."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Lock:
     """A name that no other test uses."""
 
     deployment: Deployment
-    name: str = field(default_factory=lambda: f"row/{uuid.uuid4()}")
+    name: str = field(default_factory=lambda: f"known-failure/{uuid.uuid4()}")
 
     def start(self, machine: str, **inputs: object) -> str:
-        """Starts a machine of the stack `Rows` that wants this lock."""
-        return self.deployment.start(f"Row{machine}", {"lock": self.name, **inputs})
+        """Starts a machine of the stack `KnownFailures` that wants this lock."""
+        return self.deployment.start(f"KnownFailure{machine}", {"lock": self.name, **inputs})
 
     def run(self, machine: str, **inputs: object) -> Ended:
         return self.ended(self.start(machine, **inputs))
@@ -121,5 +121,7 @@ def epoch_ms(shown: str) -> int:
 def most_inside(spans: Iterable[Json]) -> int:
     """How many were inside at the same time."""
     spans = list(spans)
-    steps = sorted([(span["began"], 1) for span in spans] + [(span["ended"], -1) for span in spans])
+    steps = sorted(
+        [(span["began_ms"], 1) for span in spans] + [(span["ended_ms"], -1) for span in spans]
+    )
     return max(itertools.accumulate(step for _, step in steps))

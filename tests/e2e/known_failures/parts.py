@@ -37,35 +37,6 @@ def call(
     )
 
 
-def stay(scope: Construct, name: str = "Stay") -> sfn.Chain:
-    """Is inside for `seconds`, and tells from when to when; fails at the end if asked to.
-
-    No function, whose cold start would make the tests slow and their spans blurred.
-    """
-    part = Construct(scope, name)
-    began = "{% $merge([$states.input, {'began': $millis()}]) %}"
-    span = "{% {'began': $states.input.began, 'ended': $millis()} %}"
-    enter = sfn.Pass.jsonata(part, "Begin", state_name=f"{name}: Begin", outputs=began)
-    wait = sfn.Wait.jsonata(
-        part,
-        "Wait",
-        state_name=name,
-        time=sfn.WaitTime.seconds("{% $states.input.seconds %}"),
-    )
-    ends = sfn.Choice.jsonata(part, "How?", state_name=f"{name}: How?")
-    fail = sfn.Fail.jsonata(
-        part,
-        "Fail",
-        state_name=f"{name}: Fail",
-        error="{% $states.input.raise %}",
-        cause="{% $string($millis()) %}",
-    )
-    leave = sfn.Pass.jsonata(part, "End", state_name=f"{name}: End", outputs=span)
-    ends.when(sfn.Condition.jsonata("{% $exists($states.input.raise) %}"), fail)
-    ends.otherwise(leave)
-    return sfn.Chain.custom(enter, [leave], enter.next(wait).next(ends))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Mistake:
     """In which single way a chain is wrong. The default is wrong in one way: it catches nothing.

@@ -1,4 +1,4 @@
-"""What takes long, begun at the same time: each scenario looks, and the tests judge."""
+"""Long scenarios, begun at the same time: each records what it sees, and the tests judge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leasehold.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 from tests.e2e.known_failures.lock import PAUSE_SECONDS, Knocks, Lock
 from tests.e2e.known_failures.parts import LEASE_SECONDS
-from tests.e2e.looks import wait_for_looks
+from tests.e2e.reap_passes import wait_for_reap_passes
 from tests.e2e.scenario_runs import Scenario
 
 OVERRUN_SECONDS: Final = 12
@@ -94,7 +94,7 @@ def acquired_late(deployment: Deployment) -> Freed:
     left, other = Lock(deployment), Lock(deployment)
     dead, running = (left.start_inside("Unguarded", seconds=FOR_EVER_SECONDS) for _ in range(2))
     deployment.stop(dead)
-    wait_for_looks(deployment, [dead], least=1)
+    wait_for_reap_passes(deployment, [dead], least=1)
     for lock, execution in ((other, running), (left, dead)):
         lock.take(lease_seconds=LEASE_SECONDS, execution_arn=execution, owner_name=execution)
     [holder] = left.state().holders

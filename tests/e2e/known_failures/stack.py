@@ -22,18 +22,18 @@ from tests.e2e.known_failures.parts import (
     Chain,
     Mistake,
     call,
-    stay,
 )
+from tests.e2e.workflow_parts import stay
 
 TASK_SECONDS: Final = "{% $exists($states.input.hang) ? 1 : 30 %}"
-"""Of work that hangs nobody wants to wait for the end; a cold start is not to look like that."""
+"""Work that hangs ends soon; the other limit leaves time for a cold start."""
 LONG_LEASE: Final = Duration.minutes(5)
 SHORT_WAIT: Final = Duration.seconds(5)
 LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
 
 
-class Rows(Stack):
-    """One state machine for each output `Row…Arn`. Their input names the `lock`."""
+class KnownFailures(Stack):
+    """One state machine for each output `KnownFailure…Arn`. Their input names the `lock`."""
 
     def __init__(self, scope: Construct, construct_id: str, *, locks: LockService) -> None:
         super().__init__(scope, construct_id)
@@ -115,16 +115,16 @@ class Rows(Stack):
     def caught(self, scope: Construct, guarded: sfn.IChainable) -> sfn.IChainable:
         """A workflow that handles the error, and whose next state asks for the same lock."""
         request = {"lock_name": LOCK, "owner_id": "{% $uuid() %}", "lease_seconds": LEASE_SECONDS}
-        look = call(
+        next_acquire = call(
             scope,
-            "Look",
+            "NextAcquire",
             self.locks.acquire_function,
             payload=sfn.TaskInput.from_object(request),
-            outputs="{% {'error': $states.input.error, 'look': $states.result.Payload} %}",
+            outputs="{% {'error': $states.input.error, 'next_acquire': $states.result.Payload} %}",
         )
         surrounding = sfn.Parallel.jsonata(scope, "Surrounding").branch(guarded)
         error = "{% $merge([$states.input, {'error': $states.errorOutput.Error}]) %}"
-        return surrounding.add_catch(look, errors=["States.ALL"], outputs=error)
+        return surrounding.add_catch(next_acquire, errors=["States.ALL"], outputs=error)
 
     def lost_reply_guarded(self, scope: Construct) -> sfn.IChainable:
         """A guard whose first call of acquire is granted without its knowing."""
@@ -144,15 +144,15 @@ class Rows(Stack):
     def two_guards(self, scope: Construct, **props: Any) -> sfn.IChainable:  # noqa: ANN401 - a guard's
         """Two guards on the same lock, one after the other, the second one with all it needs."""
         first = self.guard(scope, stay(scope, "One"), construct_id="First", **props)
-        kept = sfn.Pass.jsonata(
+        first_span = sfn.Pass.jsonata(
             scope,
-            "Keep",
+            "RememberFirst",
             assign={"one": INPUT},
             outputs="{% $states.context.Execution.Input %}",
         )
         second = self.guard(scope, stay(scope, "Two"), construct_id="Second", **props)
         spans = sfn.Pass.jsonata(scope, "Spans", outputs="{% [$one, $states.input] %}")
-        return first.next(kept).next(second).next(spans)
+        return first.next(first_span).next(second).next(spans)
 
     def _function(self, construct_id: str, **props: Any) -> lambda_.Function:  # noqa: ANN401 - a function's
         return lambda_.Function(
@@ -166,14 +166,14 @@ class Rows(Stack):
         )
 
     def _machine(self, name: str, body: Callable[[Construct], sfn.IChainable]) -> None:
-        scope = Construct(self, f"Row{name}")
+        scope = Construct(self, f"KnownFailure{name}")
         machine = sfn.StateMachine(
             scope,
             "Machine",
             definition_body=sfn.DefinitionBody.from_chainable(body(scope)),
             query_language=sfn.QueryLanguage.JSONATA,
         )
-        CfnOutput(self, f"Row{name}Arn", value=machine.state_machine_arn)
+        CfnOutput(self, f"KnownFailure{name}Arn", value=machine.state_machine_arn)
 
 
 def each(scope: Construct, guarded: sfn.IChainable) -> sfn.IChainable:

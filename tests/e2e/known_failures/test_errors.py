@@ -21,7 +21,7 @@ def test_the_lock_is_free_before_the_error_reaches_who_catches_it(
 ) -> None:
     ended = lock.run("Caught", **inputs)
     assert (ended.status, ended.output["error"]) == ("SUCCEEDED", error)
-    assert ended.output["look"]["acquired"] is True
+    assert ended.output["next_acquire"]["acquired"] is True
 
 
 @pytest.mark.parametrize(("inputs", "error"), ERRORS)
@@ -31,7 +31,10 @@ def test_a_chain_that_catches_nothing_leaks_its_permit(
     execution = lock.start("CaughtChain", **inputs)
     ended = lock.ended(execution)
     assert (ended.status, ended.output["error"]) == ("SUCCEEDED", error)
-    assert (ended.output["look"]["acquired"], ended.output["look"]["reason"]) == (False, "HELD")
+    assert (ended.output["next_acquire"]["acquired"], ended.output["next_acquire"]["reason"]) == (
+        False,
+        "HELD",
+    )
     assert [holder.owner_name for holder in lock.state().holders] == [execution]
 
 

@@ -12,7 +12,7 @@ from tests.e2e.known_failures.scenarios import Freed
 from tests.e2e.scenario_runs import ScenarioRuns
 
 SLACK_MS = 25_000
-"""For a busy machine; less than until the second look."""
+"""For a busy machine; less than until the reaper's second pass."""
 
 
 @pytest.fixture(params=["stopped", "acquired late"])
@@ -33,7 +33,7 @@ def test_the_lock_of_a_stopped_workflow_is_free_before_its_lease_is_over(
 def test_a_lock_acquired_late_for_a_dead_workflow_is_free_when_its_lease_is_over(
     failure_runs: ScenarioRuns,
 ) -> None:
-    """Between the reaper's two looks, when somebody asks."""
+    """Between the reaper's two passes, when somebody asks."""
     freed = failure_runs.only("acquired late")
     assert freed.status == "ABORTED"
     over_at_ms = freed.lease_ends_at_ms + DEFAULT_CLOCK_TOLERANCE_MS

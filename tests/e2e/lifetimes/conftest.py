@@ -10,9 +10,9 @@ import pytest
 from localaws import LocalAws
 from tests.e2e.conftest import deployed
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes.mortals import Mortals, Unreaped
+from tests.e2e.lifetimes.contested_lock import MOST_CALLING
+from tests.e2e.lifetimes.dying_workflows import DyingWorkflows, Unreaped
 from tests.e2e.lifetimes.scenarios import SCENARIOS
-from tests.e2e.lifetimes.scene import AT_WORK
 from tests.e2e.lifetimes.stack import Lifetimes
 from tests.e2e.scenario_runs import ScenarioRuns, begun
 from tests.e2e.warming import warm_up
@@ -21,7 +21,7 @@ Tell = Callable[[str, Sequence[float]], None]
 """Shows how often something was measured, its median and its largest value, in seconds."""
 
 
-WORKFLOWS = {"Lifetimes": Lifetimes, "Unreaped": Unreaped, "Mortals": Mortals}
+WORKFLOWS = {"Lifetimes": Lifetimes, "Unreaped": Unreaped, "DyingWorkflows": DyingWorkflows}
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def runs(deployment: Deployment) -> Iterator[ScenarioRuns]:
     for service in (deployment, deployment.of("Unreaped")):
         warm_up(
             service,
-            environments=AT_WORK + AT_WORK // 2,
+            environments=MOST_CALLING + MOST_CALLING // 2,
             operations=("Acquire", "Release", "Heartbeat"),
         )
     with begun(deployment, SCENARIOS) as runs:

@@ -6,8 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from tests.e2e.lifetimes import deaths, kept, late, overrun, replayed, unnoticed
-from tests.e2e.lifetimes.scene import ALIKE_TIMES, CONTROL_TIMES, TIMES
+from tests.e2e.lifetimes import (
+    keep_alive,
+    late_acquires,
+    overrunning_work,
+    replayed_events,
+    unnoticed_deaths,
+    workflow_deaths,
+)
+from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, CONTROL_TIMES, TIMES
 from tests.e2e.scenario_runs import Scenario
 
 FOLLOWED_EVERY: Final = 3
@@ -15,21 +22,21 @@ UNNOTICED_SECONDS: Final = 4
 """How long a lock is watched whose workflow's death nobody notices."""
 
 REAPED: Final[dict[str, tuple[Callable[..., Any], tuple[str, ...], str]]] = {
-    "in the work": (deaths.in_work, ("Dies", "DiesKept"), "Unreaped"),
-    "in the wait": (deaths.in_wait, ("Dies", "DiesKept"), "Unreaped"),
-    "in acquire": (deaths.in_acquire, ("DiesAtGate",), "UnreapedAtGate"),
-    "in release": (deaths.in_release, ("DiesAtGate",), "UnreapedAtGate"),
+    "in the work": (workflow_deaths.in_work, ("Dies", "DiesKeptAlive"), "Unreaped"),
+    "in the wait": (workflow_deaths.in_wait, ("Dies", "DiesKeptAlive"), "Unreaped"),
+    "in acquire": (workflow_deaths.in_acquire, ("DiesAtGate",), "UnreapedAtGate"),
+    "in release": (workflow_deaths.in_release, ("DiesAtGate",), "UnreapedAtGate"),
     "by its timeout": (
-        deaths.voluntary,
+        workflow_deaths.voluntary,
         ("DiesByTimeout", "KeepAliveTimeout"),
         "UnreapedByTimeout",
     ),
     "by States.Runtime": (
-        deaths.voluntary,
+        workflow_deaths.voluntary,
         ("DiesByError", "KeepAliveRuntime"),
         "UnreapedByError",
     ),
-    "with its task": (deaths.with_its_task, ("DiesWithTask",), "UnreapedWithTask"),
+    "with its task": (workflow_deaths.with_its_task, ("DiesWithTask",), "UnreapedWithTask"),
 }
 """How a workflow dies, on which machines, and on which one whose deaths nobody notices."""
 
@@ -41,7 +48,7 @@ def _noticed(death: Callable[..., Any], machines: Sequence[str]) -> list[Scenari
             death,
             machine=machines[number % len(machines)],
             followed=number % FOLLOWED_EVERY == 0,
-            within=deaths.WITHIN_SECONDS,
+            within=workflow_deaths.WITHIN_SECONDS,
         )
         for number in range(TIMES)
     ]
@@ -58,38 +65,49 @@ def _at(service: str, play: Scenario) -> Scenario:
 
 
 _LONG: Final[dict[str, Sequence[Scenario]]] = {
-    "replayed": [replayed.twice_in_reverse_order] * ALIKE_TIMES,
+    "replayed": [replayed_events.twice_in_reverse_order] * ALIKE_TIMES,
     "redriven, free": [
         partial(
-            kept.redriven,
-            machine="DiesKept",
-            seconds=kept.PAST_SECOND_LOOK_SECONDS
+            keep_alive.redriven,
+            machine="DiesKeptAlive",
+            seconds=keep_alive.PAST_SECOND_PASS_SECONDS
             if number < TIMES // 2
-            else kept.UNGUARDED_SECONDS,
+            else keep_alive.UNGUARDED_SECONDS,
             taken=False,
         )
         for number in range(TIMES)
     ],
-    "late, no second look": [
-        partial(late.without_second_look, requests=number % 2) for number in range(2)
+    "late, no second pass": [
+        partial(late_acquires.without_second_pass, requests=number % 2) for number in range(2)
     ],
     "late, free": [
-        *[partial(late.on_a_free_lock, requests=late.BEFORE_ITS_CLAIM, used=False)] * (TIMES // 2),
-        *[partial(late.on_a_free_lock, requests=late.BEFORE_THE_LOCK, used=True)] * (TIMES // 2),
+        *[
+            partial(
+                late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_ITS_CLAIM, used=False
+            )
+        ]
+        * (TIMES // 2),
+        *[partial(late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_THE_LOCK, used=True)]
+        * (TIMES // 2),
     ],
-    "late, refused": [partial(late.on_a_free_lock, requests=late.BEFORE_THE_LOCK, used=False)]
+    "late, refused": [
+        partial(late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_THE_LOCK, used=False)
+    ]
     * CONTROL_TIMES,
-    "late, taken": [partial(late.on_a_taken_lock, requests=number % 2) for number in range(TIMES)],
-    "overrun": [partial(overrun.knocked_at, machine="Plain")] * ALIKE_TIMES,
-    "overrun, robbed": [partial(overrun.by_contenders_that_do_not_ask, machine="Plain")]
+    "late, taken": [
+        partial(late_acquires.on_a_taken_lock, requests=number % 2) for number in range(TIMES)
+    ],
+    "overrun": [partial(overrunning_work.knocked_at, machine="Plain")] * ALIKE_TIMES,
+    "overrun, robbed": [partial(overrunning_work.by_contenders_that_do_not_ask, machine="Plain")]
     * CONTROL_TIMES,
-    "unnoticed, workflow": [partial(unnoticed.for_a_workflow, machine="UnreapedPlain")]
+    "unnoticed, workflow": [partial(unnoticed_deaths.for_a_workflow, machine="UnreapedPlain")]
     * ALIKE_TIMES,
-    "unnoticed, caller": [partial(unnoticed.for_a_caller, machine="UnreapedPlain")] * ALIKE_TIMES,
-    "unnoticed, running": [partial(unnoticed.while_it_runs, machine="UnreapedPlain")]
+    "unnoticed, caller": [partial(unnoticed_deaths.for_a_caller, machine="UnreapedPlain")]
+    * ALIKE_TIMES,
+    "unnoticed, running": [partial(unnoticed_deaths.while_it_runs, machine="UnreapedPlain")]
     * CONTROL_TIMES,
     "express": [
-        partial(unnoticed.express, machine=machine)
+        partial(unnoticed_deaths.express, machine=machine)
         for machine in ("ExpressByTimeout", "ExpressByError")
     ]
     * (TIMES // 2),
@@ -101,7 +119,10 @@ _SHORT: Final[dict[str, Sequence[Scenario]]] = {
         _at(
             "Unreaped",
             partial(
-                deaths.in_work, machine="Watched", followed=False, within=deaths.WITHIN_SECONDS
+                workflow_deaths.in_work,
+                machine="Watched",
+                followed=False,
+                within=workflow_deaths.WITHIN_SECONDS,
             ),
         )
     ]
@@ -109,7 +130,12 @@ _SHORT: Final[dict[str, Sequence[Scenario]]] = {
     "dies unwatched": [
         _at(
             "Unreaped",
-            partial(deaths.in_work, machine="Unreaped", followed=False, within=UNNOTICED_SECONDS),
+            partial(
+                workflow_deaths.in_work,
+                machine="Unreaped",
+                followed=False,
+                within=UNNOTICED_SECONDS,
+            ),
         )
     ]
     * ALIKE_TIMES,
@@ -117,29 +143,40 @@ _SHORT: Final[dict[str, Sequence[Scenario]]] = {
         f"dies {how}, unnoticed": _unnoticed(death, machine)
         for how, (death, _, machine) in REAPED.items()
     },
-    "event of the living": [replayed.of_the_living] * CONTROL_TIMES,
-    "lock lost": [partial(kept.force_released, machine="KeepAliveChain", seconds=kept.LONG_SECONDS)]
+    "event of the living": [replayed_events.of_the_living] * CONTROL_TIMES,
+    "lock lost": [
+        partial(
+            keep_alive.force_released, machine="KeepAliveChain", seconds=keep_alive.LONG_SECONDS
+        )
+    ]
     * ALIKE_TIMES,
     "lock lost, not kept alive": [
-        partial(kept.force_released, machine="Plain", seconds=kept.UNGUARDED_SECONDS)
+        partial(keep_alive.force_released, machine="Plain", seconds=keep_alive.UNGUARDED_SECONDS)
     ]
     * CONTROL_TIMES,
     "redriven, taken": [
-        partial(kept.redriven, machine="DiesKept", seconds=kept.LONG_SECONDS, taken=True)
+        partial(
+            keep_alive.redriven,
+            machine="DiesKeptAlive",
+            seconds=keep_alive.LONG_SECONDS,
+            taken=True,
+        )
     ]
     * ALIKE_TIMES,
     "redriven, not reaped": [
         partial(
-            kept.redriven,
-            machine="DiesKept",
-            seconds=kept.UNGUARDED_SECONDS,
+            keep_alive.redriven,
+            machine="DiesKeptAlive",
+            seconds=keep_alive.UNGUARDED_SECONDS,
             taken=False,
             reaped=False,
         )
     ]
     * CONTROL_TIMES,
     "redriven, not kept alive": [
-        partial(kept.redriven, machine="Dies", seconds=kept.UNGUARDED_SECONDS, taken=taken)
+        partial(
+            keep_alive.redriven, machine="Dies", seconds=keep_alive.UNGUARDED_SECONDS, taken=taken
+        )
         for taken in (True, False)
     ],
 }

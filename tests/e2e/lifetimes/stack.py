@@ -16,10 +16,10 @@ from constructs import Construct
 from leasehold.cdk import LockGuard, Waiting
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, function
-from tests.e2e.lifetimes.parts import LOCK, SECONDS, decide, once_each, runtime_error, stay
+from tests.e2e.workflow_parts import LOCK, SECONDS, decide, once_each, runtime_error, stay
 
 PLAIN_LEASE_SECONDS: Final = 5
-KEPT_LEASE_SECONDS: Final = 6
+KEEP_ALIVE_LEASE_SECONDS: Final = 6
 INTERVAL_SECONDS: Final = 2
 FALLBACK_SECONDS: Final = 10
 MACHINE_TIMEOUT_SECONDS: Final = 20
@@ -33,19 +33,19 @@ class Lifetimes(Forms):
 
     def forms(self) -> Sequence[Form]:
         return (
-            Kept(self, "KeepAlive"),
-            KeptChain(self, "KeepAliveChain"),
-            KeptPath(self, "KeepAlivePath"),
-            KeptPoll(self, "KeepAlivePoll"),
-            KeptDecides(self, "KeepAliveDecides"),
-            KeptNested(self, "KeepAliveNested"),
-            KeptToken(self, "KeepAliveToken"),
-            KeptElsewhere(self, "KeepAliveElsewhere"),
-            KeptMap(self, "KeepAliveMap"),
-            KeptSibling(self, "KeepAliveSibling"),
-            KeptRuntime(self, "KeepAliveRuntime"),
-            KeptNotReleased(self, "KeepAliveNotReleased"),
-            KeptChain(self, "KeepAliveTimeout", timeout_seconds=MACHINE_TIMEOUT_SECONDS),
+            KeepAliveTask(self, "KeepAlive"),
+            KeepAliveChain(self, "KeepAliveChain"),
+            KeepAlivePath(self, "KeepAlivePath"),
+            KeepAlivePoll(self, "KeepAlivePoll"),
+            KeepAliveDecides(self, "KeepAliveDecides"),
+            KeepAliveNested(self, "KeepAliveNested"),
+            KeepAliveToken(self, "KeepAliveToken"),
+            KeepAliveElsewhere(self, "KeepAliveElsewhere"),
+            KeepAliveMap(self, "KeepAliveMap"),
+            KeepAliveSibling(self, "KeepAliveSibling"),
+            KeepAliveRuntime(self, "KeepAliveRuntime"),
+            KeepAliveNotReleased(self, "KeepAliveNotReleased"),
+            KeepAliveChain(self, "KeepAliveTimeout", timeout_seconds=MACHINE_TIMEOUT_SECONDS),
             Plain(self, "Plain"),
             PlainTask(self, "PlainTask"),
             PlainPoll(self, "PlainPoll"),
@@ -58,7 +58,7 @@ class Lifetime(Form):
     """A form that may have a timeout of its own, and guards that differ in keep_alive only."""
 
     language: sfn.QueryLanguage | None = JSONATA
-    kept = False
+    keeps_alive = False
 
     def __init__(
         self, scope: Forms, construct_id: str, *, timeout_seconds: int | None = None
@@ -74,13 +74,13 @@ class Lifetime(Form):
         )
 
     def guarded(self, work: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
-        lease_seconds = KEPT_LEASE_SECONDS if self.kept else PLAIN_LEASE_SECONDS
+        lease_seconds = KEEP_ALIVE_LEASE_SECONDS if self.keeps_alive else PLAIN_LEASE_SECONDS
         terms = {
             "lock_name": LOCK,
             "limit": LIMIT,
             "lease": Duration.seconds(lease_seconds),
             "max_wait": Duration.minutes(5),
-            "keep_alive": Duration.seconds(INTERVAL_SECONDS) if self.kept else None,
+            "keep_alive": Duration.seconds(INTERVAL_SECONDS) if self.keeps_alive else None,
         }
         return self.guard(work, name, **{**terms, **props})
 
@@ -97,8 +97,8 @@ class Plain(Lifetime):
         return self.guarded(stay(self))
 
 
-class KeptChain(Plain):
-    kept = True
+class KeepAliveChain(Plain):
+    keeps_alive = True
 
 
 class PlainTask(Lifetime):
@@ -108,15 +108,15 @@ class PlainTask(Lifetime):
         return self.guarded(self.work())
 
 
-class Kept(PlainTask):
-    kept = True
+class KeepAliveTask(PlainTask):
+    keeps_alive = True
 
 
-class KeptPath(Lifetime):
+class KeepAlivePath(Lifetime):
     """A bare task in a JSONPath machine, and a state after the guard."""
 
     language = None
-    kept = True
+    keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         guard = self.guarded(self.work_by_path(), lock_name=sfn.JsonPath.string_at("$.lock"))
@@ -128,44 +128,44 @@ class PlainPoll(Lifetime):
         return self.guarded(stay(self), waiting=Waiting.poll())
 
 
-class KeptPoll(PlainPoll):
-    kept = True
+class KeepAlivePoll(PlainPoll):
+    keeps_alive = True
 
 
-class KeptDecides(Lifetime):
+class KeepAliveDecides(Lifetime):
     """Choice, Catch, Succeed and Fail in the chain; the input's `way` says which."""
 
-    kept = True
+    keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         guard = self.guarded(decide(self, self.work()))
         return guard.next(sfn.Pass.jsonata(self, "After", outputs={"after": INPUT}))
 
 
-class KeptNested(Lifetime):
+class KeepAliveNested(Lifetime):
     """A guard around a guard, on two locks, both kept alive."""
 
-    kept = True
+    keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         inner = self.guarded(stay(self), "Inner", lock_name="{% 'inner/' & $states.input.lock %}")
         return self.guarded(inner, "Outer", lock_name="{% 'outer/' & $states.input.lock %}")
 
 
-class KeptToken(Lifetime):
+class KeepAliveToken(Lifetime):
     """A bare task that is given the fencing token."""
 
-    kept = True
+    keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         token = LockGuard.fencing_token_of(self, "Guard")
         return self.guarded(self.work(payload={"return": {"token": token}}))
 
 
-class KeptElsewhere(Lifetime):
+class KeepAliveElsewhere(Lifetime):
     """Goes another way after five seconds, and ends there."""
 
-    kept = True
+    keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         return self.guarded(
@@ -182,8 +182,8 @@ class PlainMap(Lifetime):
         return once_each(self, self.guarded(stay(self)))
 
 
-class KeptMap(PlainMap):
-    kept = True
+class KeepAliveMap(PlainMap):
+    keeps_alive = True
 
 
 class PlainSibling(Lifetime):
@@ -199,8 +199,8 @@ class PlainSibling(Lifetime):
         return both.add_catch(goes_on, outputs=INPUT)
 
 
-class KeptSibling(PlainSibling):
-    kept = True
+class KeepAliveSibling(PlainSibling):
+    keeps_alive = True
 
 
 class PlainRuntime(Lifetime):
@@ -212,14 +212,14 @@ class PlainRuntime(Lifetime):
         return self.guarded(runtime_error(self))
 
 
-class KeptRuntime(PlainRuntime):
-    kept = True
+class KeepAliveRuntime(PlainRuntime):
+    keeps_alive = True
 
 
-class KeptNotReleased(Lifetime):
+class KeepAliveNotReleased(Lifetime):
     """Every call of release fails, at once and for good."""
 
-    kept = True
+    keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         locks = self.forms.locks

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.lifetimes.replayed import Replayed
-from tests.e2e.lifetimes.scene import ALIKE_TIMES
-from tests.e2e.looks import wait_for_looks
+from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES
+from tests.e2e.lifetimes.replayed_events import Replayed
+from tests.e2e.reap_passes import wait_for_reap_passes
 from tests.e2e.scenario_runs import ScenarioRuns
 
-LOOKS = 1 + 1 + 2 + 1 + 2
-"""The first and the second of its own; two more events, a second look, and those of the events."""
+REAP_PASSES = 1 + 1 + 2 + 1 + 2
+"""Two by its own event, four by the events sent again, and a second pass that was sent."""
 
 
 def test_events_that_come_again_free_nothing_of_those_who_came_later(runs: ScenarioRuns) -> None:
@@ -20,10 +20,10 @@ def test_events_that_come_again_free_nothing_of_those_who_came_later(runs: Scena
     assert [each.overlap_seconds for each in replayed] == [0] * ALIKE_TIMES
 
 
-def test_all_those_events_were_looked_at(deployment: Deployment, runs: ScenarioRuns) -> None:
+def test_all_those_events_were_processed(deployment: Deployment, runs: ScenarioRuns) -> None:
     replayed: list[Replayed] = runs["replayed"]
     executions = [execution for each in replayed for execution in each.dead]
-    wait_for_looks(deployment, executions, least=LOOKS)
+    wait_for_reap_passes(deployment, executions, least=REAP_PASSES)
 
 
 def test_an_event_that_names_the_holder_itself_frees_its_lock(runs: ScenarioRuns) -> None:

@@ -1,12 +1,17 @@
-"""An acquire that was under way when its workflow died lands after the reaper's first look."""
+"""An acquire that was under way when its workflow died lands after the reaper's first reap pass."""
 
 from __future__ import annotations
 
 from tests.e2e.lifetimes.conftest import Tell
-from tests.e2e.lifetimes.late import STILL_HELD_SECONDS, Late, LateBehind, LateUnlooked
-from tests.e2e.lifetimes.mortals import LEASE_SECONDS
-from tests.e2e.lifetimes.scene import TIMES
-from tests.e2e.looks import SECOND_PASS_SECONDS
+from tests.e2e.lifetimes.contested_lock import TIMES
+from tests.e2e.lifetimes.dying_workflows import LEASE_SECONDS
+from tests.e2e.lifetimes.late_acquires import (
+    STILL_HELD_SECONDS,
+    Late,
+    LateBehind,
+    LateWithoutSecondPass,
+)
+from tests.e2e.reap_passes import SECOND_PASS_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
 
 
@@ -38,7 +43,7 @@ def test_a_newer_holder_keeps_its_lock_and_the_dead_waiter_goes(runs: ScenarioRu
 
 
 def test_without_a_second_look_it_is_still_held_by_the_dead(runs: ScenarioRuns) -> None:
-    late: list[LateUnlooked] = runs["late, no second look"]
+    late: list[LateWithoutSecondPass] = runs["late, no second pass"]
     for each in late:
         assert each.held_seconds >= STILL_HELD_SECONDS > SECOND_PASS_SECONDS
         assert (each.refusal["acquired"], each.refusal["reason"]) == (False, "HELD")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.e2e.lifetimes.conftest import Tell
-from tests.e2e.lifetimes.kept import Lost, Redriven
-from tests.e2e.lifetimes.mortals import LONG_INTERVAL_SECONDS
-from tests.e2e.lifetimes.scene import ALIKE_TIMES, TIMES
+from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, TIMES
+from tests.e2e.lifetimes.dying_workflows import LONG_INTERVAL_SECONDS
+from tests.e2e.lifetimes.keep_alive import Lost, Redriven
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
 
@@ -19,7 +19,7 @@ def test_a_lock_that_is_lost_ends_the_work_within_an_interval(
     seconds = [each.seconds for each in lost]
     tell(f"lock lost, kept alive every {INTERVAL_SECONDS} s: until the work stops", seconds)
     assert len(seconds) == ALIKE_TIMES
-    assert max(each.beats for each in lost) <= 1, "it is the next beat that finds out"
+    assert max(each.heartbeats for each in lost) <= 1, "the next heartbeat finds out"
 
 
 def test_without_keep_alive_the_work_goes_on_without_the_lock(runs: ScenarioRuns) -> None:

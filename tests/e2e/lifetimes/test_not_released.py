@@ -28,5 +28,5 @@ def test_the_error_stands(deployment: Deployment) -> None:
     execution = deployment.start("KeepAliveNotReleased", request)
     assert deployment.ended(execution).error == "CardDeclined"
     assert "Guard: Release after error" in deployment.states_entered(execution)
-    # The reaper hears of the failure, and may be faster than a look from here.
+    # The reaper gets an event of the failure, and may release the lock first.
     wait_until(lambda: deployment.held("not-released/error") == 0)

@@ -1,4 +1,4 @@
-"""Workflows that change the balance of an account, with and without a look at its version."""
+"""Workflows that change the balance of an account, with and without a check of its version."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ class OptimisticForms(Stack):
         scope = Construct(self, "ReplaceTask")
         stop = sfn.Succeed.jsonata(scope, "Enough", outputs="{% $states.input %}")
         give = sfn.Pass(scope, "Give", output_path="$.input.new")
-        choice = sfn.Choice.jsonata(scope, "Only looks?")
-        choice.when(sfn.Condition.jsonata("{% $exists($states.input.input.look) %}"), stop)
+        choice = sfn.Choice.jsonata(scope, "Only reads?")
+        choice.when(sfn.Condition.jsonata("{% $exists($states.input.input.only_read) %}"), stop)
         choice.otherwise(give)
         return OptimisticUpdate(
             self, "ReplaceUpdate", table=self.accounts, key=KEY, task=choice.afterwards()

@@ -167,11 +167,11 @@ def test_only_dynamodb_limits_how_deeply_an_item_is_nested(account: Account) -> 
 def test_a_task_that_ends_by_itself_has_seen_the_item_and_writes_nothing(account: Account) -> None:
     account.replace(new=EVERY_TYPE)
     before = account.item()
-    looked = account.replace(look=True)
-    assert looked.output == {"input": {"account": account.name, "look": True}, "item": before}
+    read = account.replace(only_read=True)
+    assert read.output == {"input": {"account": account.name, "only_read": True}, "item": before}
     assert account.item() == before
     nobody = Account(account.deployment, "nobody", account.table_name, account.client)
-    assert nobody.replace(look=True).output["item"] is None
+    assert nobody.replace(only_read=True).output["item"] is None
 
 
 def test_workflows_and_python_share_versions(account: Account) -> None:
@@ -216,7 +216,7 @@ def test_it_costs_three_transitions_besides_the_task(account: Account) -> None:
     assert account.deployment.states_entered(execution) == [
         "ReplaceUpdate: Update",
         "ReplaceUpdate: Read",
-        "Only looks?",
+        "Only reads?",
         "Give",
         "ReplaceUpdate: Write",
     ]

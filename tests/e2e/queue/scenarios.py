@@ -1,7 +1,8 @@
-"""What takes long, so that it is run at the same time: each scenario looks, the tests judge."""
+"""Long scenarios, run at the same time: each records what it sees, and the tests judge."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.queue.line import HOLDER, Line
+from tests.e2e.queue.queued_lock import HOLDER, QueuedLock
 from tests.e2e.queue.stack import GIVES_UP_SECONDS, TURNS
 
 LEASE_SECONDS: Final = 3
@@ -19,7 +20,8 @@ POLL_SECONDS: Final = TURNS.seconds + TURNS.pause_seconds
 WAITS_SECONDS: Final = (10, 60)
 QUEUE: Final = "QueuePatient"
 POLLING: Final = "Waits"
-KILLED_AFTER: Final = (0, 1, 2, 3)
+KILLED_AFTER: Final = (0, 1, 2, math.inf)
+"""Requests to the table: the third hands the lock over, and the next one would wake the waiter."""
 SLACK_SECONDS: Final = 60
 """For what is to happen: a busy machine is slow, and the number of questions says the rest."""
 WATCHED_SECONDS: Final = 6
@@ -78,7 +80,7 @@ class Waited:
 
 
 def gives_up(deployment: Deployment, *, machine: str) -> GaveUp:
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     execution = line.join(machine)
     ended = deployment.ended(execution, pause_seconds=0.5)
     timeline = deployment.timeline(execution)
@@ -94,7 +96,7 @@ def gives_up(deployment: Deployment, *, machine: str) -> GaveUp:
 
 def granted_while_giving_up(deployment: Deployment) -> LateGrant:
     """The lock is handed over, but the waiter does not hear of it before its time is over."""
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     execution = line.join(f"QueueGivesUp{GIVES_UP_SECONDS[0]}")
     line.release_untold()
     granted_to_waiter = line.holders() == [execution]
@@ -103,13 +105,13 @@ def granted_while_giving_up(deployment: Deployment) -> LateGrant:
 
 
 def push_lost(deployment: Deployment, *, machine: str) -> Advanced:
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     execution = line.join(machine)
     return _watch(line, execution, line.release_untold(), watched=machine == QUEUE)
 
 
-def releaser_killed(deployment: Deployment, *, after_requests: int, machine: str) -> Advanced:
-    line = Line(deployment)
+def releaser_killed(deployment: Deployment, *, after_requests: float, machine: str) -> Advanced:
+    line = QueuedLock(deployment)
     execution = line.join(machine)
     line.shorten(lease_seconds=LEASE_SECONDS)
     assert line.release_killed(after_requests=after_requests)
@@ -123,7 +125,7 @@ def dead_waiter_untold(deployment: Deployment) -> Advanced:
 
     Over the service without a reaper, which would notice.
     """
-    line = Line(deployment.of("Unreaped"))
+    line = QueuedLock(deployment.of("Unreaped"))
     first, second = line.join("UnreapedPlain"), line.join("UnreapedPlain")
     deployment.stop(first)
     line.release_untold()
@@ -131,9 +133,9 @@ def dead_waiter_untold(deployment: Deployment) -> Advanced:
 
 
 def waited(deployment: Deployment, *, machine: str, seconds: int) -> Waited:
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     execution = line.join(machine) if machine == QUEUE else line.join_polling(machine)
-    time.sleep(seconds)  # this time is what is looked at
+    time.sleep(seconds)  # the length of this wait is what is tested
     line.release()
     ended = deployment.ended(execution, pause_seconds=0.5)
     assert ended.status == "SUCCEEDED", ended
@@ -145,8 +147,8 @@ def waited(deployment: Deployment, *, machine: str, seconds: int) -> Waited:
     )
 
 
-def _watch(line: Line, execution: str, free_at: float, *, watched: bool = False) -> Advanced:
-    """Waits for the work of the next one; or looks in vain, if it is only watched.
+def _watch(line: QueuedLock, execution: str, free_at: float, *, watched: bool = False) -> Advanced:
+    """Waits for the work of the next one; or watches one that is not to get the lock.
 
     Args:
         line: the queue.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.queue.line import HOLDER, Line
+from tests.e2e.queue.queued_lock import HOLDER, QueuedLock
 from tests.e2e.queue.scenarios import KILLED_AFTER, QUEUE, Advanced
 from tests.e2e.scenario_runs import ScenarioRuns
 
@@ -37,7 +38,7 @@ def test_without_a_fallback_poll_a_waiter_that_was_not_told_waits_on(
 def test_a_dead_waiter_at_the_head_of_the_queue_is_passed_over_at_once(
     deployment: Deployment,
 ) -> None:
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     first, second = line.join(QUEUE), line.join(QUEUE)
     deployment.stop(first)
     released_at = line.release()
@@ -56,7 +57,7 @@ def test_a_dead_waiter_that_is_not_noticed_costs_its_lease_and_a_poll(
 
 @pytest.mark.parametrize("requests", KILLED_AFTER)
 def test_a_releaser_killed_between_any_two_requests_delays_the_queue_by_its_lease_and_a_poll(
-    queue_runs: ScenarioRuns, requests: int
+    queue_runs: ScenarioRuns, requests: float
 ) -> None:
     killed: Advanced = queue_runs.only(f"killed after {requests}")
     handed_over = requests == KILLED_AFTER[-1]
@@ -66,10 +67,10 @@ def test_a_releaser_killed_between_any_two_requests_delays_the_queue_by_its_leas
 
 
 def test_after_its_last_request_a_releaser_is_not_needed_any_more(deployment: Deployment) -> None:
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     execution = line.join(QUEUE)
     asked_at = time.time()
-    assert not line.release_killed(after_requests=len(KILLED_AFTER))
+    assert not line.release_killed(after_requests=math.inf, after_wakes=1)
     assert line.began(execution) > asked_at
     assert deployment.timeline(execution).calls("Guard: Acquire", after=asked_at) == []
 

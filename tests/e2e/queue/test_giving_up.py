@@ -1,11 +1,11 @@
-"""`max_wait` is kept to two seconds, and who gives up leaves nothing behind."""
+"""A wait ends within two seconds of `max_wait`, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.queue.line import HOLDER
+from tests.e2e.queue.queued_lock import HOLDER
 from tests.e2e.queue.scenarios import GaveUp, LateGrant
 from tests.e2e.queue.stack import GIVES_UP_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns

@@ -8,12 +8,12 @@ import pytest
 
 from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.guard.test_waiting import overlaps
-from tests.e2e.queue.line import Line
+from tests.e2e.queue.queued_lock import QueuedLock
 
 MOST_STARTING = 4  # a function's cold start takes a second of a processor
 
 
-def queued(line: Line, machine: str, number: int) -> list[str]:
+def queued(line: QueuedLock, machine: str, number: int) -> list[str]:
     """So many workflows in the queue, the oldest first."""
     for started in range(number):
         line.start(machine)
@@ -26,7 +26,7 @@ def queued(line: Line, machine: str, number: int) -> list[str]:
 def test_each_of_the_waiting_is_granted_once_in_the_order_of_queueing(
     deployment: Deployment, number: int
 ) -> None:
-    line = Line(deployment)
+    line = QueuedLock(deployment)
     executions = queued(line, "QueuePatient", number)
     line.release()
     spans = {execution: deployment.ended(execution).output for execution in executions}

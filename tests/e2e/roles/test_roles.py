@@ -67,18 +67,20 @@ def test_the_end_of_a_workflow_may_be_looked_up(enforcing: Deployment) -> None:
 
 
 def test_what_an_ended_workflow_left_may_be_reaped_and_taken_again(enforcing: Deployment) -> None:
-    """All that the reaper and a beat do with the table, a hand-off and a redrive among it."""
+    """Every request of the reaper and of a heartbeat, with a hand-off and a redrive."""
     of_workflow = {"execution_arn": ENDED_EXECUTION}
-    dead, waiting, kept = owner("handed-on"), owner("handed-on"), owner("kept")
-    for acquisition in (dead, kept):
+    dead, waiting, renewed = owner("handed-on"), owner("handed-on"), owner("renewed")
+    for acquisition in (dead, renewed):
         assert enforcing.invoke("Acquire", **acquisition, **of_workflow)["acquired"] is True
     ticket = enforcing.invoke("Acquire", **waiting, wait=True)["ticket"]
     assert reap(enforcing, ENDED_EXECUTION) == {"batchItemFailures": []}
     assert enforcing.invoke("Acquire", **waiting, wait=True, ticket=ticket)["acquired"] is True
-    beat = {**kept, **of_workflow, "task_token": "of a state that is over"}
-    kept_again = [enforcing.invoke("Heartbeat", **beat)["kept"] for _ in range(2)]
-    assert kept_again == ["REACQUIRED", "RENEWED"]
-    assert enforcing.invoke("Release", **kept, **of_workflow, keep_alive=True)["released"] is True
+    heartbeat = {**renewed, **of_workflow, "task_token": "of a state that is over"}
+    outcomes = [enforcing.invoke("Heartbeat", **heartbeat)["kept"] for _ in range(2)]
+    assert outcomes == ["REACQUIRED", "RENEWED"]
+    assert (
+        enforcing.invoke("Release", **renewed, **of_workflow, keep_alive=True)["released"] is True
+    )
 
 
 def reap(enforcing: Deployment, execution_arn: str) -> Json:

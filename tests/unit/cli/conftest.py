@@ -18,6 +18,7 @@ from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
 from leasehold.protocol.schema import lock_key
 from localaws import LocalAws
+from tests.support.processes import end_session
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -48,6 +49,7 @@ class Fleet:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self.processes.append(process)
         return process
@@ -102,9 +104,7 @@ def fleet(aws: LocalAws, lock_table: str, tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(dynamodb=aws.client("dynamodb"), environment=environment, home=tmp_path)
     yield fleet
     for process in fleet.processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        end_session(process)
 
 
 @pytest.fixture

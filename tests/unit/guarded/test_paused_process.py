@@ -57,7 +57,7 @@ def holding(aws: LocalAws, lock_name: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         overdue.cancel()
         process.kill()
-        process.communicate()
+        process.communicate(timeout=20)
 
 
 def line(stream: IO[str] | None) -> str:

@@ -19,7 +19,7 @@ from leasehold.store.lock_store import LockStore
 from leasehold.workflows.step_functions import StepFunctions
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended
-from tests.e2e.lifetimes.scene import Scene, at_work
+from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
 from tests.support.workflows import FakeWorkflows
 
@@ -40,7 +40,7 @@ class Contenders:
         granted_at: when one of them was granted the lock, in epoch seconds.
     """
 
-    scene: Scene
+    contested: ContestedLock
     workflows: FakeWorkflows
     events: list[Event] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Contenders:
     def knock(self) -> None:
         """Asks until one of them is granted."""
         context = LockContext(
-            table=LockTable(_client(self.scene.deployment.aws, "dynamodb"), self._table_name),
+            table=LockTable(_client(self.contested.deployment.aws, "dynamodb"), self._table_name),
             workflows=self.workflows,
             observe=self.events.append,
         )
@@ -72,11 +72,11 @@ class Contenders:
 
     @property
     def _table_name(self) -> str:
-        return self.scene.deployment.table_name
+        return self.contested.deployment.table_name
 
     def _request(self, number: int) -> AcquireRequest:
         return AcquireRequest(
-            lock_name=self.scene.lock,
+            lock_name=self.contested.lock,
             owner_id=str(uuid.uuid4()),
             owner_name=f"knock {number}",
             lease_ms=_REQUESTED_LEASE_MS,
@@ -113,16 +113,16 @@ def by_contenders_that_do_not_ask(deployment: Deployment, machine: str) -> Overr
 
 
 def _overrun(deployment: Deployment, machine: str, workflows: FakeWorkflows) -> Overrun:
-    scene = Scene(deployment)
-    with at_work():
-        execution = scene.start_inside(machine, seconds=OVERRUN_SECONDS)
-    contenders = Contenders(scene, workflows)
+    contested = ContestedLock(deployment)
+    with calling():
+        execution = contested.start_inside(machine, seconds=OVERRUN_SECONDS)
+    contenders = Contenders(contested, workflows)
     with ThreadPoolExecutor(CONTENDERS) as pool:
         for knocking in [pool.submit(contenders.knock) for _ in range(CONTENDERS)]:
             knocking.result()
     assert contenders.granted_at is not None
     return Overrun(
-        ended=scene.ended(execution),
+        ended=contested.ended(execution),
         asked=len(workflows.described),
         extended=contenders.extended,
         refused=len(contenders.refused),

@@ -14,18 +14,18 @@ from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.store.lock_store import LockStore
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.conftest import Tell
-from tests.e2e.lifetimes.kept import WORK_SECONDS, lag_seconds
-from tests.e2e.lifetimes.mortals import LONG_INTERVAL_SECONDS, UNTOLD_INTERVAL_SECONDS
-from tests.e2e.lifetimes.scene import TIMES, Scene
-from tests.e2e.lifetimes.stack import INTERVAL_SECONDS, KEPT_LEASE_SECONDS
+from tests.e2e.lifetimes.contested_lock import TIMES, ContestedLock
+from tests.e2e.lifetimes.dying_workflows import LONG_INTERVAL_SECONDS, UNTOLD_INTERVAL_SECONDS
+from tests.e2e.lifetimes.keep_alive import WORK_SECONDS, lag_seconds
+from tests.e2e.lifetimes.stack import INTERVAL_SECONDS, KEEP_ALIVE_LEASE_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
 from tests.support import CountingClient
 
 AT_ONCE = 2
-INTERVALS = {LONG_INTERVAL_SECONDS: "DiesKept", INTERVAL_SECONDS: "KeepAliveChain"}
+INTERVALS = {LONG_INTERVAL_SECONDS: "DiesKeptAlive", INTERVAL_SECONDS: "KeepAliveChain"}
 MOST_ROUNDS = 5
 SHORT, LONG = 3, 7
-MORE_BEATS = (LONG - SHORT) // INTERVAL_SECONDS
+MORE_HEARTBEATS = (LONG - SHORT) // INTERVAL_SECONDS
 
 
 @pytest.fixture
@@ -65,39 +65,40 @@ def test_the_guard_ends_with_the_work_whatever_the_interval(
 def test_a_heartbeat_that_is_not_told_ends_an_interval_later(
     deployment: Deployment, tell: Tell
 ) -> None:
-    untold = lags(deployment, "KeptUntold", times=AT_ONCE)
+    untold = lags(deployment, "KeptAliveUntold", times=AT_ONCE)
     tell(f"kept alive every {UNTOLD_INTERVAL_SECONDS} s, not told: from work to guard", untold)
     assert min(untold) > (UNTOLD_INTERVAL_SECONDS - WORK_SECONDS) / 2
 
 
-def test_a_beat_is_one_transition_and_one_call(deployment: Deployment) -> None:
+def test_a_heartbeat_is_one_transition_and_one_call(deployment: Deployment) -> None:
     executions = [
-        Scene(deployment).start("KeepAliveChain", seconds=seconds) for seconds in (SHORT, LONG)
+        ContestedLock(deployment).start("KeepAliveChain", seconds=seconds)
+        for seconds in (SHORT, LONG)
     ]
     assert {deployment.ended(execution).status for execution in executions} == {"SUCCEEDED"}
     entered = deployment.states_entered
     short, long = (entered(execution).count("Guard: Heartbeat") for execution in executions)
-    assert long >= short + MORE_BEATS - 1 > short
+    assert long >= short + MORE_HEARTBEATS - 1 > short
     cheap, dear = (deployment.transitions(execution) for execution in executions)
     assert dear - cheap == long - short
     assert [deployment.calls(execution) - 2 for execution in executions] == [short, long]
 
 
-def test_a_beat_is_two_requests(deployment: Deployment) -> None:
-    scene = Scene(deployment)
-    execution = scene.start_inside("KeepAliveChain", seconds=60)
+def test_a_heartbeat_is_two_requests(deployment: Deployment) -> None:
+    contested = ContestedLock(deployment)
+    execution = contested.start_inside("KeepAliveChain", seconds=60)
     client = CountingClient(deployment.aws.client("dynamodb"))
     table = LockTable(client, deployment.table_name)  # type: ignore[arg-type]  # counts, passes on
     store = LockStore(LockContext(table=table))
     acquisition = AcquireRequest(
-        lock_name=scene.lock,
-        owner_id=scene.holder().owner_id,
-        lease_ms=KEPT_LEASE_SECONDS * 1000,
+        lock_name=contested.lock,
+        owner_id=contested.holder().owner_id,
+        lease_ms=KEEP_ALIVE_LEASE_SECONDS * 1000,
         execution_arn=execution,
     )
-    beat = KeepAliveRequest(
+    heartbeat = KeepAliveRequest(
         acquisition=acquisition, execution_arn=execution, task_token=f"{INTERVAL_SECONDS} s"
     )
-    assert store.keep_alive(beat) is KeepAliveOutcome.RENEWED
+    assert store.keep_alive(heartbeat) is KeepAliveOutcome.RENEWED
     assert client.calls == ["update_item", "update_item"]
-    scene.stop(execution)
+    contested.stop(execution)

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.lifetimes.scene import (
+from tests.e2e.lifetimes.contested_lock import (
     MEASURING_SECONDS,
     QUICK_SECONDS,
-    Scene,
-    at_work,
+    ContestedLock,
+    calling,
 )
-from tests.e2e.looks import SECOND_PASS_SECONDS
+from tests.e2e.reap_passes import SECOND_PASS_SECONDS
 
 WORK_SECONDS: Final = 1
 """Of workflows whose end is measured."""
 LONG_SECONDS: Final = 240
 """The work of workflows that are stopped long before its end."""
-PAST_SECOND_LOOK_SECONDS: Final = SECOND_PASS_SECONDS + 5
+PAST_SECOND_PASS_SECONDS: Final = SECOND_PASS_SECONDS + 5
 UNGUARDED_SECONDS: Final = 6
 """The work of workflows that nobody stops: three intervals."""
-LOOKS_FOR_SECONDS: Final = 4
+WATCHED_SECONDS: Final = 4
 """How long a redriven workflow is watched that does not take its lock again."""
 TAKES_AGAIN_SECONDS: Final = 30
 """How long one is waited for that does."""
@@ -34,30 +34,30 @@ class Lost:
 
     Attributes:
         seconds: from then until it ended.
-        beats: how many of them began in that time.
+        heartbeats: how many of them began in that time.
         finished: whether its work came to its end.
     """
 
     execution: str
     ended: Ended
     seconds: float
-    beats: int
+    heartbeats: int
     finished: bool
 
 
 def force_released(deployment: Deployment, machine: str, *, seconds: int) -> Lost:
-    scene = Scene(deployment)
-    with at_work():
-        execution = scene.start_inside(machine, seconds=seconds)
-        owner_id = scene.holder().owner_id
-        deployment.invoke("Release", lock_name=scene.lock, owner_id=owner_id)
+    contested = ContestedLock(deployment)
+    with calling():
+        execution = contested.start_inside(machine, seconds=seconds)
+        owner_id = contested.holder().owner_id
+        deployment.invoke("Release", lock_name=contested.lock, owner_id=owner_id)
         lost_at = time.time()
-    ended = scene.ended(execution)
+    ended = contested.ended(execution)
     return Lost(
         execution=execution,
         ended=ended,
         seconds=deployment.stopped_at(execution) - lost_at,
-        beats=len(deployment.timeline(execution).entries("Guard: Heartbeat", after=lost_at)),
+        heartbeats=len(deployment.timeline(execution).entries("Guard: Heartbeat", after=lost_at)),
         finished="Stay: End" in deployment.states_entered(execution),
     )
 
@@ -69,7 +69,7 @@ class Redriven:
     Attributes:
         ended: how it ended then.
         holders: of the lock when its work had begun again.
-        again_seconds: from the redrive until that look.
+        again_seconds: from the redrive until then.
         seconds: from the redrive until its end.
         finished: whether its work came to its end.
         left: holders at the end.
@@ -88,25 +88,25 @@ def redriven(
     deployment: Deployment, machine: str, *, seconds: int, taken: bool, reaped: bool = True
 ) -> Redriven:
     """Stops a workflow in its work and redrives it: when it was reaped, or at once."""
-    scene = Scene(deployment)
-    with at_work():
-        execution = scene.start_inside(machine, seconds=seconds)
-        scene.stop(execution)
+    contested = ContestedLock(deployment)
+    with calling():
+        execution = contested.start_inside(machine, seconds=seconds)
+        contested.stop(execution)
         if reaped:
-            wait_until(lambda: scene.holders() == [], pause_seconds=QUICK_SECONDS)
+            wait_until(lambda: contested.holders() == [], pause_seconds=QUICK_SECONDS)
         if taken:
-            scene.ask(owner_name="another", lease_seconds=600)
+            contested.ask(owner_name="another", lease_seconds=600)
         redriven_at = time.time()
         deployment.redrive(execution)
-    is_kept = machine == "DiesKept"
-    seconds_to_look = TAKES_AGAIN_SECONDS if is_kept else LOOKS_FOR_SECONDS
+    is_kept = machine == "DiesKeptAlive"
+    seconds_to_look = TAKES_AGAIN_SECONDS if is_kept else WATCHED_SECONDS
     looks_until = redriven_at + (0 if taken else seconds_to_look)
     wait_until(
-        lambda: time.time() > looks_until or execution in scene.holders(),
+        lambda: time.time() > looks_until or execution in contested.holders(),
         pause_seconds=MEASURING_SECONDS,
     )
-    holders, again_seconds = scene.holders(), time.time() - redriven_at
-    ended = scene.ended(execution)
+    holders, again_seconds = contested.holders(), time.time() - redriven_at
+    ended = contested.ended(execution)
     return Redriven(
         execution=execution,
         ended=ended,
@@ -114,14 +114,14 @@ def redriven(
         again_seconds=again_seconds,
         seconds=deployment.stopped_at(execution) - redriven_at,
         finished="Stay: End" in deployment.states_entered(execution),
-        left=scene.holders(),
+        left=contested.holders(),
     )
 
 
 def lag_seconds(deployment: Deployment, machine: str) -> float:
     """From the end of the work until the end of the guard, and with it of the workflow."""
-    scene = Scene(deployment)
-    execution = scene.start(machine, seconds=WORK_SECONDS)
-    ended = scene.ended(execution, pause_seconds=QUICK_SECONDS)
+    contested = ContestedLock(deployment)
+    execution = contested.start(machine, seconds=WORK_SECONDS)
+    ended = contested.ended(execution, pause_seconds=QUICK_SECONDS)
     assert ended.status == "SUCCEEDED", ended
     return deployment.stopped_at(execution) - float(ended.output["ended_ms"]) / 1000

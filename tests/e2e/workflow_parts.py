@@ -1,4 +1,4 @@
-"""What the workflows of this suite are made of."""
+"""What workflows of several suites are made of."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ SECONDS: Final = "{% $states.input.seconds %}"
 
 
 def stay(scope: Construct, name: str = "Stay") -> sfn.Chain:
-    """Is inside for `seconds`, and tells from when to when; fails at the end if asked to.
+    """Works for `seconds`, and returns from when to when; fails at the end if asked to `raise`.
 
-    No function, whose cold start would blur the spans, and of which one process each is needed.
+    A Wait state: the cold start of a function would make the tests slow and the times inexact.
     """
+    part = Construct(scope, name)
     began = "{% $merge([$states.input, {'began_ms': $millis()}]) %}"
     span = "{% {'began_ms': $states.input.began_ms, 'ended_ms': $millis()} %}"
-    begin = sfn.Pass.jsonata(scope, f"{name}Begin", state_name=f"{name}: Begin", outputs=began)
+    enter = sfn.Pass.jsonata(part, "Begin", state_name=f"{name}: Begin", outputs=began)
     wait = sfn.Wait.jsonata(
-        scope, f"{name}Wait", state_name=name, time=sfn.WaitTime.seconds(SECONDS)
+        part,
+        "Wait",
+        state_name=name,
+        time=sfn.WaitTime.seconds(SECONDS),
     )
-    how = sfn.Choice.jsonata(scope, f"{name}How", state_name=f"{name}: How?")
-    end = sfn.Pass.jsonata(scope, f"{name}End", state_name=f"{name}: End", outputs=span)
+    ends = sfn.Choice.jsonata(part, "How?", state_name=f"{name}: How?")
     fail = sfn.Fail.jsonata(
-        scope,
-        f"{name}Fail",
+        part,
+        "Fail",
         state_name=f"{name}: Fail",
         error="{% $states.input.raise %}",
-        cause="on purpose",
+        cause="{% $string($millis()) %}",
     )
-    how.when(sfn.Condition.jsonata("{% $exists($states.input.raise) %}"), fail)
-    how.otherwise(end)
-    return sfn.Chain.custom(begin, [end], begin.next(wait).next(how))
+    leave = sfn.Pass.jsonata(part, "End", state_name=f"{name}: End", outputs=span)
+    ends.when(sfn.Condition.jsonata("{% $exists($states.input.raise) %}"), fail)
+    ends.otherwise(leave)
+    return sfn.Chain.custom(enter, [leave], enter.next(wait).next(ends))
 
 
 def decide(scope: Construct, work: sfn.TaskStateBase) -> sfn.Choice:

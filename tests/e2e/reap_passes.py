@@ -1,4 +1,4 @@
-"""The looks of the reaper, by its own log."""
+"""The reaper's passes, by its own log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.e2e.deployment import Deployment, wait_until
 SECOND_PASS_SECONDS = 35
 
 
-def looks(deployment: Deployment) -> Counter[str]:
-    """How many looks the reaper has had at each execution, by its own log."""
+def reap_passes(deployment: Deployment) -> Counter[str]:
+    """How many passes the reaper has made for each execution, by its own log."""
     logs = deployment.aws.client("logs")
     function = deployment.outputs["Leasehold"]["ReapFunctionName"]
     configuration = deployment.aws.client("lambda").get_function_configuration(
@@ -25,11 +25,11 @@ def looks(deployment: Deployment) -> Counter[str]:
     return Counter(each["execution_arn"] for each in found if each["message"] == "reaped")
 
 
-def wait_for_looks(deployment: Deployment, executions: list[str], *, least: int) -> None:
-    """Until the reaper has looked so often at each of them."""
+def wait_for_reap_passes(deployment: Deployment, executions: list[str], *, least: int) -> None:
+    """Waits until the reaper has made so many passes for each of them."""
 
     def are_enough() -> bool:
-        counted = looks(deployment)
+        counted = reap_passes(deployment)
         return all(counted[execution] >= least for execution in executions)
 
     wait_until(are_enough, pause_seconds=1)

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.guard.test_data import VALUES
 from tests.e2e.known_failures.lock import most_inside
-from tests.e2e.lifetimes.scene import Scene
+from tests.e2e.lifetimes.contested_lock import ContestedLock
 
 AT_ONCE = 4
 """Each is an execution environment of three functions."""
@@ -21,7 +21,7 @@ AT_ONCE = 4
 def run_all(deployment: Deployment, machine: str, inputs: list[dict[str, Any]]) -> list[Ended]:
     """Runs a machine once for each input, each with a lock of its own unless it names one."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        locked = [{"lock": f"kept/{uuid.uuid4()}", **each} for each in inputs]
+        locked = [{"lock": f"kept-alive/{uuid.uuid4()}", **each} for each in inputs]
         return list(pool.map(lambda each: deployment.run(machine, each), locked))
 
 
@@ -37,25 +37,26 @@ def test_what_the_task_returns_leaves_the_guard_unchanged(
 def test_what_enters_the_guard_reaches_the_task_unchanged(
     deployment: Deployment, machine: str
 ) -> None:
-    scenes = [Scene(deployment) for _ in VALUES]
+    locks = [ContestedLock(deployment) for _ in VALUES]
     inputs = [
-        {"lock": scene.lock, "given": value} for scene, value in zip(scenes, VALUES, strict=True)
+        {"lock": contested.lock, "given": value}
+        for contested, value in zip(locks, VALUES, strict=True)
     ]
     echoed = run_all(deployment, machine, inputs)
     assert echoed == [Ended(status="SUCCEEDED", output=each) for each in inputs]
-    assert [scene.holders() for scene in scenes] == [[]] * len(scenes)
+    assert [contested.holders() for contested in locks] == [[]] * len(locks)
 
 
 @pytest.mark.parametrize("machine", ["KeepAlive", "KeepAlivePath", "KeepAliveDecides", "PlainTask"])
 def test_the_tasks_error_keeps_its_name_and_cause_and_the_lock_is_free(
     deployment: Deployment, machine: str
 ) -> None:
-    scene = Scene(deployment)
-    failing = {"lock": scene.lock, "raise": "CardDeclined", "message": "no funds"}
+    contested = ContestedLock(deployment)
+    failing = {"lock": contested.lock, "raise": "CardDeclined", "message": "no funds"}
     [ended] = run_all(deployment, machine, [failing])
     assert (ended.status, ended.error) == ("FAILED", "CardDeclined")
     assert json.loads(ended.cause or "")["errorMessage"] == "no funds"
-    assert scene.holders() == []
+    assert contested.holders() == []
 
 
 def test_a_chain_may_succeed_fail_and_handle_errors_in_the_guard(deployment: Deployment) -> None:
@@ -78,36 +79,31 @@ def test_the_task_is_given_the_fencing_token_of_its_grant(deployment: Deployment
 def test_no_more_are_inside_than_the_limit(
     deployment: Deployment, machine: str, limit: int
 ) -> None:
-    lock = {"lock": f"kept/{uuid.uuid4()}", "limit": limit, "seconds": 1}
+    lock = {"lock": f"kept-alive/{uuid.uuid4()}", "limit": limit, "seconds": 1}
     ended = run_all(deployment, machine, [lock] * (AT_ONCE if limit > 1 else 2))
-    assert most_inside(map(span, ended)) == limit
+    assert most_inside(each.output for each in ended) == limit
 
 
 @pytest.mark.parametrize("machine", ["KeepAliveMap", "PlainMap"])
 def test_iterations_of_a_map_take_turns(deployment: Deployment, machine: str) -> None:
     [ended] = run_all(deployment, machine, [{"seconds": 1}])
-    spans = [Ended(status=ended.status, output=each) for each in ended.output]
-    assert (len(spans), most_inside(map(span, spans))) == (3, 1)
+    assert (len(ended.output), most_inside(ended.output)) == (3, 1)
 
 
 def test_nested_guards_hold_two_locks_and_release_both(deployment: Deployment) -> None:
-    scene = Scene(deployment)
-    locks = [f"outer/{scene.lock}", f"inner/{scene.lock}"]
-    execution = scene.start("KeepAliveNested", seconds=2)
+    contested = ContestedLock(deployment)
+    locks = [f"outer/{contested.lock}", f"inner/{contested.lock}"]
+    execution = contested.start("KeepAliveNested", seconds=2)
     for lock in locks:
-        scene.await_holder(execution, lock=lock)
-    assert scene.ended(execution).status == "SUCCEEDED"
-    assert [scene.holders(lock) for lock in locks] == [[], []]
+        contested.await_holder(execution, lock=lock)
+    assert contested.ended(execution).status == "SUCCEEDED"
+    assert [contested.holders(lock) for lock in locks] == [[], []]
 
 
 def test_a_wait_that_is_over_goes_another_way_with_its_input(deployment: Deployment) -> None:
-    scene = Scene(deployment)
-    scene.ask(owner_name="a test")
-    execution = scene.start("KeepAliveElsewhere", seconds=0)
-    given = {"later": {"lock": scene.lock, "seconds": 0}}
-    assert scene.ended(execution) == Ended(status="SUCCEEDED", output=given)
-    assert (scene.holders(), scene.waiters()) == (["a test"], [])
-
-
-def span(ended: Ended) -> dict[str, float]:
-    return {"began": ended.output["began_ms"], "ended": ended.output["ended_ms"]}
+    contested = ContestedLock(deployment)
+    contested.ask(owner_name="a test")
+    execution = contested.start("KeepAliveElsewhere", seconds=0)
+    given = {"later": {"lock": contested.lock, "seconds": 0}}
+    assert contested.ended(execution) == Ended(status="SUCCEEDED", output=given)
+    assert (contested.holders(), contested.waiters()) == (["a test"], [])

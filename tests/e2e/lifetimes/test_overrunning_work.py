@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from tests.e2e.lifetimes.overrun import CONTENDERS, OVERRUN_SECONDS, Overrun
-from tests.e2e.lifetimes.scene import ALIKE_TIMES, TOLERANCE_SECONDS
+from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, TOLERANCE_SECONDS
+from tests.e2e.lifetimes.overrunning_work import CONTENDERS, OVERRUN_SECONDS, Overrun
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
 

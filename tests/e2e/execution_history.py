@@ -1,6 +1,6 @@
-"""When what happened in an execution, by the timestamps of its history.
+"""What an execution did and when, by the timestamps of its history.
 
-Who looks from outside measures the machine that all this runs on, too.
+Times measured from outside would include delays of the machine that runs the tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ENTERED: Final = "stateEnteredEventDetails"
 
 
 @dataclass(frozen=True)
-class Timeline:
+class ExecutionHistory:
     """The history of an execution. Times in epoch seconds."""
 
     events: Sequence[dict[str, Any]]

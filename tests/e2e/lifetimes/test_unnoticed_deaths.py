@@ -1,12 +1,12 @@
-"""The death of a workflow is not heard of: its lock is free when its lease is over."""
+"""A death that no event reports: the lock is free when its lease is over."""
 
 from __future__ import annotations
 
 from tests.e2e.lifetimes.conftest import Tell
-from tests.e2e.lifetimes.mortals import EXPRESS_LEASE_SECONDS
-from tests.e2e.lifetimes.scene import TIMES, TOLERANCE_SECONDS
+from tests.e2e.lifetimes.contested_lock import TIMES, TOLERANCE_SECONDS
+from tests.e2e.lifetimes.dying_workflows import EXPRESS_LEASE_SECONDS
 from tests.e2e.lifetimes.stack import FALLBACK_SECONDS, PLAIN_LEASE_SECONDS
-from tests.e2e.lifetimes.unnoticed import Express, Outlived
+from tests.e2e.lifetimes.unnoticed_deaths import Express, Outlived
 from tests.e2e.scenario_runs import ScenarioRuns
 
 

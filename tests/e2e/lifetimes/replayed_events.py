@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended
-from tests.e2e.lifetimes.deaths import FOR_EVER_SECONDS
-from tests.e2e.lifetimes.scene import Scene, at_work
-from tests.e2e.looks import SECOND_PASS_SECONDS
+from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
+from tests.e2e.lifetimes.workflow_deaths import FOR_EVER_SECONDS
+from tests.e2e.reap_passes import SECOND_PASS_SECONDS
 
-OUTLASTS_SECOND_LOOKS_SECONDS: Final = SECOND_PASS_SECONDS + 10
+OUTLASTS_SECOND_PASSES_SECONDS: Final = SECOND_PASS_SECONDS + 10
 
 
 @dataclass(frozen=True)
@@ -62,25 +62,25 @@ def _queues(aws: LocalAws) -> Any:  # noqa: ANN401 - a boto3 client
 
 def twice_in_reverse_order(deployment: Deployment) -> Replayed:
     """Events of two dead workflows, each of them twice more, when others hold and wait."""
-    scene = Scene(deployment)
-    with at_work():
-        first = scene.start_inside("DiesKept", seconds=FOR_EVER_SECONDS)
-        second = scene.start_behind("Dies", seconds=FOR_EVER_SECONDS)
-        third = scene.start_behind("Dies", seconds=OUTLASTS_SECOND_LOOKS_SECONDS)
-        fourth = scene.start_behind("Dies", seconds=0)
+    contested = ContestedLock(deployment)
+    with calling():
+        first = contested.start_inside("DiesKeptAlive", seconds=FOR_EVER_SECONDS)
+        second = contested.start_behind("Dies", seconds=FOR_EVER_SECONDS)
+        third = contested.start_behind("Dies", seconds=OUTLASTS_SECOND_PASSES_SECONDS)
+        fourth = contested.start_behind("Dies", seconds=0)
         for dead, heir in ((first, second), (second, third)):
-            scene.stop(dead)
-            scene.await_holder(heir)
-        looks = (event, event, second_pass)
-        send(deployment, *(look(dead) for look in looks for dead in (second, first)))
-    return Replayed((first, second), scene.ended(third), scene.ended(fourth))
+            contested.stop(dead)
+            contested.await_holder(heir)
+        messages = (event, event, second_pass)
+        send(deployment, *(message(dead) for message in messages for dead in (second, first)))
+    return Replayed((first, second), contested.ended(third), contested.ended(fourth))
 
 
 def of_the_living(deployment: Deployment) -> Replayed:
     """The same with an event of the one that holds the lock."""
-    scene = Scene(deployment)
-    with at_work():
-        third = scene.start_inside("Dies", seconds=20)
-        fourth = scene.start_behind("Dies", seconds=0)
+    contested = ContestedLock(deployment)
+    with calling():
+        third = contested.start_inside("Dies", seconds=20)
+        fourth = contested.start_behind("Dies", seconds=0)
         send(deployment, event(third))
-    return Replayed((third, third), scene.ended(third), scene.ended(fourth))
+    return Replayed((third, third), contested.ended(third), contested.ended(fourth))

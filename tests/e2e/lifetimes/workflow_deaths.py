@@ -1,6 +1,6 @@
 """Workflows that die where nothing inside them can release, and how long their lock outlives them.
 
-Each scene is over within seconds; what the second look leaves is looked at by the tests.
+Each scenario is over within seconds; the tests check what the second pass leaves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import Final
 
 from leasehold.protocol.claims import Claim
 from tests.e2e.deployment import Deployment, Ended, wait_until
-from tests.e2e.lifetimes.scene import MEASURING_SECONDS, QUICK_SECONDS, GatedScene, Scene, at_work
+from tests.e2e.lifetimes.contested_lock import (
+    MEASURING_SECONDS,
+    QUICK_SECONDS,
+    ContestedLock,
+    GatedLock,
+    calling,
+)
 
 FOR_EVER_SECONDS: Final = 3000
 BY_ERROR_SECONDS: Final = 15
@@ -38,7 +44,7 @@ class Death:
         meanwhile: who held the lock when a release that came late had landed.
         holders: of the lock, at the end.
         waiters: for the lock, at the end.
-        scene: where it was.
+        contested: where it was.
     """
 
     execution: str
@@ -51,81 +57,93 @@ class Death:
     meanwhile: list[str]
     holders: list[str]
     waiters: list[str]
-    scene: Scene
+    contested: ContestedLock
 
     @property
     def claims(self) -> list[Claim]:
         """What is still on record of the dead workflow, now."""
-        return self.scene.deployment.claims(self.execution)
+        return self.contested.deployment.claims(self.execution)
 
 
 def in_work(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
     """StopExecution in the middle of the work."""
-    scene = Scene(deployment)
-    with at_work() as leave:
-        victim = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
-        follower = _follow(scene) if followed else None
-        return _watch(scene, victim, scene.stop(victim), follower, within=within, leave=leave)
+    contested = ContestedLock(deployment)
+    with calling() as leave:
+        victim = contested.start_inside(machine, seconds=FOR_EVER_SECONDS)
+        follower = _start_behind(contested) if followed else None
+        return _watch(
+            contested, victim, contested.stop(victim), follower, within=within, leave=leave
+        )
 
 
 def voluntary(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
     """The machine's own timeout, or an error that nothing can catch."""
-    scene = Scene(deployment)
-    with at_work():
+    contested = ContestedLock(deployment)
+    with calling():
         seconds = FOR_EVER_SECONDS if "Timeout" in machine else BY_ERROR_SECONDS
-        victim = scene.start_inside(machine, seconds=seconds)
-        follower = _follow(scene) if followed else None
+        victim = contested.start_inside(machine, seconds=seconds)
+        follower = _start_behind(contested) if followed else None
     wait_until(lambda: not deployment.is_running(victim), pause_seconds=QUICK_SECONDS)
     ended_at = deployment.stopped_at(victim)
-    return _watch(scene, victim, ended_at, follower, within=within, leave=lambda: None)
+    return _watch(contested, victim, ended_at, follower, within=within, leave=lambda: None)
 
 
 def with_its_task(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
     """The process that runs the task's function is killed."""
-    scene = Scene(deployment)
-    with at_work() as leave:
-        kill = Path(deployment.outputs["Mortals"]["Gates"]) / f"{uuid.uuid4()}.kill"
-        victim = scene.start_inside(machine, die_when=str(kill))
+    contested = ContestedLock(deployment)
+    with calling() as leave:
+        kill = Path(deployment.outputs["DyingWorkflows"]["Gates"]) / f"{uuid.uuid4()}.kill"
+        victim = contested.start_inside(machine, die_when=str(kill))
         wait_until(lambda: "Work" in deployment.states_entered(victim), pause_seconds=QUICK_SECONDS)
-        follower = _follow(scene) if followed else None
+        follower = _start_behind(contested) if followed else None
         killed_at = time.time()
         kill.touch()
-        return _watch(scene, victim, killed_at, follower, within=within, leave=leave)
+        return _watch(contested, victim, killed_at, follower, within=within, leave=leave)
 
 
 def in_acquire(
-    deployment: Deployment, machine: str, *, followed: bool, within: float, stack: str = "Mortals"
+    deployment: Deployment,
+    machine: str,
+    *,
+    followed: bool,
+    within: float,
+    stack: str = "DyingWorkflows",
 ) -> Death:
     """StopExecution when acquire has written the grant, and has not told the workflow of it."""
-    scene = GatedScene(deployment, stack=stack, operation="acquire", requests=2)
-    with at_work() as leave:
-        victim = scene.start(machine, seconds=FOR_EVER_SECONDS)
-        scene.await_arrival()
-        follower = _follow(scene) if followed else None
-        stopped_at = scene.stop(victim)
-        scene.open()
-        return _watch(scene, victim, stopped_at, follower, within=within, leave=leave)
+    contested = GatedLock(deployment, stack=stack, operation="acquire", requests=2)
+    with calling() as leave:
+        victim = contested.start(machine, seconds=FOR_EVER_SECONDS)
+        contested.await_arrival()
+        follower = _start_behind(contested) if followed else None
+        stopped_at = contested.stop(victim)
+        contested.open()
+        return _watch(contested, victim, stopped_at, follower, within=within, leave=leave)
 
 
 def in_release(
-    deployment: Deployment, machine: str, *, followed: bool, within: float, stack: str = "Mortals"
+    deployment: Deployment,
+    machine: str,
+    *,
+    followed: bool,
+    within: float,
+    stack: str = "DyingWorkflows",
 ) -> Death:
     """StopExecution when release has been called; it lands when the next one holds the lock."""
-    scene = GatedScene(deployment, stack=stack, operation="release", requests=0)
-    with at_work() as leave:
-        victim = scene.start(machine, seconds=0)
-        scene.await_arrival()
-        may_end = scene.beside(".follower-may-end")
-        follower = scene.start_behind("PlainTask", until=str(may_end)) if followed else None
-        stopped_at = scene.stop(victim)
+    contested = GatedLock(deployment, stack=stack, operation="release", requests=0)
+    with calling() as leave:
+        victim = contested.start(machine, seconds=0)
+        contested.await_arrival()
+        may_end = contested.beside(".follower-may-end")
+        follower = contested.start_behind("PlainTask", until=str(may_end)) if followed else None
+        stopped_at = contested.stop(victim)
 
         def release_late() -> None:
             if follower is not None:
-                scene.await_holder(follower)
-            scene.open()
+                contested.await_holder(follower)
+            contested.open()
 
         return _watch(
-            scene,
+            contested,
             victim,
             stopped_at,
             follower,
@@ -138,34 +156,34 @@ def in_release(
 
 def in_wait(deployment: Deployment, machine: str, *, followed: bool, within: float) -> Death:
     """StopExecution in the queue; then the holder leaves, and the one behind gets the lock."""
-    scene = Scene(deployment)
-    with at_work() as leave:
-        owner_id = scene.ask(owner_name="a test", lease_seconds=600)["owner_id"]
-        victim = scene.start_behind(machine, seconds=FOR_EVER_SECONDS)
-        follower = _follow(scene) if followed else None
-        stopped_at = scene.stop(victim)
+    contested = ContestedLock(deployment)
+    with calling() as leave:
+        owner_id = contested.ask(owner_name="a test", lease_seconds=600)["owner_id"]
+        victim = contested.start_behind(machine, seconds=FOR_EVER_SECONDS)
+        follower = _start_behind(contested) if followed else None
+        stopped_at = contested.stop(victim)
 
         def release() -> None:
-            deployment.invoke("Release", lock_name=scene.lock, owner_id=owner_id)
+            deployment.invoke("Release", lock_name=contested.lock, owner_id=owner_id)
 
         return _watch(
-            scene,
+            contested,
             victim,
             stopped_at,
             follower,
             within=within,
             leave=leave,
             once_gone=release,
-            look=scene.waiters,
+            listed=contested.waiters,
         )
 
 
-def _follow(scene: Scene) -> str:
-    return scene.start_behind("Dies", seconds=0)
+def _start_behind(contested: ContestedLock) -> str:
+    return contested.start_behind("Dies", seconds=0)
 
 
 def _watch(
-    scene: Scene,
+    contested: ContestedLock,
     victim: str,
     ended_at: float,
     follower: str | None,
@@ -174,42 +192,44 @@ def _watch(
     leave: Callable[[], None],
     once_gone: Callable[[], None] | None = None,
     at_last: Callable[[], None] | None = None,
-    look: Callable[[], list[str]] | None = None,
+    listed: Callable[[], list[str]] | None = None,
 ) -> Death:
-    """Looks at the holders, or at the waiters, until the dead one is gone."""
+    """Polls the holders, or the waiters, until the dead one is gone."""
     if within < WITHIN_SECONDS:  # It will not go, and nothing is measured.
         leave()
-    look = look or scene.holders
-    seconds = _seconds_until_gone(look, victim, ended_at, within=within)
-    left = look() if seconds is None else []
+    listed = listed or contested.holders
+    seconds = _seconds_until_gone(listed, victim, ended_at, within=within)
+    left = listed() if seconds is None else []
     meanwhile: list[str] = []
     if once_gone is not None:
         once_gone()
-        meanwhile = scene.holders()
+        meanwhile = contested.holders()
     if at_last is not None:
         at_last()
-    next_ended = None if follower is None else scene.ended(follower, pause_seconds=QUICK_SECONDS)
+    next_ended = (
+        None if follower is None else contested.ended(follower, pause_seconds=QUICK_SECONDS)
+    )
     began = None if next_ended is None else next_ended.output["began_ms"] / 1000
     return Death(
         execution=victim,
         follower=follower,
-        ended=scene.ended(victim, pause_seconds=QUICK_SECONDS),
+        ended=contested.ended(victim, pause_seconds=QUICK_SECONDS),
         seconds=seconds,
         left=left,
         next_seconds=None if began is None else began - ended_at,
         next_ended=next_ended,
         meanwhile=meanwhile,
-        holders=scene.holders(),
-        waiters=scene.waiters(),
-        scene=scene,
+        holders=contested.holders(),
+        waiters=contested.waiters(),
+        contested=contested,
     )
 
 
 def _seconds_until_gone(
-    look: Callable[[], list[str]], victim: str, ended_at: float, *, within: float
+    listed: Callable[[], list[str]], victim: str, ended_at: float, *, within: float
 ) -> float | None:
     while time.time() < ended_at + within:
-        if victim not in look():
+        if victim not in listed():
             return max(0.0, time.time() - ended_at)
         time.sleep(MEASURING_SECONDS)
     return None

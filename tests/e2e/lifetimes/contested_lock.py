@@ -28,33 +28,33 @@ SLOW_SECONDS: Final = 5.0
 """The longest pause where nothing is measured by polling."""
 TOLERANCE_SECONDS: Final = 2
 
-AT_WORK: Final = 4
-_AT_WORK: Final = threading.BoundedSemaphore(AT_WORK)
-_BACK_AT_WORK: Final = threading.BoundedSemaphore(AT_WORK // 2)
+MOST_CALLING: Final = 4
+_CALLING: Final = threading.BoundedSemaphore(MOST_CALLING)
+_CALLING_AGAIN: Final = threading.BoundedSemaphore(MOST_CALLING // 2)
 """Each call of a function beyond those at work is a cold start: a second of a processor."""
 
 
 @contextmanager
-def at_work() -> Iterator[Callable[[], None]]:
+def calling() -> Iterator[Callable[[], None]]:
     """A stretch of a play that calls functions, of which few are under way at the same time.
 
     What it gives ends the stretch before the block does.
     """
     with ExitStack() as stack:
-        stack.enter_context(_AT_WORK)
+        stack.enter_context(_CALLING)
         yield stack.close
 
 
 @contextmanager
-def back_at_work() -> Iterator[None]:
+def calling_again() -> Iterator[None]:
     """A short stretch whose time has come; it does not stand behind plays that have not begun."""
-    with _BACK_AT_WORK:
+    with _CALLING_AGAIN:
         yield
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A lock that no other scene uses."""
+class ContestedLock:
+    """A lock that no other scenario uses."""
 
     deployment: Deployment
     lock: str = field(default_factory=lambda: f"life/{uuid.uuid4()}")
@@ -124,7 +124,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class GatedScene(Scene):
+class GatedLock(ContestedLock):
     """A lock at whose name a handler stops before one of its requests.
 
     Attributes:
@@ -133,7 +133,7 @@ class GatedScene(Scene):
         requests: how many it makes before.
     """
 
-    stack: str = "Mortals"
+    stack: str = "DyingWorkflows"
     operation: str = "acquire"
     requests: int = 0
     lock: str = ""
@@ -152,7 +152,7 @@ class GatedScene(Scene):
         wait_until(self.beside(".left").exists, pause_seconds=QUICK_SECONDS)
 
     def beside(self, suffix: str) -> Path:
-        """A file of this scene in the directory of the gates."""
+        """A file of this lock in the directory of the gates."""
         return self._gate.with_suffix(suffix)
 
     @cached_property

@@ -27,10 +27,10 @@ class Killed(BaseException):
 
 
 @dataclass
-class Life:
+class RemainingRequests:
     """How many requests a process still makes before it is killed."""
 
-    requests: int
+    requests: float
 
     def spend(self) -> None:
         if self.requests == 0:
@@ -39,11 +39,11 @@ class Life:
 
 
 @dataclass
-class Mortal:
+class KilledClient:
     """A boto3 client whose process is killed before one of its requests."""
 
     inner: Any
-    life: Life
+    remaining: RemainingRequests
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
         attribute = getattr(self.inner, name)
@@ -51,14 +51,14 @@ class Mortal:
             return attribute
 
         def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
-            self.life.spend()
+            self.remaining.spend()
             return attribute(**arguments)
 
         return call
 
 
 @dataclass(frozen=True)
-class Line:
+class QueuedLock:
     """One lock. Its first holder is no workflow, and in this process."""
 
     deployment: Deployment
@@ -119,12 +119,16 @@ class Line:
         self._store(self._table_client(), NoWorkflows()).release(self._request())
         return asked_at
 
-    def release_killed(self, *, after_requests: int) -> bool:
-        """Releases from here, for so many requests; answers whether more were wanted."""
-        life = Life(after_requests)
-        client = Mortal(self.deployment.aws.client("stepfunctions"), life)
+    def release_killed(self, *, after_requests: float, after_wakes: int = 0) -> bool:
+        """Releases from here, and is killed after so many requests to the table, or to the waiter.
+
+        Answers whether it was: a release that has to repeat a request makes more of them.
+        """
+        client = KilledClient(
+            self.deployment.aws.client("stepfunctions"), RemainingRequests(after_wakes)
+        )
         workflows = StepFunctions(lambda: client)  # type: ignore[arg-type,return-value]  # counts, then passes on
-        table = Mortal(self._table_client(), life)
+        table = KilledClient(self._table_client(), RemainingRequests(after_requests))
         try:
             self._store(table, workflows).release(self._request())
         except Killed:

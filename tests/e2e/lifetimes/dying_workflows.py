@@ -20,8 +20,8 @@ from leasehold.cdk.service.functions import handler_code
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, RESULT, Form, Forms
 from tests.e2e.known_failures.parts import Chain, Mistake
-from tests.e2e.lifetimes.parts import runtime_error, stay
 from tests.e2e.lifetimes.stack import Lifetime, Lifetimes, Plain, PlainRuntime
+from tests.e2e.workflow_parts import runtime_error, stay
 
 HERE: Final = Path(__file__).parent
 LEASE_SECONDS: Final = 600
@@ -34,8 +34,8 @@ EXPRESS_LEASE_SECONDS: Final = 4
 TOO_LATE_SECONDS: Final = 900
 
 
-class Mortals(Forms):
-    """Over the service of `Leasehold`, whose reaper hears of all machines."""
+class DyingWorkflows(Forms):
+    """Over the service of `Leasehold`, whose reaper gets the events of all machines."""
 
     waiting = Waiting.queue()
 
@@ -43,13 +43,13 @@ class Mortals(Forms):
         self.gates = gates(self, self.locks)
         return (
             Dies(self, "Dies"),
-            DiesKept(self, "DiesKept"),
+            DiesKeptAlive(self, "DiesKeptAlive"),
             Dies(self, "DiesByTimeout", timeout_seconds=TIMEOUT_SECONDS),
             DiesByError(self, "DiesByError"),
             DiesWithTask(self, "DiesWithTask"),
             DiesAtGate(self, "DiesAtGate"),
             DiesNested(self, "DiesNested"),
-            KeptUntold(self, "KeptUntold"),
+            KeptAliveUntold(self, "KeptAliveUntold"),
             Express(self, "ExpressByTimeout", timeout_seconds=EXPRESS_TIMEOUT_SECONDS),
             ExpressByError(self, "ExpressByError"),
         )
@@ -58,7 +58,7 @@ class Mortals(Forms):
 class Unreaped(Forms):
     """Over a service of its own: of all machines but two no event reaches it, as if all were lost.
 
-    Of those two it hears, but its second looks come too late for any test.
+    It gets the events of those two, but its second passes come too late for any test.
     """
 
     waiting = Lifetimes.waiting
@@ -92,33 +92,33 @@ class Unreaped(Forms):
         )
 
 
-class Mortal(Lifetime):
+class DyingWorkflow(Lifetime):
     def guarded(self, work: sfn.IChainable, name: str = "Guard", **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
         lease = Duration.seconds(LEASE_SECONDS)
-        keep_alive = Duration.seconds(LONG_INTERVAL_SECONDS) if self.kept else None
+        keep_alive = Duration.seconds(LONG_INTERVAL_SECONDS) if self.keeps_alive else None
         return super().guarded(work, name, **{"lease": lease, "keep_alive": keep_alive, **props})
 
 
-class Dies(Mortal, Plain):
+class Dies(DyingWorkflow, Plain):
     """While it waits or works."""
 
 
-class DiesKept(Dies):
-    kept = True
+class DiesKeptAlive(Dies):
+    keeps_alive = True
 
 
-class DiesByError(Mortal, PlainRuntime):
+class DiesByError(DyingWorkflow, PlainRuntime):
     """By an error that nothing can catch."""
 
 
-class DiesWithTask(Mortal):
+class DiesWithTask(DyingWorkflow):
     """Its only task takes its execution environment with it."""
 
     def body(self) -> sfn.IChainable:
-        return self.guarded(_mortal_task(self))
+        return self.guarded(_task_that_is_killed(self))
 
 
-class Uncaught(Mortal):
+class Uncaught(DyingWorkflow):
     """The same in a chain without a guard, which catches nothing."""
 
     def body(self) -> sfn.IChainable:
@@ -127,32 +127,32 @@ class Uncaught(Mortal):
             "Chain",
             acquire=self.forms.locks.acquire_function,
             release=self.forms.locks.release_function,
-            work=_mortal_task(self),
+            work=_task_that_is_killed(self),
             mistake=Mistake(),
         )
 
 
-class DiesAtGate(Mortal):
+class DiesAtGate(DyingWorkflow):
     """In the middle of acquire or release."""
 
-    forms: Mortals | Unreaped
+    forms: DyingWorkflows | Unreaped
 
     def body(self) -> sfn.IChainable:
         return self.guarded(stay(self), service=self.forms.gates)
 
 
 class DiesNested(DiesAtGate):
-    """The same while it holds another lock: once that is free, the first look is over."""
+    """The same while it holds another lock: once that is free, the first reap pass is over."""
 
     def body(self) -> sfn.IChainable:
         outer = "{% 'outer/' & $states.input.lock %}"
         return self.guarded(super().body(), "Outer", lock_name=outer)
 
 
-class KeptUntold(Mortal):
+class KeptAliveUntold(DyingWorkflow):
     """Kept alive by a service whose release does not tell the heartbeat that the work is done."""
 
-    kept = True
+    keeps_alive = True
 
     def body(self) -> sfn.IChainable:
         locks = self.forms.locks
@@ -167,7 +167,7 @@ class KeptUntold(Mortal):
 
 
 class Express(Lifetime):
-    """An Express workflow: nobody hears of its end, and nobody can ask."""
+    """An Express workflow: its end sends no event, and it cannot be described."""
 
     def __init__(
         self, scope: Forms, construct_id: str, *, timeout_seconds: int | None = None
@@ -253,14 +253,14 @@ def _with_handlers(
     )
 
 
-def _mortal_task(scope: Form) -> tasks.LambdaInvoke:
+def _task_that_is_killed(scope: Form) -> tasks.LambdaInvoke:
     function = lambda_.Function(
         scope,
-        "Mortal",
+        "DyingWorkflow",
         runtime=lambda_.Runtime.PYTHON_3_13,
         architecture=lambda_.Architecture.ARM_64,
         code=lambda_.Code.from_asset(str(HERE / "worker")),
-        handler="mortal.handler",
+        handler="killed.handler",
         timeout=Duration.seconds(60),
     )
     return tasks.LambdaInvoke.jsonata(

@@ -7,7 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
-from tests.e2e.lifetimes.scene import QUICK_SECONDS, TOLERANCE_SECONDS, Scene, at_work, back_at_work
+from tests.e2e.lifetimes.contested_lock import (
+    QUICK_SECONDS,
+    TOLERANCE_SECONDS,
+    ContestedLock,
+    calling,
+    calling_again,
+)
 
 FOR_EVER_SECONDS = 3000
 
@@ -39,23 +45,23 @@ class Outlived:
 
 def for_a_caller(deployment: Deployment, machine: str) -> Outlived:
     """Nobody waits; direct callers ask."""
-    scene = Scene(deployment.of("Unreaped"))
-    with at_work():
-        victim = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
-        died_at = scene.stop(victim)
-        lease_ends_at = scene.holder().expires_at_ms / 1000
-    return _ask_twice(scene, died_at, lease_ends_at)
+    contested = ContestedLock(deployment.of("Unreaped"))
+    with calling():
+        victim = contested.start_inside(machine, seconds=FOR_EVER_SECONDS)
+        died_at = contested.stop(victim)
+        lease_ends_at = contested.holder().expires_at_ms / 1000
+    return _ask_twice(contested, died_at, lease_ends_at)
 
 
 def for_a_workflow(deployment: Deployment, machine: str) -> Outlived:
     """A workflow waits in the queue."""
-    scene = Scene(deployment.of("Unreaped"))
-    with at_work():
-        victim = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
-        follower = scene.start_behind("UnreapedPlain", seconds=0)
-        died_at = scene.stop(victim)
-        lease_ends_at = scene.holder().expires_at_ms / 1000
-    ended = scene.ended(follower)
+    contested = ContestedLock(deployment.of("Unreaped"))
+    with calling():
+        victim = contested.start_inside(machine, seconds=FOR_EVER_SECONDS)
+        follower = contested.start_behind("UnreapedPlain", seconds=0)
+        died_at = contested.stop(victim)
+        lease_ends_at = contested.holder().expires_at_ms / 1000
+    ended = contested.ended(follower)
     assert ended.status == "SUCCEEDED", ended
     granted_at = ended.output["began_ms"] / 1000
     asked = deployment.timeline(follower).calls(
@@ -66,13 +72,13 @@ def for_a_workflow(deployment: Deployment, machine: str) -> Outlived:
 
 def while_it_runs(deployment: Deployment, machine: str) -> Json:
     """What a direct caller is told when the lease is as much over, but the workflow runs."""
-    scene = Scene(deployment.of("Unreaped"))
-    with at_work():
-        holder = scene.start_inside(machine, seconds=FOR_EVER_SECONDS)
-    _wait_for(scene.holder().expires_at_ms / 1000 + TOLERANCE_SECONDS + 0.2)
-    with back_at_work():
-        answer = scene.ask()
-    scene.stop(holder)
+    contested = ContestedLock(deployment.of("Unreaped"))
+    with calling():
+        holder = contested.start_inside(machine, seconds=FOR_EVER_SECONDS)
+    _wait_for(contested.holder().expires_at_ms / 1000 + TOLERANCE_SECONDS + 0.2)
+    with calling_again():
+        answer = contested.ask()
+    contested.stop(holder)
     return answer
 
 
@@ -87,35 +93,35 @@ class Express:
 
 def express(deployment: Deployment, machine: str) -> Express:
     """StartSyncExecution of a workflow that runs out of its time, or fails past any Catch."""
-    scene = Scene(deployment)
+    contested = ContestedLock(deployment)
     seconds = FOR_EVER_SECONDS if "Timeout" in machine else 1
     with ThreadPoolExecutor(1) as pool:
-        with at_work():
-            inputs = {"lock": scene.lock, "seconds": seconds}
+        with calling():
+            inputs = {"lock": contested.lock, "seconds": seconds}
             run = pool.submit(deployment.run_express, machine, inputs)
-            wait_until(lambda: scene.holders() != [], pause_seconds=QUICK_SECONDS)
+            wait_until(lambda: contested.holders() != [], pause_seconds=QUICK_SECONDS)
         ended = run.result()
     died_at = time.time()
-    holders = deployment.state(scene.lock).holders
+    holders = deployment.state(contested.lock).holders
     lease_ends_at = max(holder.expires_at_ms for holder in holders) / 1000
     return Express(
         ended,
         [holder.execution_arn for holder in holders],
-        _ask_twice(scene, died_at, lease_ends_at),
+        _ask_twice(contested, died_at, lease_ends_at),
     )
 
 
-def _ask_twice(scene: Scene, died_at: float, lease_ends_at: float) -> Outlived:
+def _ask_twice(contested: ContestedLock, died_at: float, lease_ends_at: float) -> Outlived:
     """A direct caller asks when the lease is over, and others when the tolerance is, too."""
     _wait_for(lease_ends_at + 0.2)
-    with back_at_work():
-        early = scene.ask()
+    with calling_again():
+        early = contested.ask()
     asked = 1
     if not early["acquired"]:  # else the machine was so busy that it came late
         _wait_for(lease_ends_at + TOLERANCE_SECONDS + 0.05)
-        with back_at_work():
-            asked = scene.ask_until_granted()
-    granted_at = scene.holder().acquired_at_ms / 1000
+        with calling_again():
+            asked = contested.ask_until_granted()
+    granted_at = contested.holder().acquired_at_ms / 1000
     return Outlived(lease_ends_at, died_at, granted_at, asked, early=early)
 
 

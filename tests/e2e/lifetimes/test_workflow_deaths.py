@@ -6,9 +6,9 @@ import pytest
 
 from tests.e2e.deployment import wait_until
 from tests.e2e.lifetimes.conftest import Tell
-from tests.e2e.lifetimes.deaths import WITHIN_SECONDS, Death
+from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, TIMES
 from tests.e2e.lifetimes.scenarios import FOLLOWED_EVERY, REAPED
-from tests.e2e.lifetimes.scene import ALIKE_TIMES, TIMES
+from tests.e2e.lifetimes.workflow_deaths import WITHIN_SECONDS, Death
 from tests.e2e.scenario_runs import ScenarioRuns
 
 FOLLOWED = len(range(0, TIMES, FOLLOWED_EVERY))
