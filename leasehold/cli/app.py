@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import boto3
 import typer
 
-from leasehold.cli import exit_codes as _exits
+from leasehold.cli import exit_codes
 from leasehold.cli.exit_codes import Ended, end, statuses
 from leasehold.cli.run import Job, run
 from leasehold.cli.show import show
@@ -18,7 +18,7 @@ from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.create_table import create_table
 
 _WRONG_USAGE: Final = 2
-"""What the parser of options ends with."""
+"""The exit status of the parser of options."""
 
 app = typer.Typer(
     name="leasehold",
@@ -35,13 +35,13 @@ Table = Annotated[
 
 
 def run_app() -> None:
-    """Runs the command line; tells wrong usage from a command that ends with the same status."""
+    """Runs the command line; wrong usage gets a status of its own, as a command may end with 2."""
     try:
-        app()
-    except Ended:
-        raise
+        with statuses():
+            app()
     except SystemExit as ended:
-        raise SystemExit(_exits.USAGE if ended.code == _WRONG_USAGE else ended.code) from None
+        wrong_usage = ended.code == _WRONG_USAGE and not isinstance(ended, Ended)
+        raise SystemExit(exit_codes.USAGE if wrong_usage else ended.code) from None
 
 
 @app.command("run")
@@ -67,41 +67,39 @@ def run_command(
         str | None, typer.Option(help="Label that others see; else host, process, program.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="JSON object that others can read meanwhile.")
+        str | None, typer.Option(help="JSON object that others can read while the lock is held.")
     ] = None,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds from TERM to KILL if the lock is lost.")
     ] = 10.0,
     if_taken: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
-    ] = _exits.TAKEN,
+    ] = exit_codes.TAKEN,
 ) -> None:
     """Holds a lock while a command runs, and passes on its exit status.
 
     The command finds LEASEHOLD_LOCK_NAME and LEASEHOLD_FENCING_TOKEN in its environment. If the
-    lock is lost, all of its process group is sent TERM, and KILL after the grace.
+    lock is lost, its whole process group is sent TERM, and KILL after the grace.
     """
-    with statuses():
-        job = Job(
-            table=table,
-            name=name,
-            command=command,
-            lease=lease,
-            wait=wait,
-            limit=limit,
-            owner_name=owner_name,
-            data=_object(data),
-            grace=grace,
-            if_taken=if_taken,
-        )
-        raise Ended(run(job))
+    job = Job(
+        table=table,
+        name=name,
+        command=command,
+        lease=lease,
+        wait=wait,
+        limit=limit,
+        owner_name=owner_name,
+        data=_object(data),
+        grace=grace,
+        if_taken=if_taken,
+    )
+    raise Ended(run(job))
 
 
 @app.command("show")
 def show_command(name: LockName, *, table: Table) -> None:
     """Shows who holds a lock, and who waits for it."""
-    with statuses():
-        show(boto3.client("dynamodb", config=CLIENT_CONFIG), table, name)
+    show(boto3.client("dynamodb", config=CLIENT_CONFIG), table, name)
 
 
 @app.command("create-table")
@@ -111,14 +109,9 @@ def create_table_command(
     recovery: Annotated[bool, typer.Option(help="With point-in-time recovery.")] = False,
     protection: Annotated[bool, typer.Option(help="With deletion protection.")] = False,
 ) -> None:
-    """Makes a lock table, unless it is there."""
-    with statuses():
-        create_table(
-            boto3.client("dynamodb"),
-            name,
-            point_in_time_recovery=recovery,
-            deletion_protection=protection,
-        )
+    """Creates a lock table, unless it is there."""
+    dynamodb = boto3.client("dynamodb")
+    create_table(dynamodb, name, point_in_time_recovery=recovery, deletion_protection=protection)
 
 
 def _object(text: str | None) -> Mapping[str, Any] | None:
@@ -127,7 +120,7 @@ def _object(text: str | None) -> Mapping[str, Any] | None:
     try:
         value = json.loads(text)
     except ValueError as error:
-        end(_exits.USAGE, f"--data: must be a JSON object: {error}")
+        end(exit_codes.USAGE, f"--data: must be a JSON object: {error}")
     if not isinstance(value, dict):
-        end(_exits.USAGE, "--data: must be a JSON object")
+        end(exit_codes.USAGE, "--data: must be a JSON object")
     return value

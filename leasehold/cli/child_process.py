@@ -1,89 +1,83 @@
-"""The command: a process group of its own, so that nothing it starts is missed."""
+"""The command: a process group of its own, so that signals reach everything that it starts."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
-from leasehold.cli import exit_codes as _exits
+from leasehold.cli import exit_codes
 from leasehold.cli.terminal import Terminal
 
 _WANTS_TERMINAL: Final = frozenset({signal.SIGTTIN, signal.SIGTTOU})
 
 
 class Command:
-    """A process, and all those that it starts and that stay in its group."""
+    """A process, with all the processes that it starts and that stay in its group."""
 
     def __init__(
         self, arguments: Sequence[str], environment: Mapping[str, str], terminal: Terminal
     ) -> None:
-        """Starts it, with our own input and output.
+        """Starts the command, with our own input and output.
+
+        The command gets what is typed, Ctrl-C included. In a pipeline, or if input or output is
+        redirected, it gets the terminal only when it asks for it, as ssh and sudo do for a
+        password: others in the pipeline may be using the terminal.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the command cannot be started.
         """
         self._process = subprocess.Popen(  # noqa: S603 - to start what the user says is the purpose
             arguments, env=environment, process_group=0
         )
         self._terminal = terminal
+        if terminal.is_ours_alone and terminal.give_to(self._process.pid):
+            self.send(signal.SIGCONT)  # It may have tried to read already, and was stopped.
 
     def status(self) -> int | None:
-        """Its exit status as shells tell it; None while it runs.
+        """Returns the exit status as shells tell it; None while the command runs.
 
-        It stays a zombie until `bury`, so that its group cannot become somebody else's.
+        A command that has ended stays a zombie until `forget`, so that no other process group can
+        get its number.
         """
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        ended = os.waitid(os.P_PID, self._process.pid, options)
+        ended = self._wait_id(os.WEXITED)
         if ended is None:
             return None
-        if ended.si_code == os.CLD_EXITED:
-            return ended.si_status
-        return _exits.SIGNAL + ended.si_status
+        return ended.si_status + (0 if ended.si_code == os.CLD_EXITED else exit_codes.SIGNAL)
 
-    def go_on(self) -> None:
-        """Continues it if it was stopped at the terminal, by Ctrl-Z or for want of it.
+    def continue_if_stopped(self) -> None:
+        """Continues a command that was stopped by Ctrl-Z, or because it wants the terminal.
 
-        Nobody else would: the shell stopped nothing. If we are in the background as well, it waits
-        until the shell brings us to the foreground.
+        Nobody else would: the shell has not stopped it. If this program is in the background as
+        well, the command stays stopped until the shell brings us to the foreground.
         """
-        options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
         with suppress(ChildProcessError):  # It has ended meanwhile.
-            stopped = os.waitid(os.P_PID, self._process.pid, options)
+            stopped = self._wait_id(os.WSTOPPED)
             if stopped is None:
                 return
             if stopped.si_status in _WANTS_TERMINAL:
-                may_go_on = self._terminal.lend(self._process.pid)
+                may_continue = self._terminal.give_to(self._process.pid)
             else:
-                may_go_on = self._terminal.is_lent
-            if may_go_on:
+                may_continue = self._terminal.is_given_away
+            if may_continue:
                 self.send(signal.SIGCONT)
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal to all of the group."""
+        """Sends a signal to the whole group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
     def ask_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Sends a signal that a stopped process does not notice before it goes on."""
+        """Sends a signal to the whole group, and continues it: a stopped process notices none."""
         self.send(number)
         self.send(signal.SIGCONT)
 
-    def bury(self) -> None:
-        """After its end: nothing may be sent to it any more."""
+    def forget(self) -> None:
+        """Waits for the end; no signal may be sent afterwards."""
         self._process.wait()
 
-    @contextmanager
-    def at_the_terminal(self) -> Iterator[None]:
-        """While it runs, what is typed goes to the command, Ctrl-C included.
-
-        In a pipeline, or if its input or output is redirected, only from when it asks for it, as
-        ssh and sudo do for a password: others in the pipeline may be using the terminal.
-        """
-        with self._terminal.lending():
-            if self._terminal.is_ours_alone and self._terminal.lend(self._process.pid):
-                self.send(signal.SIGCONT)  # It may have tried to read already, and was stopped.
-            yield
+    def _wait_id(self, change: int) -> os.waitid_result | None:
+        return os.waitid(os.P_PID, self._process.pid, change | os.WNOHANG | os.WNOWAIT)

@@ -1,4 +1,4 @@
-"""Exit statuses: those of the command, and some of our own, which few programs use.
+"""Exit statuses: those of the command, and a few of `leasehold` that few programs use.
 
     0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
     64        wrong usage: nothing was done
@@ -33,23 +33,23 @@ SIGNAL: Final = 128
 
 
 class Ended(SystemExit):
-    """The program's end with a status that was chosen here, and not by the parser of options."""
+    """Ends the program with a status that was chosen here, and not by the parser of options."""
 
 
 def say(message: object) -> None:
-    """Tells the user, beside the command's own output."""
+    """Prints a message among the errors, so that the command's output stays its own."""
     typer.echo(f"leasehold: {message}", err=True)
 
 
 def end(status: int, message: object) -> NoReturn:
-    """Ends the program."""
+    """Prints a message and ends the program."""
     say(message)
     raise Ended(status)
 
 
 @contextmanager
 def statuses() -> Iterator[None]:
-    """Turns errors that have to do with the lock into their statuses."""
+    """Turns errors of the lock and of AWS into their statuses."""
     try:
         yield
     except InvalidRequest as error:

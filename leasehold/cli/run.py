@@ -9,6 +9,7 @@ acquire ──▶ granted ─▶ start ─▶ the command ends ─────�
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -19,27 +20,21 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leasehold.cli import exit_codes as _exits
+from leasehold.cli import exit_codes
 from leasehold.cli.child_process import Command
-from leasehold.cli.signal_pipe import Bell, Interrupted, InterruptibleClock
+from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
 from leasehold.cli.terminal import Terminal
 from leasehold.client.lock import Lock
 from leasehold.client.lock_client import LockClient
 from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 
-_LONGEST_NAP_SECONDS: Final = 1.0
-"""A wait does not notice that the machine was suspended; so none is long."""
+_LONGEST_WAIT_SECONDS: Final = 1.0
+"""A wait does not notice that the machine was suspended, so that none is long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is to be done.
-
-    Attributes:
-        command: its words.
-        grace: seconds from TERM to KILL, if the lock is lost.
-        if_taken: the exit status if it is taken.
-    """
+    """The arguments of `leasehold run`, as its options say."""
 
     table: str
     name: str
@@ -54,24 +49,26 @@ class Job:
 
 
 def run(job: Job) -> int:
-    """Does it; returns the exit status."""
-    with Bell() as bell:
-        clock = InterruptibleClock(bell)
+    """Runs the command under the lock; returns the exit status."""
+    with SignalPipe() as signals:
+        clock = InterruptibleClock(signals)
         owner_name = job.owner_name or _owner_name(job.command[0])
-        # One that looks but once, and ends, must not have to watch a lease for its whole length.
+        # A program that may try only once must not have to watch a lease for its whole length.
         client = LockClient(job.table, owner_name=owner_name, clock=clock, takeover="stored_expiry")
         try:
-            return _run(job, client, clock, bell)  # It has released, or has told why it has not.
+            return _run(
+                job, client, clock, signals
+            )  # The lock is released, or it was told why not.
         except BaseException as ended:
             client.close(release=True)
             if isinstance(ended, Interrupted):
-                return _exits.SIGNAL + ended.signal
+                return exit_codes.SIGNAL + ended.signal
             raise
         finally:
             client.close()
 
 
-def _run(job: Job, client: LockClient, clock: InterruptibleClock, bell: Bell) -> int:
+def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: SignalPipe) -> int:
     try:
         lock = client.acquire(
             job.name,
@@ -79,76 +76,72 @@ def _run(job: Job, client: LockClient, clock: InterruptibleClock, bell: Bell) ->
             wait=job.wait,
             limit=job.limit,
             data=job.data,
-            on_lost=lambda _lock: bell.ring(),
+            on_lost=lambda _lock: signals.wake_up(),
         )
     except LockWaitTimeout as error:
-        _exits.say(error)
+        exit_codes.say(error)
         return job.if_taken
-    clock.let_through(bell.wait(0))
+    clock.raise_if_signalled()
+    environment = {
+        **os.environ,
+        "LEASEHOLD_LOCK_NAME": lock.name,
+        "LEASEHOLD_FENCING_TOKEN": str(lock.fencing_token),
+    }
     with Terminal() as terminal:
         try:
-            command = Command(job.command, {**os.environ, **_environment(lock)}, terminal)
+            command = Command(job.command, environment, terminal)
         except OSError as error:
-            _exits.say(error)
+            exit_codes.say(error)
             missing = isinstance(error, FileNotFoundError)
-            return _give_back(lock, _exits.NOT_FOUND if missing else _exits.CANNOT_START)
+            return _release(lock, exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START)
         try:
-            with command.at_the_terminal():
-                status = _accompany(command, lock, bell, clock, grace=job.grace)
+            with terminal.given_away():
+                status = _supervise(command, lock, signals, clock, grace=job.grace)
         except BaseException:
             command.send(signal.SIGKILL)  # A defect of ours: it must not outlive its lock.
             raise
         finally:
-            command.bury()
-    return _give_back(lock, status)
+            command.forget()
+    return _release(lock, status)
 
 
 def _owner_name(program: str) -> str:
-    """As that of `LockClient`, but for the command."""
+    """The default label of `LockClient`, but with the command's name."""
     name = f"{socket.gethostname()}:{os.getpid()}:{Path(program).name}"
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:256]
 
 
-def _environment(lock: Lock) -> dict[str, str]:
-    return {
-        "LEASEHOLD_LOCK_NAME": lock.name,
-        "LEASEHOLD_FENCING_TOKEN": str(lock.fencing_token),
-    }
-
-
-def _accompany(
-    command: Command, lock: Lock, bell: Bell, clock: InterruptibleClock, *, grace: float
+def _supervise(
+    command: Command, lock: Lock, signals: SignalPipe, clock: InterruptibleClock, *, grace: float
 ) -> int:
-    """Passes signals on until the command has ended; ends it if the lock is lost."""
-    kill_at: float | None = None
+    """Passes signals on until the command has ended; ends the command if the lock is lost."""
+    kill_at = math.inf
     while (status := command.status()) is None:
-        nap = _LONGEST_NAP_SECONDS
-        if kill_at is not None:
-            nap = min(nap, kill_at - clock.monotonic())
-            if nap <= 0:
-                command.send(signal.SIGKILL)
-                nap = _LONGEST_NAP_SECONDS
-        for number in bell.wait(nap):
+        left = kill_at - clock.monotonic()
+        if left <= 0:
+            command.send(signal.SIGKILL)
+            left = math.inf
+        for number in signals.wait(min(left, _LONGEST_WAIT_SECONDS)):
             command.ask_to_end(number)
-        command.go_on()
-        if kill_at is None and lock.lost.is_set():
-            _exits.say(f"lock {lock.name!r} is lost; the command is ended")
+        command.continue_if_stopped()
+        if kill_at == math.inf and lock.lost.is_set():
+            exit_codes.say(f"lock {lock.name!r} is lost; the command is ended")
             command.ask_to_end()
             kill_at = clock.monotonic() + grace
-    if kill_at is None:
+    if kill_at == math.inf:
         return status
-    command.send(signal.SIGKILL)  # To those that it has left behind.
-    return _exits.LOST
+    command.send(signal.SIGKILL)  # To the processes that it has left behind.
+    return exit_codes.LOST
 
 
-def _give_back(lock: Lock, status: int) -> int:
-    """Releases; the command's own failure stands, whatever becomes of the lock."""
+def _release(lock: Lock, status: int) -> int:
+    """Releases the lock; returns the command's own failure, however the release ends."""
     try:
         if not lock.release():
             lock.check()
     except LockLost as error:
-        _exits.say(error)
-        return status or _exits.LOST
+        exit_codes.say(error)
+        return status or exit_codes.LOST
     except (LockStoreUnavailable, BotoCoreError, ClientError) as error:
-        _exits.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
+        exit_codes.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
     return status

@@ -1,4 +1,4 @@
-"""`leasehold show`: who holds a lock, and who waits. Owner ids are proofs, and stay hidden."""
+"""`leasehold show`: holders and waiters of a lock. Owner ids prove ownership and stay hidden."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def show(client: DynamoDBClient, table_name: str, lock_name: str) -> None:
-    """Prints a table; two requests.
+    """Prints a table of the holders and the oldest waiters; two requests.
 
     Raises:
-        InvalidRequest: the name breaks its rule.
-        LockStoreUnavailable: no answer.
+        InvalidRequest: the lock's name breaks its rule.
+        LockStoreUnavailable: the lock table did not answer.
     """
     require("name", LOCK_NAME, lock_name)
     table = LockTable(client, table_name)
@@ -47,8 +47,7 @@ def show(client: DynamoDBClient, table_name: str, lock_name: str) -> None:
             escape(holder.data or ""),
         )
     for waiter in waiters:
-        name = escape(waiter.request.owner_name)
-        shown.add_row("waits", name, iso_utc(waiter.entered_at_ms), "", "", "")
+        shown.add_row("waits", escape(waiter.request.owner_name), iso_utc(waiter.entered_at_ms))
     console = Console()
     if not shown.row_count:
         console.print(f"{lock_name}: free", markup=False, highlight=False)

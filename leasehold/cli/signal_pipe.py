@@ -1,4 +1,4 @@
-"""One thing to wait for: signals, the end of the command, and what other threads have to say."""
+"""One pipe to wait for: signals, the end of the command, and news from other threads."""
 
 from __future__ import annotations
 
@@ -8,68 +8,58 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from types import FrameType, TracebackType
 from typing import Final, Self
 
 from leasehold.clock import BootClock
 
 FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
-"""What asks the program to end is passed on to the command."""
-_RING: Final = 0
+"""Signals that ask the program to end; they are passed on to the command."""
 
 
-class Bell:
-    """Collects signals in a pipe instead of interrupting; as a context, for the main thread.
+class SignalPipe:
+    """Collects signals in a pipe, so that none interrupts; a context for the main thread.
 
-    A signal that was set to be ignored, as the shell does for background jobs and `nohup`, stays
-    ignored; but not SIGCHLD, without which the kernel would forget the command's status.
+    A signal that is ignored at the start stays ignored, by this program and by the command, as
+    with `env` and `timeout`: `nohup` and shells ignore signals for background jobs. SIGCHLD is
+    never ignored, because the kernel would forget the command's status.
     """
 
     def __enter__(self) -> Self:
         """Begins to collect."""
-        self._out, self._in = os.pipe()
-        for end in (self._out, self._in):
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
             os.set_blocking(end, False)
-        self._wakeup_before = signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
-        self._before = {
-            number: signal.signal(number, _do_nothing)
+        self._wakeup_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._handlers_before = {
+            number: signal.signal(number, lambda _number, _frame: None)  # The byte is enough.
             for number in (*FORWARDED, signal.SIGCHLD)
             if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN
         }
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Signals do again what they did before."""
-        for number, handler in self._before.items():
+    def __exit__(self, *_error: object) -> None:
+        """Restores what signals did before."""
+        for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)
-        os.close(self._out)
-        os.close(self._in)
+        os.close(self._reader)
+        os.close(self._writer)
 
-    def ring(self) -> None:
-        """Wakes the main thread, from any thread."""
-        with suppress(OSError):  # Full, and rings anyway; or closed, and nobody waits any more.
-            os.write(self._in, bytes([_RING]))
+    def wake_up(self) -> None:
+        """Ends the main thread's `wait`; for any thread."""
+        with suppress(OSError):  # Full: `wait` ends anyway; or closed: nobody waits any more.
+            os.write(self._writer, b"\0")  # The number of no signal.
 
     def wait(self, seconds: float) -> list[signal.Signals]:
-        """Waits for a signal or a ring, at most so long; returns the signals to pass on."""
-        select.select([self._out], [], [], max(0.0, seconds))
+        """Waits for a signal or `wake_up`, at most so long; returns the signals to pass on."""
+        select.select([self._reader], [], [], max(0.0, seconds))
         with suppress(BlockingIOError):
-            return [signal.Signals(n) for n in os.read(self._out, 4096) if n in FORWARDED]
+            return [signal.Signals(n) for n in os.read(self._reader, 4096) if n in FORWARDED]
         return []
 
 
 class Interrupted(BaseException):
-    """A signal came while the main thread waited for the lock.
-
-    Attributes:
-        signal: which.
-    """
+    """The signal `signal` came while the main thread waited for the lock."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
@@ -77,10 +67,10 @@ class Interrupted(BaseException):
 
 
 class InterruptibleClock(BootClock):
-    """A clock whose waiting is ended by a signal, once: what cleans up then may wait again."""
+    """A clock whose first signal ends a wait; after that, the clean-up may wait undisturbed."""
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self, signals: SignalPipe) -> None:
+        self._signals = signals
         self._interrupted = False
 
     def wait(self, seconds: float) -> None:
@@ -94,14 +84,10 @@ class InterruptibleClock(BootClock):
             return
         end = self.monotonic() + seconds
         while (left := end - self.monotonic()) > 0:
-            self.let_through(self._bell.wait(left))
+            self.raise_if_signalled(left)
 
-    def let_through(self, signals: list[signal.Signals]) -> None:
-        """Raises `Interrupted` if there is a signal."""
-        if signals:
+    def raise_if_signalled(self, seconds: float = 0.0) -> None:
+        """Raises `Interrupted` if there is a signal, or comes one within so many seconds."""
+        if signals := self._signals.wait(seconds):
             self._interrupted = True
             raise Interrupted(signals[0])
-
-
-def _do_nothing(_number: int, _frame: FrameType | None) -> None:
-    """So that the signal has no effect but the byte in the pipe."""

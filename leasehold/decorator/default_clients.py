@@ -1,4 +1,4 @@
-"""Clients for whoever gave none: made when first needed, from LEASEHOLD_TABLE_NAME."""
+"""Clients for locked functions without one: made when first needed, from LEASEHOLD_TABLE_NAME."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from leasehold.client.lock_client import LockClient
@@ -20,12 +20,32 @@ if TYPE_CHECKING:
 TABLE_NAME_VARIABLE: Final = "LEASEHOLD_TABLE_NAME"
 _NO_DANGER_SECONDS: Final = 0.05
 
-_Key = tuple[str, bool, bool]
-_clients: Final[dict[_Key, LockClient]] = {}
+
+class ClientKind(NamedTuple):
+    """What calls need of a client; calls with the same needs share one.
+
+    A call that cannot watch the lease of a dead holder for its whole length, because it reads the
+    lock only once or runs in an invocation, goes by the end that the holder stored. A lease that
+    lasts to the end of the invocation ends as planned, so that its end is no danger to report.
+    """
+
+    table_name: str
+    heartbeats: bool
+    watches: bool
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the client."""
+        settings: dict[str, Any] = {} if self.watches else {"takeover": "stored_expiry"}
+        if not self.heartbeats:
+            settings |= {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
+        return settings
 
 
-class _Making:
-    """One makes a client at a time; and not for ever, if the child of a fork has none who does."""
+_clients: Final[dict[ClientKind, LockClient]] = {}
+
+
+class _CreationLock:
+    """Lets one thread at a time make a client, and is free in a forked child."""
 
     def __init__(self) -> None:
         self.reset_after_fork()
@@ -35,81 +55,66 @@ class _Making:
         self.lock = threading.Lock()
 
 
-_making: Final = _Making()
-reset_in_children(_making)
+_creation: Final = _CreationLock()
+reset_in_children(_creation)
 
 
 def default_client(*, heartbeats: bool, watches: bool) -> LockClient:
-    """The client of this process for the table that the environment names.
+    """Returns the client of this process for the table that the environment names.
 
     Args:
-        heartbeats: whether locks have to be renewed.
-        watches: whether its calls wait for as long as it takes to watch a holder that died.
+        heartbeats: whether the client has to renew its leases.
+        watches: whether its calls wait long enough to watch the lease of a dead holder.
 
     Raises:
-        InvalidRequest: it names none.
+        InvalidRequest: the environment names no table.
     """
-    key = (_table_name(), heartbeats, watches)
-    with _making.lock:
-        if key not in _clients:
-            settings = _settings(heartbeats=heartbeats, watches=watches)
-            _clients[key] = LockClient(key[0], **settings)
-        return _clients[key]
+    kind = ClientKind(_table_name(), heartbeats, watches)
+    with _creation.lock:
+        if kind not in _clients:
+            _clients[kind] = LockClient(kind.table_name, **kind.settings())
+        return _clients[kind]
 
 
-class _OfOneLoop:
-    """The clients of one event loop, and what closes them at its end."""
+class _LoopClients:
+    """The clients of one event loop, which are closed when the loop ends."""
 
     def __init__(self) -> None:
-        self.clients: dict[_Key, AsyncLockClient] = {}
-        self.keeper: AsyncIterator[None] = self._close_at_the_end()
+        self.clients: dict[ClientKind, AsyncLockClient] = {}
+        self.closing: AsyncIterator[None] = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncIterator[None]:
-        """A generator that stands still: `asyncio.run` ends all of them before it ends the loop."""
+        """A suspended generator: `asyncio.run` closes all of them before it ends the loop."""
         try:
             yield
         finally:
-            _of_loops.pop(asyncio.get_running_loop(), None)
+            _loops.pop(asyncio.get_running_loop(), None)
             for client in self.clients.values():
                 await client.close(release=True)
 
 
-_of_loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _OfOneLoop]] = WeakKeyDictionary()
+_loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients]] = WeakKeyDictionary()
 
 
 async def default_async_client(*, heartbeats: bool, watches: bool) -> AsyncLockClient:
-    """The client of this event loop for the table that the environment names.
+    """Returns the client of this event loop for the table that the environment names.
 
     Arguments as of `default_client`.
 
     Raises:
-        InvalidRequest: it names none.
+        InvalidRequest: the environment names no table.
         ImportError: the extra `async` is not installed.
     """
     from leasehold.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
 
-    key = (_table_name(), heartbeats, watches)
-    mine = _of_loops.get(asyncio.get_running_loop())
-    if mine is None:
-        mine = _of_loops[asyncio.get_running_loop()] = _OfOneLoop()
-        await anext(mine.keeper)
-    if key not in mine.clients:
-        settings = _settings(heartbeats=heartbeats, watches=watches)
-        mine.clients[key] = AsyncLockClient(key[0], **settings)
-    return mine.clients[key]
-
-
-def _settings(*, heartbeats: bool, watches: bool) -> dict[str, Any]:
-    """Of a client for whom is there for long, or for an invocation that its lease covers.
-
-    An invocation has no time to watch the lease of a holder that died, and a call that looks only
-    once does not, so they go by the end that the holder wrote. And a lease to the end of the
-    invocation comes to its own end by plan: no danger to report.
-    """
-    settings: dict[str, Any] = {} if watches else {"takeover": "stored_expiry"}
-    if not heartbeats:
-        settings |= {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
-    return settings
+    kind = ClientKind(_table_name(), heartbeats, watches)
+    current = _loops.get(asyncio.get_running_loop())
+    if current is None:
+        current = _loops[asyncio.get_running_loop()] = _LoopClients()
+        await anext(current.closing)
+    if kind not in current.clients:
+        current.clients[kind] = AsyncLockClient(kind.table_name, **kind.settings())
+    return current.clients[kind]
 
 
 def _table_name() -> str:

@@ -10,14 +10,14 @@ from typing import Any
 from leasehold.errors import InvalidRequest, shorten
 
 NameOf = Callable[..., str]
-"""From the arguments of a call to the name of its lock."""
+"""Makes the name of the lock from the arguments of a call."""
 
 
 class _Strict(Formatter):
-    """As `str.format`, but refuses values that would give a name which nobody else arrives at."""
+    """Formats as `str.format`, but refuses values whose text differs between processes."""
 
     def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 - whatever is there
-        """The text of one value."""
+        """Returns the text of one value."""
         if value is None:
             raise ValueError("a value is None")
         kind: Any = type(value)
@@ -25,15 +25,14 @@ class _Strict(Formatter):
             raise ValueError(f"a {kind.__name__} has no text of its own, only an address")
         if isinstance(value, set | frozenset | Mapping):
             raise ValueError(f"a {kind.__name__} has its elements in any order")  # noqa: TRY004 - the value is wrong
-        text: str = super().format_field(value, format_spec)
-        return text
+        return str(super().format_field(value, format_spec))
 
 
 def template(text: str, signature: inspect.Signature) -> NameOf:
-    """A lock name with fields in braces, filled with the arguments of the call by their names.
+    """Returns a function that fills the fields in braces with the arguments of a call.
 
     Raises:
-        InvalidRequest: it is no format string, or has a field that is no parameter.
+        InvalidRequest: the text is no format string, or has a field that is no parameter.
     """
     any_keyword = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     for field in _fields(text):
@@ -55,7 +54,7 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
 
 
 def _fields(text: str) -> list[str]:
-    """The names of the arguments that a template uses."""
+    """Lists the names of the arguments that a template uses."""
     try:
         parts = [part[1] for part in Formatter().parse(text) if part[1] is not None]
     except ValueError as error:

@@ -81,15 +81,15 @@ def locked(
         @locked("orders/{event[detail][id]}", if_taken="skip")
         def handler(event, context): ...
 
-    The lock is released when the function ends, whatever way; the rest is as with
+    The lock is released when the function returns or raises; the rest is as with
     `LockClient.hold`, or `AsyncLockClient.hold` for a coroutine function. A function with a
-    parameter `lock` gets the lock there. It is not re-entrant: a locked function that calls itself
-    for the same name waits for itself.
+    parameter `lock` gets the lock there. Locks are not re-entrant: a locked function that calls
+    itself for the same name waits for itself.
 
     If the second argument is the context of a Lambda function and no `lease` is given, the lease
     lasts until the invocation must have ended: no heartbeat is needed, and the lock of an
-    invocation that died is free soon after. (If the lock had to be waited for, one heartbeat
-    shortens the lease by as much.) And no wait is longer than the invocation has left.
+    invocation that died is free soon after. After a wait, one heartbeat shortens the lease by the
+    time that was waited. No wait is longer than the invocation has left.
 
     Args:
         name: of the lock; fields in braces are filled with the arguments of the call, as
@@ -101,18 +101,18 @@ def locked(
         lease: seconds; None takes the client's, or that of the invocation.
         limit: number of permits of this lock.
         client: a `LockClient` for functions, an `AsyncLockClient` for coroutine functions, or a
-            function that returns it; None makes one when it is first needed, for the table that
-            LEASEHOLD_TABLE_NAME names, with `takeover="stored_expiry"` if this call looks only once
-            ("skip", "raise") or runs in Lambda. One that is given should send no heartbeats in
-            Lambda (`heartbeat_every=math.inf`), or have a period that suits short leases.
+            function that returns the client. None makes one when it is first needed, for the table
+            that LEASEHOLD_TABLE_NAME names, with `takeover="stored_expiry"` if the call reads the
+            lock only once ("skip", "raise") or runs in Lambda. A given client should send no
+            heartbeats in Lambda (`heartbeat_every=math.inf`), or have a period for short leases.
 
     Raises:
-        InvalidRequest: when it decorates, for a rule broken by the arguments here; when it is
-            called, for a name that cannot be formed, or no client.
-        LockWaitTimeout: by the call, if the lock is taken ("wait", "raise"). The function did not
+        InvalidRequest: at decoration, if an argument breaks its rule; at a call, if no name can be
+            formed from its arguments, or there is no client.
+        LockWaitTimeout: at a call, if the lock is taken ("wait", "raise"); the function did not
             run.
-        LockStoreUnavailable: by the call; as of `acquire`. The function did not run.
-        LockLost: by the call: the function has run to its end, but was not alone.
+        LockStoreUnavailable: at a call, as of `acquire`; the function did not run.
+        LockLost: at a call; the function has run to its end, but was not alone.
     """
     if if_taken not in {"wait", "skip", "raise"}:
         rule = 'must be "wait", "skip" or "raise"'
@@ -126,39 +126,36 @@ def locked(
         require("lease", rules.LEASE_SECONDS, lease)
     require("limit", rules.LIMIT, limit)
     if otherwise is not None and if_taken != "skip":
-        raise InvalidRequest(
-            field="otherwise", rule='goes with if_taken="skip" only', value=otherwise
-        )
-    kind = LockedOrSkipped if if_taken == "skip" else Locked
-    return kind(
-        _Wish(
-            name=name,
-            if_taken=if_taken,
-            otherwise=otherwise,
-            wait=wait,
-            lease=lease,
-            limit=limit,
-            client=client,
-        )
+        rule = 'goes with if_taken="skip" only'
+        raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
+    options = _Options(
+        name=name,
+        if_taken=if_taken,
+        otherwise=otherwise,
+        wait=wait,
+        lease=lease,
+        limit=limit,
+        client=client,
     )
+    return (LockedOrSkipped if if_taken == "skip" else Locked)(options)
 
 
+@dataclass(frozen=True, slots=True)
 class Locked:
     """A decorator of functions: the result has the same signature."""
 
-    def __init__(self, wish: _Wish) -> None:
-        self._wish = wish
+    _options: _Options
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """The function that takes the lock first."""
-        return self._wish.around(function)
+        """Returns the function that acquires the lock first."""
+        return self._options.around(function)
 
 
+@dataclass(frozen=True, slots=True)
 class LockedOrSkipped(Generic[_D]):
     """A decorator of functions: the result may also return what stands for a skipped call."""
 
-    def __init__(self, wish: _Wish) -> None:
-        self._wish = wish
+    _options: _Options
 
     @overload
     def __call__(
@@ -169,12 +166,12 @@ class LockedOrSkipped(Generic[_D]):
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | _D]: ...
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that takes the lock first, or does nothing."""
-        return self._wish.around(function)
+        """Returns the function that acquires the lock first, or does nothing."""
+        return self._options.around(function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class _Options:
     """The arguments of `locked`."""
 
     name: str | NameOf
@@ -186,7 +183,7 @@ class _Wish:
     client: AnyClient | Callable[[], AnyClient] | None
 
     def around(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        plan = plan_for(function, self.name, lease=self.lease, wait=self.wait)
+        plan = plan_for(function, self.name)
         is_async = inspect.iscoroutinefunction(function)
         wrap = self._around_coroutine if is_async else self._around_function
         wrapper = functools.wraps(function)(wrap(plan, function))
@@ -195,8 +192,9 @@ class _Wish:
 
     def _around_function(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs)
-            lock = self._take(call)
+            call = plan.call(args, kwargs, lease=self.lease, wait=self.wait)
+            client = self._given_client() or default_client(**self._client_kind(call))
+            lock: Lock | None = self._acquire(client, call, is_async=False)
             if lock is None:
                 return self.otherwise
             if plan.passes_lock:
@@ -214,8 +212,9 @@ class _Wish:
 
     def _around_coroutine(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         async def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs)
-            lock = await self._take_async(call)
+            call = plan.call(args, kwargs, lease=self.lease, wait=self.wait)
+            client = self._given_client() or await default_async_client(**self._client_kind(call))
+            lock: AsyncLock | None = await self._acquire(client, call, is_async=True)
             if lock is None:
                 return self.otherwise
             if plan.passes_lock:
@@ -223,40 +222,26 @@ class _Wish:
             async with lock:
                 shorter = call.shorter_lease(lock.lease)
                 if shorter is not None:
-                    with suppress(LockStoreUnavailable, InvalidRequest):  # Same.
+                    with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
                         await lock.heartbeat(lease=shorter)
                 return await function(*args, **kwargs)
 
         return call_locked
 
-    def _take(self, call: Call) -> Lock | None:
-        client = self._given() or default_client(
-            heartbeats=call.heartbeats, watches=self._watches(call)
-        )
-        if not isinstance(client, LockClient):
-            raise _wrong_client(client, wanted="a LockClient, as it is no coroutine function")
+    def _acquire(self, client: AnyClient, call: Call, *, is_async: bool) -> Any:  # noqa: ANN401 - a lock, None if it is taken, or an awaitable of these
+        if isinstance(client, LockClient) is is_async:
+            kinds = ("a LockClient, as it is no", "an AsyncLockClient, as it is a")
+            rule = f"must be {kinds[is_async]} coroutine function"
+            raise InvalidRequest(field="client", rule=rule, value=client)
+        lease = call.lease_to_the_end() or call.lease
         if self.if_taken == "skip":
-            return client.try_acquire(call.name, lease=call.lease, limit=self.limit)
-        wait = call.wait_with(client.longest_wait(call.lease)) if self.if_taken == "wait" else 0
-        return client.acquire(call.name, lease=call.lease, wait=wait, limit=self.limit)
+            return client.try_acquire(call.name, lease=lease, limit=self.limit)
+        wait = call.wait_with(client.longest_wait(lease)) if self.if_taken == "wait" else 0
+        return client.acquire(call.name, lease=lease, wait=wait, limit=self.limit)
 
-    async def _take_async(self, call: Call) -> AsyncLock | None:
-        client = self._given() or await default_async_client(
-            heartbeats=call.heartbeats, watches=self._watches(call)
-        )
-        if isinstance(client, LockClient):
-            raise _wrong_client(client, wanted="an AsyncLockClient, as it is a coroutine function")
-        if self.if_taken == "skip":
-            return await client.try_acquire(call.name, lease=call.lease, limit=self.limit)
-        wait = call.wait_with(client.longest_wait(call.lease)) if self.if_taken == "wait" else 0
-        return await client.acquire(call.name, lease=call.lease, wait=wait, limit=self.limit)
+    def _client_kind(self, call: Call) -> dict[str, bool]:
+        watches = call.seconds_left is None and self.if_taken == "wait"
+        return {"heartbeats": call.lease_to_the_end() is None, "watches": watches}
 
-    def _watches(self, call: Call) -> bool:
-        return call.lives_on and self.if_taken == "wait"
-
-    def _given(self) -> AnyClient | None:
+    def _given_client(self) -> AnyClient | None:
         return self.client() if callable(self.client) else self.client
-
-
-def _wrong_client(client: object, *, wanted: str) -> InvalidRequest:
-    return InvalidRequest(field="client", rule=f"must be {wanted}", value=client)

@@ -66,15 +66,6 @@ ONE_MEANING = {
 }
 """Words that were used for something else as well; what each means, and the places it is for."""
 
-NOT_YET = {
-    "leasehold/cli/child_process.py",
-    "leasehold/cli/signal_pipe.py",
-    "leasehold/cli/terminal.py",
-    "leasehold/decorator/call.py",
-    "leasehold/decorator/locked.py",
-}
-"""Modules whose names are still being changed."""
-
 
 def words_of(name: str) -> Iterator[str]:
     """`LeaseExpiry` and `lease_expiry` are made of lease and expiry."""
@@ -136,8 +127,6 @@ def parts_of(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_public_names_have_no_old_word(path: Path) -> None:
-    if str(path.relative_to(ROOT)) in NOT_YET:
-        pytest.skip("its names are being changed")
     public = {name for name in names_in(ast.parse(path.read_text())) if not name.startswith("_")}
     assert old_words_in(public | parts_of(path)) == []
 

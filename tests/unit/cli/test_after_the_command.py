@@ -12,7 +12,7 @@ from leasehold.cli import main
 from leasehold.errors import LockStoreUnavailable
 from localaws import LocalAws
 from tests.support.faults import client_error
-from tests.unit.cli.conftest import Fleet
+from tests.unit.cli.fleet import Fleet
 
 DELETES_THE_TABLE = """
 import boto3, sys

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 
 from leasehold.protocol.schema import lock_key
-from tests.unit.cli.conftest import TABLE, Fleet, outcome, until
+from tests.unit.cli.fleet import TABLE, Fleet, outcome, runs, until
 
 POLITE = (
     "echo $$ > pid; trap 'touch stopped; exit 0' TERM; touch ready; while :; do sleep 0.05; done"
@@ -19,15 +18,6 @@ trap '' TERM
 echo $$ > pid; touch ready
 while :; do sleep 0.05; done
 """
-
-
-def runs(pid: Path) -> bool:
-    """Whether the process whose number the file tells is there, and no zombie."""
-    try:
-        status = Path(f"/proc/{pid.read_text().strip()}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def lose(fleet: Fleet, name: str) -> None:

@@ -7,24 +7,11 @@ import subprocess
 import sys
 
 from leasehold import LockClient
-from tests.unit.cli.conftest import SECONDS, Fleet, outcome, until
+from tests.unit.cli.fleet import Fleet, outcome, runs, until
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
 """Fails if somebody else is at it."""
-CTRL_Z = "\x1a"
-AT_A_TERMINAL = """
-import os, pty, sys
-sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
-"""
-READS_A_LINE = """
-import os, pathlib, time
-while os.tcgetpgrp(0) != os.getpgrp():
-    time.sleep(0.01)
-pathlib.Path("ready").touch()
-print("got", input())
-raise SystemExit(5)
-"""
-PATIENT = """
+TRAPPING = """
 trap 'touch interrupted' INT; trap 'echo stopped; exit 3' TERM
 touch ready; while :; do sleep 0.05; done
 """
@@ -93,13 +80,33 @@ def test_a_lock_is_renewed_for_as_long_as_the_command_runs_and_others_see_whose_
 
 
 def test_signals_are_passed_on_and_the_commands_answer_is_the_status(fleet: Fleet) -> None:
-    process = fleet.start("run", "signalled", "--", "sh", "-c", PATIENT)
+    process = fleet.start("run", "signalled", "--", "sh", "-c", TRAPPING)
     fleet.file("ready")
     process.send_signal(signal.SIGINT)
     fleet.file("interrupted")
     process.send_signal(signal.SIGTERM)
     assert outcome(process)[:2] == (3, "stopped\n")
     assert fleet.state("signalled").held == 0
+
+
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored(fleet: Fleet) -> None:
+    """As with `nohup` and for the background jobs of a shell. The control is the test above."""
+    words = ["-m", "leasehold", "run", "ignoring", "--", "sh", "-c", TRAPPING]
+    process = fleet.popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, *words])
+    fleet.file("ready")
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    assert outcome(process)[:2] == (3, "stopped\n")
+    assert not (fleet.home / "interrupted").exists()
+
+
+def test_what_a_failed_test_leaves_running_is_ended(fleet: Fleet) -> None:
+    ignore = "trap '' TERM INT; echo $$ > pid; touch ready; while :; do sleep 0.05; done"
+    fleet.start("run", "left", "--", "sh", "-c", ignore)
+    fleet.file("ready")
+    assert runs(fleet.home / "pid")
+    fleet.end()
+    until(lambda: not runs(fleet.home / "pid"))
 
 
 def test_a_signal_while_it_waits_leaves_the_queue_and_starts_nothing(
@@ -121,17 +128,6 @@ def test_a_waiter_that_is_killed_would_stay_in_the_queue(fleet: Fleet, locks: Lo
         process.kill()
         assert outcome(process)[0] == -signal.SIGKILL
         assert fleet.waiters("kill") == 1
-
-
-def test_the_command_may_read_from_the_terminal_and_is_not_suspended(fleet: Fleet) -> None:
-    """It is in a process group of its own, which the kernel stops if it reads in the background."""
-    words = ["run", "tty", "--", sys.executable, "-c", READS_A_LINE]
-    process = fleet.popen(
-        [sys.executable, "-c", AT_A_TERMINAL, sys.executable, "-m", "leasehold", *words]
-    )
-    fleet.file("ready")
-    output, _ = process.communicate(f"{CTRL_Z}hello\n", timeout=SECONDS)
-    assert (process.returncode, "got hello" in output) == (5, True)
 
 
 def test_the_commands_status_is_known_although_whoever_started_us_ignores_its_children(

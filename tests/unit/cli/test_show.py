@@ -11,7 +11,7 @@ import pytest
 from leasehold import LockClient
 from leasehold.cli import main
 from localaws import LocalAws
-from tests.unit.cli.conftest import TABLE, Fleet, until
+from tests.unit.cli.fleet import SECONDS, TABLE, Fleet, until
 
 
 @pytest.fixture
@@ -34,13 +34,16 @@ def show(
 def test_holders_and_waiters_are_shown_and_owner_ids_are_not(
     show: Callable[[str], str], locks: LockClient, fleet: Fleet
 ) -> None:
-    lock = locks.acquire("shown", owner_name="[bold]anna[/bold]", data={"job": 7})
-    waiter = threading.Thread(target=lambda: locks.acquire("shown", owner_name="berta").release())
-    waiter.start()
-    until(lambda: fleet.waiters("shown") == 1)
-    lines = show("shown").splitlines()
-    lock.release()
-    waiter.join()
+    def wait() -> None:
+        locks.acquire("shown", owner_name="berta", wait=SECONDS).release()
+
+    waiter = threading.Thread(target=wait)
+    with locks.hold("shown", owner_name="[bold]anna[/bold]", data={"job": 7}) as lock:
+        waiter.start()
+        until(lambda: fleet.waiters("shown") == 1)
+        lines = show("shown").splitlines()
+    waiter.join(SECONDS)
+    assert not waiter.is_alive()
     [held] = [line for line in lines if "holds" in line]
     [waits] = [line for line in lines if "waits" in line]
     assert "[bold]anna[/bold]" in held

@@ -14,7 +14,7 @@ import pytest
 from leasehold import Lock, LockClient, LockWaitTimeout
 from leasehold.cli import main
 from localaws import LocalAws
-from tests.unit.cli.conftest import TABLE, until
+from tests.unit.cli.fleet import TABLE, until
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +83,10 @@ def test_no_table_is_78(
     assert capsys.readouterr().err.count("ResourceNotFoundException") == 2
 
 
-def test_the_lock_of_one_that_vanished_is_taken_at_the_first_look_after_its_lease(
+def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_its_lease(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control is a client that goes by what it has watched, and has not looked before."""
+    """The control is a client that goes by what it has watched, and has watched nothing yet."""
     words = ("run", "vanished", "--wait", "0", "--", "true")
     with (
         LockClient(TABLE, client=aws.client("dynamodb"), heartbeat_every=math.inf) as locks,

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from tests.unit.cli.conftest import Fleet, outcome, until
-from tests.unit.cli.watching import state_of, until_renewed
+from tests.unit.cli.fleet import Fleet, outcome, state_of, until, until_renewed
 
 STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
 TELLS = """

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.cli.conftest import SECONDS, Fleet, outcome, until
-from tests.unit.cli.watching import state_of, until_renewed
+from tests.unit.cli.fleet import SECONDS, Fleet, outcome, state_of, until, until_renewed
 
 CTRL_Z = "\x1a"
 AT_A_TERMINAL = """
@@ -24,6 +23,14 @@ os.set_inheritable(master, True)
 os.dup2(slave, 0)
 os.setsid()
 os.execv(sys.argv[1], sys.argv[1:])
+"""
+READS_A_LINE = """
+import os, pathlib, time
+while os.tcgetpgrp(0) != os.getpgrp():
+    time.sleep(0.01)
+pathlib.Path("ready").touch()
+print("got", input())
+raise SystemExit(5)
 """
 ASKS = "echo $$ > pid; read answer </dev/tty; echo got $answer; exit 5"
 """As ssh does for a password, wherever its input comes from."""
@@ -58,6 +65,17 @@ def at_a_terminal(fleet: Fleet) -> AtATerminal:
         return fleet.popen(words, RUN=run, ASKS=ASKS, PYTHON=works, WORKS=WORKS)
 
     return start
+
+
+def test_the_command_may_read_from_the_terminal_and_is_not_suspended(fleet: Fleet) -> None:
+    """It is in a process group of its own, which the kernel stops if it reads in the background."""
+    words = ["run", "tty", "--", sys.executable, "-c", READS_A_LINE]
+    process = fleet.popen(
+        [sys.executable, "-c", AT_A_TERMINAL, sys.executable, "-m", "leasehold", *words]
+    )
+    fleet.file("ready")
+    output, _ = process.communicate(f"{CTRL_Z}hello\n", timeout=SECONDS)
+    assert (process.returncode, "got hello" in output) == (5, True)
 
 
 @pytest.mark.parametrize("redirected", ["", "</dev/null", ">out", "| cat"])

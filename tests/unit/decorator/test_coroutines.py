@@ -148,4 +148,4 @@ def test_clients_made_by_themselves_are_closed_with_their_loop(
             assert asyncio.run(twice()) == [False, False]
             assert [client._closed for client in made] == [True] * number  # noqa: SLF001 - same
         gc.collect()
-    assert len(default_clients._of_loops) == 0  # noqa: SLF001 - nothing is kept of them
+    assert len(default_clients._loops) == 0  # noqa: SLF001 - nothing of them is left

@@ -1,4 +1,4 @@
-"""The client of who gave none: made when it is needed, for what the call is like."""
+"""Default clients: made when they are needed, for what the call needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leasehold.decorator import default_clients
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context
 
-LOOKS_ONCE = {"takeover": "stored_expiry"}
+READS_ONCE = {"takeover": "stored_expiry"}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def without_client(_event: object, _context: object = None) -> str:
     return "done"
 
 
-def test_a_client_is_made_from_the_environment_when_it_is_needed_and_kept(
+def test_a_client_is_made_from_the_environment_when_it_is_needed_and_reused(
     made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
@@ -71,14 +71,14 @@ def nothing(_event: object, _context: object = None) -> None: ...
     ("how", "arguments", "expected"),
     [
         ({}, ({},), {}),
-        ({"if_taken": "skip"}, ({},), LOOKS_ONCE),
-        ({"if_taken": "raise"}, ({},), LOOKS_ONCE),
-        ({"lease": 20}, ({}, Context(30)), LOOKS_ONCE),
-        ({}, ({}, Context(30)), {**LOOKS_ONCE, "heartbeat_every": math.inf, "safe_period": 0.05}),
+        ({"if_taken": "skip"}, ({},), READS_ONCE),
+        ({"if_taken": "raise"}, ({},), READS_ONCE),
+        ({"lease": 20}, ({}, Context(30)), READS_ONCE),
+        ({}, ({}, Context(30)), {**READS_ONCE, "heartbeat_every": math.inf, "safe_period": 0.05}),
     ],
     ids=["waits", "skip", "raise", "Lambda with a lease", "Lambda"],
 )
-def test_who_has_no_time_to_watch_gets_a_client_that_goes_by_the_stored_end(
+def test_a_call_without_time_to_watch_gets_a_client_that_goes_by_the_stored_end(
     how: dict[str, Any],
     arguments: tuple[Any, ...],
     expected: dict[str, Any],
@@ -98,7 +98,7 @@ def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
     clock: EventfulClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control is a client that watches, and looks only once."""
+    """The control is a client that watches, and reads the lock only once."""
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
     locks.acquire("deploy")
     clock.advance(3600)
@@ -118,7 +118,7 @@ def test_an_invocation_takes_the_lock_of_one_that_died_without_having_watched_it
     clock: EventfulClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control is a client that goes by what it has watched, and has not looked before."""
+    """The control is a client that goes by what it has watched, and has watched nothing yet."""
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
     locks.acquire("deploy", lease=10)
     clock.advance(13)
@@ -142,10 +142,10 @@ def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
     monkeypatch: pytest.MonkeyPatch, *, begins_anew: bool, status: int
 ) -> None:
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
-    making = default_clients._making  # noqa: SLF001 - the moment in which it is held is short
+    creation = default_clients._creation  # noqa: SLF001 - the moment in which it is held is short
     if not begins_anew:
-        monkeypatch.setattr(making, "reset_after_fork", lambda: None)
-    with making.lock:  # As a thread of the parent that the child does not have.
+        monkeypatch.setattr(creation, "reset_after_fork", lambda: None)
+    with creation.lock:  # As a thread of the parent that the child does not have.
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
