@@ -10,7 +10,7 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from examples.demo import keep, scenario
+from examples.demo import scenario, shell_lines
 from examples.demo.console import Narrator
 from examples.demo.draw import draw
 from examples.demo.facts import Limits, Mode, Run, Story
@@ -114,7 +114,7 @@ def report(story: Story, narrator: Narrator, output: Path = OUTPUT) -> int:
 def _stay(aws: LocalAws, deployed: Deployed, narrator: Narrator) -> None:
     narrator.console.print("\n[bold]The embedded AWS is still there. To paste elsewhere:[/]\n")
     # Not through rich: a wrapped or highlighted line cannot be pasted.
-    print(keep.lines(deployed, aws.endpoint_url, aws.environment), flush=True)  # noqa: T201
+    print(shell_lines.lines(deployed, aws.endpoint_url, aws.environment), flush=True)  # noqa: T201
     narrator.console.print("\nCtrl-C stops it and everything in it.")
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()

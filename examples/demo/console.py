@@ -35,7 +35,7 @@ class Narrator:
 
     @contextmanager
     def contest(self, doing: str, sizes: Mapping[str, int]) -> Iterator[Watcher]:
-        """A bar per account, with who waits, who is inside and who is done."""
+        """A bar per account: how many executions wait, work and have ended."""
         started = time.monotonic()
         columns = (
             TextColumn("  {task.description:<6}"),

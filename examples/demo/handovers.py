@@ -43,7 +43,7 @@ def handovers(executions: Iterable[Execution]) -> list[Handover]:
 
 
 def idle_between(departing: Execution, follower: Execution) -> Interval | None:
-    """The idle time if the lock passed from the one to the other, who waited; else None."""
+    """The idle time if the lock passed from the one to the other, which waited; else None."""
     found = handovers((departing, follower))
     return found[0].idle if found and found[0].departing == departing.name else None
 

@@ -1,4 +1,4 @@
-"""The picture as data: who waited and who was inside when. Pure.
+"""The picture as data: which execution waited and worked when. Pure.
 
 Times are seconds from the start of a panel.
 """

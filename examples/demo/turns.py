@@ -27,7 +27,7 @@ def granted_in_order_of_entry(run: Run) -> Check:
 
 
 def waiting_cost_nothing(run: Run, *, fallback_seconds: int) -> Check:
-    """Whoever waited paid as much as who did not, and one transition more a fallback period."""
+    """An execution that waited paid one transition more for each fallback period, and no others."""
     waits = [(e, e.waited.seconds) for e in run.executions if e.waited]
     cheapest = min((e.transitions for e, _ in waits), default=0)
     longest = max((seconds for _, seconds in waits), default=0.0)

@@ -12,7 +12,7 @@ from unittest.mock import create_autospec
 import pytest
 from rich.console import Console
 
-from examples.demo import keep
+from examples.demo import shell_lines
 from examples.demo.__main__ import report
 from examples.demo.console import Narrator, phase
 from examples.demo.facts import Role, Story
@@ -79,11 +79,11 @@ def test_an_execution_waits_is_inside_or_done() -> None:
 
 def test_the_lines_to_paste_are_shell_words_and_json() -> None:
     deployed = Deployed.from_outputs(OUTPUTS)
-    environment = dict.fromkeys(keep.EXPORTED, "test")
-    text = keep.lines(deployed, "http://127.0.0.1:4566", environment)
+    environment = dict.fromkeys(shell_lines.EXPORTED, "test")
+    text = shell_lines.lines(deployed, "http://127.0.0.1:4566", environment)
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
     assert [w for w in words if w[:1] == ["export"]] == [
-        *(["export", f"{name}=test"] for name in keep.EXPORTED),
+        *(["export", f"{name}=test"] for name in shell_lines.EXPORTED),
         ["export", "AWS_PAGER="],
     ]
     calls: list[dict[str, Any]] = []
@@ -93,7 +93,7 @@ def test_the_lines_to_paste_are_shell_words_and_json() -> None:
         body = flags.get("echo") or flags.get("--input") or "{}"
         target = flags.get("--function-name") or flags["--state-machine-arn"]
         calls.append({"to": target, **json.loads(body)})
-    owner = {"lock_name": "nightly-report", "owner_id": keep.OWNER_ID}
+    owner = {"lock_name": "nightly-report", "owner_id": shell_lines.OWNER_ID}
     assert calls == [
         {"to": "acquire-fn", **owner, "lease_seconds": 300},
         {"to": "release-fn", **owner},

@@ -1,4 +1,4 @@
-"""Lines to paste while the embedded AWS is kept running. Pure."""
+"""Lines to paste into a shell while the embedded AWS stays up. Pure."""
 
 import json
 import shlex
