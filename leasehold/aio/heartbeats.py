@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from typing import Final
 
 from leasehold.aio.bridge import run
 from leasehold.aio.tasks import BackgroundTasks
@@ -17,10 +16,8 @@ from leasehold.client.heartbeats import (
     SCHEDULING_FAILED,
 )
 from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.logging import logger
 from leasehold.clock import Clock
-
-_logger: Final = failsafe_logger()
 
 
 class AsyncHeartbeats:
@@ -78,7 +75,7 @@ class AsyncHeartbeats:
                     for scheduled in self._schedule.due(now):
                         self._tasks.start(self._send(scheduled))
                 except Exception:
-                    _logger.exception(SCHEDULING_FAILED)
+                    logger.exception(SCHEDULING_FAILED)
                     await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
                 await self._nap(now)
         finally:

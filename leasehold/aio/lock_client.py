@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
 from leasehold.aio.bridge import run
@@ -18,15 +18,13 @@ from leasehold.aio.tasks import BackgroundTasks
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.arguments import Timing
 from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.logging import logger
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.clock import Clock
 from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
-
-_logger: Final = failsafe_logger()
 
 
 class AsyncLockClient:
@@ -241,7 +239,7 @@ class AsyncLockClient:
             await run(acquisition.leave)
         except Exception:
             name = acquisition.request.lock_name
-            _logger.exception("lock %r: granted in vain, not released; the lease ends it", name)
+            logger.exception("lock %r: granted in vain, not released; the lease ends it", name)
         if self._closed:
             await self._disconnect()
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from leasehold.client.logging import failsafe_logger
-
-_logger: Final = failsafe_logger()
+from leasehold.client.logging import logger
 
 _T = TypeVar("_T")
 
@@ -68,10 +66,10 @@ async def _call(description: str, callback: Callable[[], object]) -> None:
         if isawaitable(answer):
             await answer
     except Exception:
-        _logger.exception("%s failed", description)
+        logger.exception("%s failed", description)
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
     """Logs what a task raised whose caller was cancelled."""
     if not task.cancelled() and task.exception() is not None:
-        _logger.error("work that outlived its cancelled caller failed", exc_info=task.exception())
+        logger.error("work that outlived its cancelled caller failed", exc_info=task.exception())

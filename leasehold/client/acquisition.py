@@ -21,7 +21,7 @@ from typing import Final
 
 from leasehold.backoff import longest_poll_seconds, poll_seconds, retry_seconds
 from leasehold.client.local_lease import TimedGrant
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.logging import logger
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import (
@@ -37,8 +37,6 @@ from leasehold.protocol.model import (
 from leasehold.protocol.schema import waiter_key
 from leasehold.store.lease_expiry import explain_unwatched, seconds_until_free
 from leasehold.store.lock_store import LockStore
-
-_logger: Final = failsafe_logger()
 
 _POLLS_PER_PLACE_CHECK: Final = 4
 _REQUEST_AGAIN_SECONDS: Final = 30.0
@@ -138,7 +136,7 @@ class Acquisition:
         """Logs if the lock was not granted only because a single try cannot watch a lease."""
         hint = self._takeover_hint()
         if hint:
-            _logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
+            logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
 
     def _takeover_hint(self) -> str:
         return explain_unwatched(

@@ -6,12 +6,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from leasehold.client.arguments import as_text, require
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.local_lease import LocalLease, TimedGrant
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost
@@ -23,8 +23,6 @@ from leasehold.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
-
-_logger: Final = failsafe_logger()
 
 
 class BaseLock(ABC):
@@ -199,14 +197,14 @@ class BaseLock(ABC):
         elif isinstance(lock_error, LockLost) or not self._settings.best_effort_release:
             raise lock_error
         else:
-            _logger.warning("lock %r: release failed, its lease ends it: %s", self.name, lock_error)
+            logger.warning("lock %r: release failed, its lease ends it: %s", self.name, lock_error)
 
     def _report_loss(self, reason: str) -> None:
-        _logger.warning("lock %r is lost: %s", self.name, reason)
+        logger.warning("lock %r is lost: %s", self.name, reason)
         self._report("on_lost", self._options.on_lost)
 
     def _report_danger(self) -> None:
-        _logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
+        logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
         self._report("on_danger", self._options.on_danger)
 
     def _report(self, name: str, callback: Callable[[Any], object] | None) -> None:

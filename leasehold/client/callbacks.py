@@ -7,9 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from leasehold.client.logging import failsafe_logger
-
-_logger: Final = failsafe_logger()
+from leasehold.client.logging import logger
 
 _MOST_AT_ONCE: Final = 4
 _THREAD_NAME: Final = "leasehold-callback"
@@ -49,11 +47,11 @@ class Callbacks:
         try:
             threading.Thread(target=self._call, args=arguments, name=_THREAD_NAME).start()
         except RuntimeError as error:
-            _logger.warning("%s is not called: %s", description, error)
+            logger.warning("%s is not called: %s", description, error)
 
     def _call(self, description: str, callback: Callable[[], None]) -> None:
         self._thread.is_in_callback = True
         try:
             callback()
         except Exception:
-            _logger.exception("%s failed", description)
+            logger.exception("%s failed", description)

@@ -10,12 +10,10 @@ from typing import Final
 from leasehold.backoff import Random
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.logging import logger
 from leasehold.client.process import is_held_by_this_thread
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import Clock
-
-_logger: Final = failsafe_logger()
 
 LONGEST_NAP_SECONDS: Final = 5.0
 """A wait does not notice that the machine was suspended; so none is long."""
@@ -103,7 +101,7 @@ class Heartbeats:
                 try:
                     nap = self._begin_due_heartbeats()
                 except Exception:
-                    _logger.exception(SCHEDULING_FAILED)
+                    logger.exception(SCHEDULING_FAILED)
                     nap = PAUSE_AFTER_DEFECT_SECONDS
                 self._changed.wait(nap)
 
@@ -125,7 +123,7 @@ class Heartbeats:
                 self._pool.submit(partial(self._send, scheduled))
         except RuntimeError as error:
             name = scheduled.handle.lease.lock_name
-            _logger.warning("lock %r: no thread for its heartbeat: %s", name, error)
+            logger.warning("lock %r: no thread for its heartbeat: %s", name, error)
             self._schedule.done(scheduled, renewed=False, now=self._clock.monotonic())
 
     def _send(self, scheduled: ScheduledHeartbeat) -> None:

@@ -8,14 +8,12 @@ from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from leasehold.client.local_lease import LeaseState, LocalLease
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.logging import logger
 from leasehold.client.process import is_held_by_this_thread
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import HeartbeatRequest, Released, ReleaseRequest, Renewal
-
-_logger: Final = failsafe_logger()
 
 _RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "somebody else has its place"
@@ -90,11 +88,11 @@ class LeaseHandle:
         except LockLost:
             return False  # The loss was reported already.
         except LockStoreUnavailable as error:
-            _logger.warning("lock %r: heartbeat: %s", self.lease.lock_name, error)
+            logger.warning("lock %r: heartbeat: %s", self.lease.lock_name, error)
             return False
         except Exception:
             # For instance no permission: that may be put right before the lease is over.
-            _logger.exception(
+            logger.exception(
                 "lock %r: heartbeat failed; it is tried again until the lease is over",
                 self.lease.lock_name,
             )
@@ -136,7 +134,7 @@ class LeaseHandle:
         try:
             self.release()
         except Exception:
-            _logger.exception(
+            logger.exception(
                 "lock %r: release at close failed; the lease ends it", self.lease.lock_name
             )
 

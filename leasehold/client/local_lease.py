@@ -16,17 +16,15 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from leasehold.client.arguments import Timing
-from leasehold.client.logging import failsafe_logger
+from leasehold.client.logging import logger
 from leasehold.clock import Clock
 from leasehold.errors import LockLost
 from leasehold.protocol.model import Grant
-
-_logger: Final = failsafe_logger()
 
 LONGEST_NAP_SECONDS: Final = 1.0
 """Between two checks of the lease by `LostEvent`: heartbeats end when their client is closed."""
@@ -50,7 +48,7 @@ class TimedGrant:
             written.
     """
 
-    grant: Grant = field(repr=False)  # It contains the owner_id.
+    grant: Grant
     since: float
 
 
@@ -237,4 +235,4 @@ class LocalLease:
         try:
             listener()
         except Exception:
-            _logger.exception("lock %r: its loss or danger could not be reported", self.lock_name)
+            logger.exception("lock %r: its loss or danger could not be reported", self.lock_name)

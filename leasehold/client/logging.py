@@ -20,31 +20,27 @@ class FailsafeLogger(logging.LoggerAdapter[logging.Logger]):
             super().log(level, msg, *args, **options)
 
 
-_logger: Final = FailsafeLogger(logging.getLogger("leasehold"))
-
-
-def failsafe_logger() -> FailsafeLogger:
-    """The logger of every module of the clients."""
-    return _logger
+logger: Final = FailsafeLogger(logging.getLogger("leasehold"))
+"""The logger of every module of the clients."""
 
 
 def log_event(event: Event) -> None:
     """Logs an event of the store. Owner ids prove ownership, so they are left out."""
     match event:
         case Evicted(lock_name=lock_name, holders=holders):
-            _logger.warning("lock %r: evicted %d holders whose lease was over", lock_name, holders)
+            logger.warning("lock %r: evicted %d holders whose lease was over", lock_name, holders)
         case Extended(lock_name=lock_name):
-            _logger.info("lock %r: lease extended, its workflow still runs", lock_name)
+            logger.info("lock %r: lease extended, its workflow still runs", lock_name)
         case LivenessUnknown(lock_name=lock_name):
-            _logger.warning("lock %r: no answer whether its holder's workflow runs", lock_name)
+            logger.warning("lock %r: no answer whether its holder's workflow runs", lock_name)
         case PushUnknown(lock_name=lock_name):
-            _logger.warning(
+            logger.warning(
                 "lock %r: handed to a workflow that could not be woken (is states:SendTaskSuccess "
                 "allowed?); the workflow finds out by its fallback poll",
                 lock_name,
             )
         case HandOff(grant=grant):
-            _logger.debug("lock %r: handed over", grant.lock_name)
+            logger.debug("lock %r: handed over", grant.lock_name)
 
 
 def failsafe_observer(observe: Observe) -> Observe:
@@ -54,6 +50,6 @@ def failsafe_observer(observe: Observe) -> Observe:
         try:
             observe(event)
         except Exception:
-            _logger.exception("observe failed")
+            logger.exception("observe failed")
 
     return observe_safely

@@ -9,11 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Final
 
-from leasehold.client.logging import failsafe_logger
-
-_logger: Final = failsafe_logger()
+from leasehold.client.logging import logger
 
 _Work = Callable[[], None]
 
@@ -74,6 +71,6 @@ class WorkerPool:
             try:
                 work()
             except BaseException:  # SystemExit too: the thread is still needed.
-                _logger.exception("work of the pool %r failed", self._name)
+                logger.exception("work of the pool %r failed", self._name)
             del work
             self._idle.release()

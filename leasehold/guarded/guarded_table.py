@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError, ParamValidationError
@@ -39,7 +39,7 @@ class GrantKey:
     """What names one grant: an owner that acquires again gets another fencing token."""
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     fencing_token: int
 
 

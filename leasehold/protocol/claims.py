@@ -19,7 +19,7 @@ was asked: else the claim may be one of the redriven execution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -68,7 +68,7 @@ class Claim:
 
     execution_arn: str
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     entered_at_ms: int | None = None
     stage: int = ReapStage.REGISTERED
     revision: int = 0

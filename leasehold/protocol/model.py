@@ -57,7 +57,7 @@ class AcquireRequest:
     """
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     owner_name: str = ""
     lease_ms: int = DEFAULT_LEASE_MS
     limit: int = 1
@@ -144,7 +144,7 @@ class HeartbeatRequest:
     """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None."""
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     lease_ms: int | None = None
     data: str | None = None
 
@@ -177,7 +177,7 @@ class ReleaseRequest:
     """
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     entered_at_ms: int | None = None
     execution_arn: str | None = None
     keep_alive: bool = False
@@ -191,7 +191,7 @@ class Holder:
         undelivered: whether a hand-off found nobody to tell.
     """
 
-    owner_id: str
+    owner_id: str = field(repr=False)
     owner_name: str
     acquired_at_ms: int
     expires_at_ms: int
@@ -243,7 +243,7 @@ class Grant:
     """
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     fencing_token: int
     lease_ms: int
     acquired_at_ms: int
@@ -279,7 +279,7 @@ class Refusal:
     """
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     reason: RefusalReason
     holders: tuple[Holder, ...]
     retry_after_seconds: int
@@ -298,7 +298,7 @@ class Queued:
     """
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     entered_at_ms: int
     position: int
     holders: tuple[Holder, ...]
@@ -310,7 +310,7 @@ class Renewal:
     """Yes: the lease now ends at `expires_at_ms`."""
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     fencing_token: int
     lease_ms: int
     acquired_at_ms: int
@@ -329,7 +329,7 @@ class Released:
     """
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
     held_ms: int | None = None
     left_queue: bool = False
     execution_arn: str | None = None
@@ -340,7 +340,7 @@ class NotHeld:
     """No: this owner does not hold the lock. No holder and no waiter was changed."""
 
     lock_name: str
-    owner_id: str
+    owner_id: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
