@@ -93,13 +93,17 @@ def update(
             raise InvalidRequest(field="change", rule=rule, value=None)
         if item.is_same(seen, new):
             return seen
-        written = item.replace(seen, new)
-        if written is not None:
-            return written.item
-        if attempt >= retries or item.retry_budget.has_ended():
-            break
+        try:
+            if new is not None:
+                return item.replace(seen, new)
+            item.delete(seen)
+        except VersionConflict as error:
+            if attempt >= retries or item.retry_budget.has_ended():
+                raise item.conflict(f"{retries + 1} tries") from error
+        else:
+            return None
         item.retry_budget.pause(attempt)
-    raise _conflict(item, f"{retries + 1} tries")
+    raise AssertionError  # pragma: no cover - count() has no end
 
 
 def read(
@@ -142,11 +146,7 @@ def put(
         OutcomeUnknown: see `update`.
         InvalidRequest: see `update`.
     """
-    versioned = VersionedItem(table, key, version_attribute, retry_budget)
-    written = versioned.replace(seen, item)
-    if written is None or written.item is None:
-        raise _conflict(versioned, "the only try")
-    return written.item
+    return VersionedItem(table, key, version_attribute, retry_budget).replace(seen, item)
 
 
 def delete(
@@ -172,12 +172,4 @@ def delete(
             anew, or written twice by others.
         InvalidRequest: see `update`.
     """
-    versioned = VersionedItem(table, key, version_attribute, retry_budget)
-    if versioned.replace(seen, None) is None:
-        raise _conflict(versioned, "the only try")
-
-
-def _conflict(item: VersionedItem, tries: str) -> VersionConflict:
-    return VersionConflict(
-        f"the item {item.shown_key} was changed by others before {tries} to write it"
-    )
+    VersionedItem(table, key, version_attribute, retry_budget).delete(seen)

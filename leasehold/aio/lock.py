@@ -146,18 +146,13 @@ class AsyncLock(BaseLock):
         while self._unfinished_writes:  # A repeat must know the outcome of the call before it.
             await asyncio.wait(self._unfinished_writes)
         guarded = self._guarded()
-        call = guarded.begin(items, release=release, caller=asyncio.current_task())
-        try:
+        caller = asyncio.current_task()
+        with guarded.call(
+            items, release=release, caller=caller, goes_on_after=asyncio.CancelledError
+        ) as call:
             await self._services.tasks.shielded(
                 run(self._write, call), unfinished=self._unfinished_writes
             )
-        except asyncio.CancelledError:
-            guarded.abandon(call, is_over=False)
-            raise
-        except BaseException:
-            guarded.abandon(call)
-            raise
-        guarded.forget(call)
 
     def _write(self, call: PendingCall) -> None:
         try:

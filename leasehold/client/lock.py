@@ -128,17 +128,13 @@ class Lock(BaseLock):
                 `release` there are no more heartbeats from then on, whatever the repeat says.
         """
         guarded = self._guarded()
-        call = guarded.begin(items, release=release, caller=threading.get_ident())
-        try:
-            self._write(call)
-        except BaseException:
-            guarded.abandon(call)
-            raise
-        finally:
-            if release and not self._handle.lease.is_held():
-                self._end_heartbeats()
-                self._services.unreleased.discard_if_settled(self._handle)
-        guarded.forget(call)
+        with guarded.call(items, release=release, caller=threading.get_ident()) as call:
+            try:
+                self._write(call)
+            finally:
+                if release and not self._handle.lease.is_held():
+                    self._end_heartbeats()
+                    self._services.unreleased.discard_if_settled(self._handle)
 
     def __enter__(self) -> Self:
         """The lock itself."""

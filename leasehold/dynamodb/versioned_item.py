@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -13,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from leasehold.dynamodb.failures import error_code, may_pass, was_not_written, was_repeated
 from leasehold.dynamodb.retry import RetryBudget, retry
-from leasehold.errors import InvalidRequest, OutcomeUnknown, shorten
+from leasehold.errors import InvalidRequest, OutcomeUnknown, VersionConflict, shorten
 from leasehold.protocol import versions
 
 if TYPE_CHECKING:
@@ -24,13 +23,6 @@ Item = dict[str, Any]
 _WRITE_ID_BYTES: Final = 8
 _DESERIALIZER: Final = TypeDeserializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A write happened. `item` is the item after it; None if the write deleted it."""
-
-    item: Item | None
 
 
 class VersionedItem:
@@ -57,11 +49,6 @@ class VersionedItem:
         self._write_id = versions.write_id_attribute(version_attribute)
         self.retry_budget = retry_budget or RetryBudget()
 
-    @property
-    def shown_key(self) -> str:
-        """The key, for a message."""
-        return shorten(self._key)
-
     def read(self) -> Item | None:
         """The item, strongly consistent.
 
@@ -81,29 +68,78 @@ class VersionedItem:
             return seen is new
         return _is_same(self._content(seen), self._content(new))
 
-    def replace(
-        self, seen: Mapping[str, Any] | None, new: Mapping[str, Any] | None
-    ) -> Written | None:
-        """Writes `new` in the place of `seen`, or deletes it if `new` is None.
+    def replace(self, seen: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Item:
+        """Writes `new` in the place of `seen`; returns it with its version.
 
-        Returns:
-            None if another writer was faster: then nothing was written.
+        Raises:
+            VersionConflict: another writer was faster. Nothing was written.
+            OutcomeUnknown: neither an answer nor the item tells whether the write happened.
         """
-        version = self._version_of(seen)
-        condition = self._unchanged(seen, version)
-        seen_id = self.write_id_of(seen or {})
-        write_id = versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
-        write = _ConditionalWrite(self, write_id, seen_id)
-        if new is None:
-            happened = write.send(lambda: self._table.delete_item(Key=self._key, **condition))
-            return Written(None) if happened else None
+        version, write_id = self._version_of(seen), self._new_write_id(seen)
         item = {**self._content(new), self._version: version + 1, self._write_id: write_id}
-        happened = write.send(lambda: self._table.put_item(Item=item, **condition))
-        return Written(item) if happened else None
+        condition = self._unchanged(seen, version)
+        self._send(lambda: self._table.put_item(Item=item, **condition), write_id, seen)
+        return item
 
-    def write_id_of(self, item: Mapping[str, Any]) -> object:
-        """The id of the write that made the item what it is; None if it has none."""
-        return item.get(self._write_id)
+    def delete(self, seen: Mapping[str, Any] | None) -> None:
+        """Deletes `seen`; errors as of `replace`."""
+        condition = self._unchanged(seen, self._version_of(seen))
+        write_id = self._new_write_id(seen)
+        self._send(lambda: self._table.delete_item(Key=self._key, **condition), write_id, seen)
+
+    def conflict(self, tries: str) -> VersionConflict:
+        """The error after tries to write the item at each of which others were faster."""
+        return VersionConflict(
+            f"the item {shorten(self._key)} was changed by others before {tries} to write it"
+        )
+
+    def _send(
+        self, write: Callable[[], object], write_id: str, seen: Mapping[str, Any] | None
+    ) -> None:
+        """Sends one conditional write until it is known whether it happened.
+
+        A repeat after a lost reply, by us or by botocore, is safe: the condition lets the write
+        happen once at most. After a repeat a failed condition has two meanings, and the item tells
+        which.
+        """
+        may_have_happened = False
+
+        def passes(error: Exception) -> bool:
+            nonlocal may_have_happened
+            later = may_pass(error)
+            may_have_happened |= was_repeated(error) or (later and not was_not_written(error))
+            return later
+
+        try:
+            retry(write, self.retry_budget, repeat_after=passes)
+        except Exception as error:
+            refused = isinstance(error, ClientError) and error_code(error) == _CONDITION_FAILED
+            happened = self._has_happened(error, write_id, seen) if refused else None
+            if happened:
+                return
+            if happened is None and may_have_happened:
+                message = (
+                    f"the item {shorten(self._key)} may have been written, or not; read it before "
+                    "making the change again"
+                )
+                raise OutcomeUnknown(message) from error
+            if refused:
+                raise self.conflict("the only try") from error
+            raise
+
+    def _has_happened(
+        self, error: Exception, write_id: str, seen: Mapping[str, Any] | None
+    ) -> bool | None:
+        """Whether the condition failed because this write has happened; None if nobody knows."""
+        stored = cast("ClientError", error).response.get("Item", {})
+        found = cast("Mapping[str, Any]", stored).get(self._write_id)
+        found_id = None if found is None else _DESERIALIZER.deserialize(found)
+        seen_id = (seen or {}).get(self._write_id)
+        return versions.happened(ours=write_id, seen=seen_id, found=found_id)
+
+    def _new_write_id(self, seen: Mapping[str, Any] | None) -> str:
+        seen_id = (seen or {}).get(self._write_id)
+        return versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
 
     def _content(self, item: Mapping[str, Any]) -> Item:
         """The item without its version, under this key.
@@ -130,10 +166,11 @@ class VersionedItem:
 
     def _unchanged(self, seen: Mapping[str, Any] | None, version: int) -> dict[str, Any]:
         """The condition that the item is still the one that was seen."""
+        key_name = next(iter(self._key))
         if seen is None:
-            return _condition(versions.NOT_THERE, {"#key": self._key_name})
+            return _condition(versions.NOT_THERE, {"#key": key_name})
         if self._version not in seen:
-            names = {"#key": self._key_name, "#version": self._version}
+            names = {"#key": key_name, "#version": self._version}
             return _condition(versions.THERE_WITHOUT_VERSION, names)
         names = {"#version": self._version, "#write_id": self._write_id}
         values: dict[str, Any] = {":version": version}
@@ -141,61 +178,6 @@ class VersionedItem:
             return _condition(versions.SAME_VERSION, names, values)
         values[":write_id"] = seen[self._write_id]
         return _condition(versions.SAME_WRITE, names, values)
-
-    @property
-    def _key_name(self) -> str:
-        return next(iter(self._key))
-
-
-class _ConditionalWrite:
-    """One conditional write, sent until it is known whether it happened.
-
-    A repeat after a lost reply, by us or by botocore, is safe: the condition lets the write happen
-    once at most. After a repeat a failed condition has two meanings, and the item tells which.
-    """
-
-    def __init__(self, versioned: VersionedItem, write_id: str, seen_id: object) -> None:
-        self._versioned = versioned
-        self._write_id = write_id
-        self._seen_id = seen_id
-        self._may_have_happened = False
-
-    def send(self, write: Callable[[], object]) -> bool:
-        """Whether the write happened; if not, another writer was faster.
-
-        Raises:
-            OutcomeUnknown: neither an answer nor the item tells.
-        """
-        try:
-            retry(write, self._versioned.retry_budget, repeat_after=self._may_pass)
-        except Exception as error:
-            if isinstance(error, ClientError) and error_code(error) == _CONDITION_FAILED:
-                return self._was_ours(error)
-            if self._may_have_happened:
-                raise self._outcome_unknown() from error
-            raise
-        return True
-
-    def _may_pass(self, error: Exception) -> bool:
-        passes = may_pass(error)
-        self._may_have_happened |= was_repeated(error) or (passes and not was_not_written(error))
-        return passes
-
-    def _was_ours(self, error: ClientError) -> bool:
-        """Whether the condition failed because an earlier sending of this write happened."""
-        stored = cast("Mapping[str, Any]", error.response.get("Item", {}))
-        item = {name: _DESERIALIZER.deserialize(value) for name, value in stored.items()}
-        found = self._versioned.write_id_of(item)
-        happened = versions.happened(ours=self._write_id, seen=self._seen_id, found=found)
-        if happened is None and self._may_have_happened:
-            raise self._outcome_unknown() from error
-        return bool(happened)
-
-    def _outcome_unknown(self) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"the item {self._versioned.shown_key} may have been written, or not; read it before "
-            "making the change again"
-        )
 
 
 def _condition(

@@ -86,14 +86,11 @@ class GuardedTable(LockTable):
 
     def commit(self, own: Sequence[TransactWriteItemTypeDef]) -> list[dict[str, Any]] | None:
         """Sends our writes and the application's items as one new transaction."""
-        transaction = SentTransaction(
-            own=own,
-            items=self._call.items,
-            token=str(uuid.uuid4()),
-            wall_ms=self._clock.wall_ms(),
-            monotonic=self._clock.monotonic(),
+        token, wall_ms = str(uuid.uuid4()), self._clock.wall_ms()
+        monotonic = self._clock.monotonic()
+        return self.send(
+            SentTransaction(own=own, token=token, wall_ms=wall_ms, monotonic=monotonic)
         )
-        return self.send(transaction)
 
     def send(self, transaction: SentTransaction) -> list[dict[str, Any]] | None:
         """Sends a transaction, perhaps again.
@@ -105,7 +102,7 @@ class GuardedTable(LockTable):
             TransactionRefused: our own writes were in order, the application's were not.
             LockStoreUnavailable: outcome unknown.
         """
-        writes = [*transaction.own, *transaction.items]
+        writes = [*transaction.own, *self._call.items]
         is_first = not self._call.may_have_happened
         # Before it is sent: an interrupt may come instead of the answer.
         self._call.sent = transaction

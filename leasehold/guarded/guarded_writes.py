@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -117,35 +118,26 @@ class GuardedWrites:
                 Later nobody can tell, and the call goes on raising this error. Repeat it also
                 after any other error that interrupted it, of a signal handler for instance.
         """
-        call = self.begin(items, release=release, caller=threading.get_ident())
-        try:
+        with self.call(items, release=release, caller=threading.get_ident()) as call:
             self.send(call)
-        except BaseException:
-            self.abandon(call)
-            raise
-        self.forget(call)
 
-    def begin(
+    def call(
         self,
         items: Sequence[TransactWriteItemTypeDef],
         *,
         release: bool = False,
         caller: Hashable,
-    ) -> PendingCall:
-        """The first step of `transact_write`, for callers that may not live to see the answer.
+        goes_on_after: type[BaseException] | tuple[()] = (),
+    ) -> AbstractContextManager[PendingCall]:
+        """The call of `transact_write`, for callers that `send` it themselves, within the block.
 
-        The next steps are `send`, and then `forget` or `abandon`.
-
-        Args:
-            items: as of `transact_write`.
-            release: same.
-            caller: names the thread or task; no two that call at the same time may be equal.
+        Arguments as of `transact_write`, and of `PendingCalls.call`.
 
         Raises:
             InvalidRequest: the items break a rule.
         """
         writes = self._checked(items, release=release)
-        return self._calls.begin(writes, release=release, caller=caller)
+        return self._calls.call(writes, release=release, caller=caller, goes_on_after=goes_on_after)
 
     def send(self, call: PendingCall) -> None:
         """Commits the items of the call; errors as of `transact_write`."""
@@ -169,19 +161,6 @@ class GuardedWrites:
             # find them by their own polls.
             if not table.committed:
                 raise
-
-    def forget(self, call: PendingCall) -> None:
-        """Ends a call whose caller has its answer; the same call again is a new one."""
-        self._calls.forget(call)
-
-    def abandon(self, call: PendingCall, *, is_over: bool = True) -> None:
-        """Ends a call without an answer, or with an error; the same call again asks for the answer.
-
-        Args:
-            call: what `begin` returned.
-            is_over: whether `send` has come to its end; False if it goes on.
-        """
-        self._calls.abandon(call, is_over=is_over)
 
     def _write(self, table: GuardedTable) -> None:
         if table.commit([self.condition_check()]) is not None:
@@ -224,29 +203,22 @@ class GuardedWrites:
         return copy.deepcopy(list(items))
 
     def _check(self, index: int, item: TransactWriteItemTypeDef) -> None:
+        """Refuses what is no write, and writes of this lock; DynamoDB checks the rest."""
         verbs = list(item) if isinstance(item, dict) else []
         if len(verbs) != 1 or verbs[0] not in _VERBS:
             rule = f"each must be a dict with one of {', '.join(_VERBS)}, but item {index} is not"
             raise InvalidRequest(field="items", rule=rule, value=item)
         write = cast("Mapping[str, Any]", item)[verbs[0]]
-        if not _is_write(write):
+        fields = write if isinstance(write, dict) else {}
+        table_name, key = fields.get("TableName"), fields.get("Item", fields.get("Key"))
+        if not isinstance(table_name, str) or not isinstance(key, dict):
             rule = f"each must have a TableName, and an Item or a Key; item {index} has not"
             raise InvalidRequest(field="items", rule=rule, value=item)
-        key = write.get("Item", write.get("Key"))
+        is_lock_table = _plain_name(table_name) == _plain_name(self._table_name)
         partition = {"S": partition_of(self._grant.lock_name)}
-        if (
-            _plain_name(write["TableName"]) == _plain_name(self._table_name)
-            and key.get(PARTITION_KEY) == partition
-        ):
+        if is_lock_table and key.get(PARTITION_KEY) == partition:
             rule = f"must not touch the lock's own items in the lock table, as item {index} does"
             raise InvalidRequest(field="items", rule=rule, value=self._grant.lock_name)
-
-
-def _is_write(write: object) -> bool:
-    """Whether the write names its table and key; DynamoDB checks the rest."""
-    if not isinstance(write, dict) or not isinstance(write.get("TableName"), str):
-        return False
-    return isinstance(write.get("Item", write.get("Key")), dict)
 
 
 def _plain_name(table_name: str) -> str:

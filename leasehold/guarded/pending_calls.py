@@ -1,9 +1,9 @@
 """Calls of `transact_write`, remembered until their callers have the answer.
 
-                 begin                    forget
+                 call                     forget
     (no call) ─────────▶ under way ─────────────────▶ (no call)     the caller has its answer
                              │  ▲
-             abandon, or its │  │ begin, with the same items: the repeat asks for the answer
+             abandon, or its │  │ call, with the same items: the repeat asks for the answer
              caller is back  ▼  │
                           abandoned
 
@@ -15,7 +15,8 @@ argument by which it names an earlier one, so a repeat is recognized by its item
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,14 +35,12 @@ class SentTransaction:
 
     Attributes:
         own: our writes, the lock's item first.
-        items: the application's.
         token: the request token.
         wall_ms: when it was sent first, by the wall clock.
         monotonic: the same, by the monotonic clock.
     """
 
     own: Sequence[TransactWriteItemTypeDef]
-    items: Sequence[TransactWriteItemTypeDef]
     token: str
     wall_ms: int
     monotonic: float
@@ -82,22 +81,30 @@ class PendingCalls:
         self._all: list[PendingCall] = []
         self._mutex = threading.RLock()
 
-    def begin(
-        self, items: list[TransactWriteItemTypeDef], *, release: bool, caller: Hashable
-    ) -> PendingCall:
-        """A new call, or the one that this call repeats.
+    @contextmanager
+    def call(
+        self,
+        items: list[TransactWriteItemTypeDef],
+        *,
+        release: bool,
+        caller: Hashable,
+        goes_on_after: type[BaseException] | tuple[()] = (),
+    ) -> Iterator[PendingCall]:
+        """A new call, or the one that it repeats; abandoned after an error, else forgotten.
 
-        A caller that begins a call is back from its last one, whatever interrupted that.
+        Args:
+            items: as of the call.
+            release: same.
+            caller: same; no two that call at the same time may be equal.
+            goes_on_after: the error that leaves the block while the call is still sent elsewhere.
         """
-        with self._mutex:
-            for call in self._all:
-                is_free = call.caller is None or call.caller == caller
-                if is_free and call.items == items and call.release is release:
-                    call.caller, call.repeats = caller, call.may_have_happened
-                    return call
-            call = PendingCall(items=items, release=release, caller=caller)
-            self._all.append(call)
-            return call
+        call = self._begin(items, release=release, caller=caller)
+        try:
+            yield call
+        except BaseException as error:
+            self.abandon(call, is_over=not isinstance(error, goes_on_after))
+            raise
+        self.forget(call)
 
     def abandon(self, call: PendingCall, *, is_over: bool) -> None:
         """The caller gets no answer; `is_over` if the call has come to its end."""
@@ -110,3 +117,17 @@ class PendingCalls:
         with self._mutex:
             if call in self._all:
                 self._all.remove(call)
+
+    def _begin(
+        self, items: list[TransactWriteItemTypeDef], *, release: bool, caller: Hashable
+    ) -> PendingCall:
+        """A caller that begins a call is back from its last one, whatever interrupted that."""
+        with self._mutex:
+            for call in self._all:
+                is_free = call.caller is None or call.caller == caller
+                if is_free and call.items == items and call.release is release:
+                    call.caller, call.repeats = caller, call.may_have_happened
+                    return call
+            call = PendingCall(items=items, release=release, caller=caller)
+            self._all.append(call)
+            return call

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold import AsyncLock, LockLost
-from leasehold.guarded.guarded_writes import GuardedWrites
+from leasehold.guarded.pending_calls import PendingCall, PendingCalls
 from tests.support.faults import lost_reply
 from tests.support.memory_table import MemoryTable
 from tests.unit.aio.conftest import MakeClient
@@ -89,10 +89,10 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
 async def test_one_whose_forerunner_is_forgotten_would_be_done_twice(
     make_client: MakeClient, dynamo: Dynamo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(writes: GuardedWrites, call: Any, **_: object) -> None:  # noqa: ANN401 - as it is
-        writes.forget(call)
+    def forget(calls: PendingCalls, call: PendingCall, **_: object) -> None:
+        calls.forget(call)
 
-    monkeypatch.setattr(GuardedWrites, "abandon", forget)
+    monkeypatch.setattr(PendingCalls, "abandon", forget)
     async with a_lock(make_client) as lock:
         await cancelled(lock.transact_write([DEPOSIT]), after=0.2)
         await lock.transact_write([DEPOSIT])

@@ -161,6 +161,19 @@ def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_i
     assert table.writes() < 30
 
 
+def test_a_single_try_has_time_to_make_the_first_client_for_step_functions(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    class FirstClient(StepFunctions):
+        def describe_execution(self, **request: str) -> dict[str, str]:
+            clock.advance(1.5)  # As on a busy machine: to load the service's model, and to connect.
+            return super().describe_execution(**request)
+
+    workflow_overdue(table, clock)
+    locks = make_client("ben", stepfunctions=FirstClient("ABORTED"), takeover="stored_expiry")
+    assert locks.try_acquire("a") is not None
+
+
 def test_the_lock_of_a_workflow_that_is_over_is_taken(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:

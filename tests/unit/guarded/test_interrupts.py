@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from leasehold import Lock, LockClient, LockLost
-from leasehold.guarded.guarded_writes import GuardedWrites
+from leasehold.guarded.pending_calls import PendingCall, PendingCalls
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error
 from tests.unit.client.support.interrupts import TimeLimitError
@@ -62,7 +62,7 @@ def test_a_memory_of_lost_replies_alone_would_do_it_twice(
     *,
     interrupt: BaseException,
 ) -> None:
-    monkeypatch.setattr(GuardedWrites, "abandon", GuardedWrites.forget)
+    monkeypatch.setattr(PendingCalls, "abandon", lambda calls, call, **_: calls.forget(call))
     faulty.error = interrupt  # type: ignore[assignment]  # Ctrl-C is more than an Exception
     interrupted(lock, release=False)
     lock.transact_write([deposit("x")])
@@ -104,15 +104,15 @@ def test_a_second_interrupt_before_anything_is_noted_makes_no_second_write(
     bench: Bench, lock: Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call is known from before it was sent, and its caller is back."""
-    abandon = GuardedWrites.abandon
+    abandon = PendingCalls.abandon
     impatient = [TimeLimitError()]
 
-    def abandon_impatiently(writes: GuardedWrites, call: Any) -> None:  # noqa: ANN401 - as it is
+    def abandon_impatiently(calls: PendingCalls, call: PendingCall, *, is_over: bool) -> None:
         if impatient:
             raise impatient.pop()
-        abandon(writes, call)
+        abandon(calls, call, is_over=is_over)
 
-    monkeypatch.setattr(GuardedWrites, "abandon", abandon_impatiently)
+    monkeypatch.setattr(PendingCalls, "abandon", abandon_impatiently)
     interrupted(lock, release=False)
     lock.transact_write([deposit("x")])
     assert bench.balance("x") == 1

@@ -12,6 +12,7 @@ import pytest
 from leasehold import Lock, LockClient, LockLost, LockStoreUnavailable
 from leasehold.client.base_lock import BaseLock
 from leasehold.guarded.guarded_writes import GuardedWrites
+from leasehold.guarded.pending_calls import PendingCalls
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error, lost_reply
 from tests.unit.guarded.bench import Bench, deposit
@@ -56,7 +57,7 @@ def test_a_repeat_after_the_end_of_the_lease_tells_of_the_commit(
 def test_without_its_memory_the_lock_would_say_lost_and_nothing_written(
     bench: Bench, lock: Lock, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(GuardedWrites, "abandon", GuardedWrites.forget)
+    monkeypatch.setattr(PendingCalls, "abandon", lambda calls, call, **_: calls.forget(call))
     unknown(lock, release=False)
     clock.advance(LEASE_SECONDS + 1)
     with pytest.raises(LockLost):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import optimistic
-from leasehold.errors import VersionConflict
+from leasehold.errors import InvalidRequest, VersionConflict
 from tests.unit.optimistic.tables import ANNA, CountingTable, plain, stored
 
 if TYPE_CHECKING:
@@ -63,3 +63,11 @@ def test_without_a_condition_the_second_writer_wins(table: Table) -> None:
     table.put_item(Item={**ANNA, "balance": 2})
     table.put_item(Item={**ANNA, "balance": 3})
     assert stored(table) == {"account": "anna", "balance": 3}
+
+
+def test_put_deletes_nothing_for_want_of_an_item(table: Table) -> None:
+    nothing: Any = None
+    seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
+    with pytest.raises(InvalidRequest, match="item: must be an item"):
+        optimistic.put(table, ANNA, nothing, seen=seen)
+    assert stored(table) == {"account": "anna", "balance": 1, "version": 1}
