@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from functools import cache
 from typing import Any, Final
@@ -11,7 +10,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
 from leasehold.aio.bridge import wait_for
-from leasehold.aio.bridged import BridgedClient
+from leasehold.aio.bridged import BridgedClient, BridgedMutex
 from leasehold.client.connection import Connection
 
 _DESCRIPTIONS: Final = "data_loader"
@@ -35,7 +34,7 @@ class AsyncConnection(Connection):
             most_at_once=most_at_once,
         )
         self._aio_session = session
-        self._making = asyncio.Lock()
+        self._mutex = BridgedMutex()
         self._open = AsyncExitStack()
 
     async def aclose(self) -> None:
@@ -43,20 +42,14 @@ class AsyncConnection(Connection):
         self._made.clear()
         await self._open.aclose()
 
-    def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
-        client = self._given[service] or self._made.get(service)
-        return client or wait_for(self._make_once(service))
+    def _one_at_a_time(self) -> BridgedMutex:
+        return self._mutex
 
-    async def _make_once(self, service: str) -> Any:  # noqa: ANN401 - same
-        async with self._making:
-            if service not in self._made:
-                beside = self._given["dynamodb"]
-                region = {} if beside is None else {"region_name": beside.meta.region_name}
-                session = self._aio_session or _default_session()
-                config = AioConfig().merge(self._config)
-                context = session.create_client(service, config=config, **region)
-                self._made[service] = BridgedClient(await self._open.enter_async_context(context))
-            return self._made[service]
+    def _make(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
+        session = self._aio_session or _default_session()
+        config = AioConfig().merge(self._config)
+        context = session.create_client(service, config=config, **self._region())
+        return BridgedClient(wait_for(self._open.enter_async_context(context)))
 
 
 def _default_session() -> AioSession:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import suppress
 
 from leasehold.aio.bridge import run
 from leasehold.aio.tasks import BackgroundTasks
-from leasehold.backoff import Random
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.heartbeats import (
     LONGEST_NAP_SECONDS,
@@ -28,12 +26,11 @@ class AsyncHeartbeats:
     Args:
         clock: tells when a heartbeat is due.
         most_at_once: how many may be under way at a time.
-        random: source of jitter.
     """
 
-    def __init__(self, clock: Clock, *, most_at_once: int, random: Random = random.random) -> None:
+    def __init__(self, clock: Clock, *, most_at_once: int) -> None:
         self._clock = clock
-        self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random)
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
         self._changed = asyncio.Event()
         self._scheduler: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks()
@@ -82,10 +79,9 @@ class AsyncHeartbeats:
             self._scheduler = None
 
     async def _nap(self, now: float) -> None:
-        next_at = self._schedule.next_at()
-        nap = LONGEST_NAP_SECONDS if next_at is None else min(next_at - now, LONGEST_NAP_SECONDS)
+        nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(nap, 0.0)):
+            async with asyncio.timeout(nap):
                 await self._changed.wait()
 
     async def _send(self, scheduled: ScheduledHeartbeat) -> None:

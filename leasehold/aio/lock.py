@@ -40,14 +40,7 @@ class AsyncLockServices:
 
 
 class AsyncLostEvent(asyncio.Event):
-    """Set when a lock is lost; each question checks the lease.
-
-    If the event loop was blocked, or the process frozen, a user's code may ask before the
-    heartbeats have run again.
-
-    Args:
-        is_lost: checks the lease.
-    """
+    """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
 
     def __init__(self, is_lost: Callable[[], bool]) -> None:
         super().__init__()
@@ -121,14 +114,7 @@ class AsyncLock(BaseLock):
 
         No heartbeat is under way any more when this returns, and none will be sent. May be
         repeated. If the task that releases is cancelled meanwhile, the release goes on all the
-        same.
-
-        Returns:
-            Whether the lock was held until then; False if it had been lost before.
-
-        Raises:
-            LockStoreUnavailable: outcome unknown. Heartbeats have ended, so the lock is free when
-                its lease is over at the latest; or repeat the call.
+        same. Result and errors as of `leasehold.Lock.release`.
         """
         if not self._handle.lease.is_from_parent_process:
             self._services.heartbeats.remove(self._handle)
@@ -169,17 +155,13 @@ class AsyncLock(BaseLock):
         self, _kind: object, error: BaseException | None, _traceback: object
     ) -> None:
         """Releases, as `AsyncLockClient.hold` does."""
-        if not self._handle.lease.is_from_parent_process:
-            self._raise_or_note(await self._release_error(), error)
-
-    async def _release_error(self) -> Exception | None:
-        """Releases; returns what was wrong with the lock, or with its release."""
+        if self._handle.lease.is_from_parent_process:
+            return
         try:
             if not await self.release():
                 self.check()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller raises it or logs it
-            return error
-        return None
+        except Exception as lock_error:  # noqa: BLE001 - whatever it is, it is raised or logged
+            self._raise_or_note(lock_error, error)
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)

@@ -43,17 +43,9 @@ class AsyncLockClient:
         session: an aiobotocore session to make clients from; None takes the default one.
         client: an aiobotocore DynamoDB client to use as it is.
         stepfunctions: same, for Step Functions.
-        owner_name: as of `LockClient`, and so are all others.
-        lease: same.
-        wait: same.
-        heartbeat_every: same.
-        safe_period: same.
-        takeover: same.
-        longest_poll: same.
-        max_workers: most heartbeats under way at a time.
-        best_effort_release: as of `LockClient`.
-        observe: same.
         clock: the present, for tests; its `wait` runs on the bridge of this package.
+
+    All other arguments are those of `LockClient`.
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -143,11 +135,8 @@ class AsyncLockClient:
     ) -> AsyncLock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
-        A holder that crashed is evicted as by `LockClient.try_acquire`.
-
-        Raises:
-            LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
-            InvalidRequest: an argument breaks its rule; nothing was written.
+        A holder that crashed is evicted as by `LockClient.try_acquire`. Errors as of it, too: an
+        unknown outcome is never reported as a grant, nor as None.
         """
         options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
         lock, acquisition = await self._attempt(options)

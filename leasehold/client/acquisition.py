@@ -108,7 +108,8 @@ class Acquisition:
                 granted = self._poll() if self._unknown is None else self._request_permit()
         except BaseException:
             # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
-            self._leave_quietly()
+            with suppress(Exception):
+                self.leave()
             raise
         if granted is None and self.request.waits:
             self._give_up()
@@ -149,12 +150,9 @@ class Acquisition:
         except Exception:
             raise
         except BaseException:  # Interrupted in the middle of it.
-            self._leave_quietly()
+            with suppress(Exception):
+                self.leave()
             raise
-
-    def _leave_quietly(self) -> None:
-        with suppress(Exception):
-            self.leave()
 
     def _goes_on(self) -> bool:
         if self.request.waits and self._clock.monotonic() < self._deadline:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -18,10 +17,6 @@ from leasehold.errors import InvalidRequest
 from leasehold.wire import rules
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
-LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
-_DEFAULT_WAIT_IN_LEASES: Final = 2
-"""To watch a crashed holder for its whole lease takes a little longer than the lease."""
-_TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +42,14 @@ class Timing:
     def require_room(self, lease_seconds: float) -> None:
         """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed."""
         period, safe = self.period(lease_seconds), self.safe(lease_seconds)
-        if period != math.inf and period + safe >= lease_seconds:
+        needed, rule = safe, f"must be longer than safe_period ({safe:g} s)"
+        if period != math.inf:
+            needed += period
             rule = (
                 "must be longer than heartbeat_every and safe_period together "
                 f"({period:g} s + {safe:g} s)"
             )
-            raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
-        if safe >= lease_seconds:
-            rule = f"must be longer than safe_period ({safe:g} s)"
+        if needed >= lease_seconds:
             raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
 
 
@@ -79,25 +74,6 @@ def require_seconds(field: str, value: object, *, least: float, most: float) -> 
 def require_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
     require_seconds("wait", value, least=0, most=LONGEST_WAIT_SECONDS)
-
-
-def default_wait(wait: float | None, lease: float) -> float:
-    """Seconds that `acquire` waits by default: the client's setting, else by the lease.
-
-    Raises:
-        InvalidRequest: the lease breaks its rule.
-    """
-    require("lease", rules.LEASE_SECONDS, lease)
-    if wait is not None:
-        return wait
-    return max(LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
-
-
-def require_table_name(value: object) -> None:
-    """Raises `InvalidRequest` unless the value may name a table."""
-    if not isinstance(value, str) or not _TABLE_NAME.fullmatch(value):
-        rule = "must be the name or ARN of a DynamoDB table"
-        raise InvalidRequest(field="table_name", rule=rule, value=value)
 
 
 def require_callable(field: str, value: object) -> None:

@@ -165,20 +165,19 @@ class BaseLock(ABC):
         if self._handle.lease.is_from_parent_process:
             self._handle.lease.require_held()
         if self._guarded_writes is None:
-            context = self._store_factory.context()
             made = GuardedWrites(
                 self._store_factory.connection.dynamodb(),
                 table_name=self._store_factory.table_name,
                 lock_name=self.name,
                 owner_id=self.owner_id,
                 fencing_token=self.fencing_token,
-                context=context,
+                context=self._store_factory.context(),
             )
             with self._mutex:  # Only around this: code on the bridge may have waited before.
                 self._guarded_writes = self._guarded_writes or made
         return self._guarded_writes
 
-    def _raise_or_note(self, lock_error: Exception | None, error: BaseException | None) -> None:
+    def _raise_or_note(self, lock_error: Exception, error: BaseException | None) -> None:
         """Ends a `with` block: raises what was wrong with the lock, or notes it on the error.
 
         Args:
@@ -189,8 +188,6 @@ class BaseLock(ABC):
             LockLost: the block has succeeded, but was not alone.
             Exception: the release failed, and `best_effort_release` is off. Else that is logged.
         """
-        if lock_error is None:
-            return
         if error is not None:
             if not isinstance(error, LockLost):
                 error.add_note(f"At the end of the lock: {lock_error}")

@@ -32,7 +32,12 @@ class Callbacks:
             try:
                 self._pool.submit(self._call, description, callback)
             except RuntimeError:  # The main thread has ended, and such pools take no more work.
-                self._call_in_new_thread(description, callback)
+                arguments = (description, callback)
+                thread = threading.Thread(target=self._call, args=arguments, name=_THREAD_NAME)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    logger.warning("%s is not called: %s", description, error)
 
     def close(self) -> None:
         """Calls nothing any more; waits for callbacks that have begun, unless called by one."""
@@ -41,13 +46,6 @@ class Callbacks:
             pool = self._pool
         if pool is not None:
             pool.shutdown(wait=not getattr(self._thread, "is_in_callback", False))
-
-    def _call_in_new_thread(self, description: str, callback: Callable[[], None]) -> None:
-        arguments = (description, callback)
-        try:
-            threading.Thread(target=self._call, args=arguments, name=_THREAD_NAME).start()
-        except RuntimeError as error:
-            logger.warning("%s is not called: %s", description, error)
 
     def _call(self, description: str, callback: Callable[[], None]) -> None:
         self._thread.is_in_callback = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
@@ -88,17 +89,25 @@ class Connection:
         return client
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
-        client = self._given[service] or self._made.get(service)
-        if self._given[service] is not None and self._process != os.getpid():
-            raise InheritedClientError(_INHERITED)
-        if client is None:
-            with _making:
-                client = self._made.get(service) or self._make(service)
-                self._made[service] = client
-        return client
+        given = self._given[service]
+        if given is not None:
+            if self._process != os.getpid():
+                raise InheritedClientError(_INHERITED)
+            return given
+        if service not in self._made:
+            with self._one_at_a_time():
+                if service not in self._made:
+                    self._made[service] = self._make(service)
+        return self._made[service]
+
+    def _one_at_a_time(self) -> AbstractContextManager[object]:
+        return _making
+
+    def _region(self) -> dict[str, str]:
+        """The region of the table, if a client for it was given."""
+        beside = self._given["dynamodb"]
+        return {} if beside is None else {"region_name": beside.meta.region_name}
 
     def _make(self, service: str) -> Any:  # noqa: ANN401 - same
         maker: Any = self._session or boto3
-        beside = self._given["dynamodb"]
-        region = {} if beside is None else {"region_name": beside.meta.region_name}
-        return maker.client(service, config=self._config, **region)
+        return maker.client(service, config=self._config, **self._region())

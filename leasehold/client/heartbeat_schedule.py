@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
+import random
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,7 +64,7 @@ class HeartbeatSchedule:
     """
 
     most_at_once: int
-    random: Random
+    random: Random = field(default=random.random)
     late_seconds: float = 0.0
     _scheduled: dict[LeaseHandle, ScheduledHeartbeat] = field(default_factory=dict)
     _agenda: list[_Entry] = field(default_factory=list)
@@ -96,11 +98,11 @@ class HeartbeatSchedule:
         """Whether no lock has heartbeats."""
         return not self._scheduled
 
-    def next_at(self) -> float | None:
-        """When to call `due` next, if nothing happens before."""
+    def next_at(self) -> float:
+        """When to call `due` next, if nothing happens before; never, if there are no locks."""
         while self._agenda and not _is_valid(self._agenda[0]):
             heapq.heappop(self._agenda)
-        return self._agenda[0][0] if self._agenda else None
+        return self._agenda[0][0] if self._agenda else math.inf
 
     def due(self, now: float) -> list[ScheduledHeartbeat]:
         """The heartbeats to begin now. Reports locks that are lost by now, or in danger."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from functools import partial
 from typing import Final
 
-from leasehold.backoff import Random
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.logging import logger
@@ -31,13 +29,12 @@ class Heartbeats:
     Args:
         clock: tells when a heartbeat is due.
         most_at_once: size of the pool.
-        random: source of jitter.
     """
 
-    def __init__(self, clock: Clock, *, most_at_once: int, random: Random = random.random) -> None:
+    def __init__(self, clock: Clock, *, most_at_once: int) -> None:
         self._clock = clock
         self._most_at_once = most_at_once
-        self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=random)
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
         # Entered as it is, and not through the condition: an interrupt in the Python code of
         # `Condition.__enter__` or `__exit__` would leave it locked for ever.
         self._mutex = threading.RLock()
@@ -57,8 +54,7 @@ class Heartbeats:
             if self._scheduler is None and not self._closed:
                 self._start()
             self._schedule.add(handle)
-            next_at = self._schedule.next_at()
-            if next_at is not None and next_at < self._wakes_at:
+            if self._schedule.next_at() < self._wakes_at:
                 self._changed.notify()
 
     def remove(self, handle: LeaseHandle) -> None:
@@ -110,9 +106,7 @@ class Heartbeats:
         now = self._clock.monotonic()
         for scheduled in self._schedule.due(now):
             self._begin(scheduled)
-        next_at = self._schedule.next_at()
-        nap = LONGEST_NAP_SECONDS if next_at is None else next_at - now
-        nap = min(max(nap, 0.0), LONGEST_NAP_SECONDS)
+        nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
         self._wakes_at = now + nap
         return nap
 

@@ -13,7 +13,7 @@ from leasehold.client.process import is_held_by_this_thread
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.guarded.pending_calls import PendingCall
-from leasehold.protocol.model import HeartbeatRequest, Released, ReleaseRequest, Renewal
+from leasehold.protocol.model import HeartbeatRequest, ReleaseRequest, Renewal
 
 _RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "somebody else has its place"
@@ -41,7 +41,6 @@ class LeaseHandle:
     ) -> None:
         self.lease = lease
         self._store_factory = store_factory
-        self._clock = store_factory.clock
         self._owner_id = owner_id
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
@@ -63,18 +62,14 @@ class LeaseHandle:
             lease.require_held()
         with self._mutex:
             lease.require_held()
-            sent = self._clock.monotonic()
+            sent = self._store_factory.clock.monotonic()
             if lease_ms is not None:
                 # It may be written without an answer, and be shorter than before.
                 lease.shorten(sent + lease_ms / 1000)
-            answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(
-                HeartbeatRequest(
-                    lock_name=lease.lock_name,
-                    owner_id=self._owner_id,
-                    lease_ms=lease_ms,
-                    data=data,
-                )
+            request = HeartbeatRequest(
+                lock_name=lease.lock_name, owner_id=self._owner_id, lease_ms=lease_ms, data=data
             )
+            answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(request)
             if isinstance(answer, Renewal):
                 lease.renew(sent, answer.lease_ms / 1000)
             else:
@@ -122,9 +117,7 @@ class LeaseHandle:
             return self._release(was_lost=was_lost, seconds=_RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
-        except BaseException:
-            # Interrupted, at any moment: what was sent may have been written, or nothing sent yet.
-            self._may_be_released = True
+        except BaseException:  # Interrupted, at any moment: perhaps before anything was sent.
             with suppress(Exception):
                 self._release(was_lost=was_lost, seconds=0)
             raise
@@ -185,25 +178,17 @@ class LeaseHandle:
                 return True
             if self.lease.taken:
                 return False
-            if self._send_release(seconds):
-                self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
-                return not was_lost
+            request = ReleaseRequest(lock_name=self.lease.lock_name, owner_id=self._owner_id)
+            try:
+                released = self._store_factory.release(request, seconds=seconds)
+                if released or self._may_be_released:
+                    self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
+                    return not was_lost
+            except BaseException:
+                self._may_be_released = True  # By what was sent.
+                raise
         self.lease.lose("somebody else had its place when it was released", taken=True)
         return False
-
-    def _send_release(self, seconds: float) -> bool:
-        """Sends the release until there is an answer; returns whether nobody had the place."""
-
-        def may_be_released() -> None:
-            self._may_be_released = True
-
-        answer = self._store_factory.release(
-            ReleaseRequest(lock_name=self.lease.lock_name, owner_id=self._owner_id),
-            seconds=seconds,
-            on_unknown=may_be_released,
-        )
-        # After an attempt of unknown outcome "not held" may well be its doing.
-        return isinstance(answer, Released) or self._may_be_released
 
 
 class UnreleasedHandles:

@@ -142,8 +142,15 @@ class Lock(BaseLock):
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Releases, as `LockClient.hold` does."""
-        if not self._handle.lease.is_from_parent_process:
-            self._raise_or_note(self._release_error(), error)
+        if self._handle.lease.is_from_parent_process:
+            return
+        try:
+            if not self.release():
+                self.check()
+        except Exception as lock_error:
+            if self._handle.lease.state() is LeaseState.RELEASED:
+                raise  # Nothing is wrong: a signal handler raised it to leave the block.
+            self._raise_or_note(lock_error, error)
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)
@@ -152,17 +159,6 @@ class Lock(BaseLock):
         if not self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
             self._services.unreleased.add(self._handle)
             self._services.heartbeats.remove(self._handle)
-
-    def _release_error(self) -> Exception | None:
-        """Releases; returns what was wrong with the lock, or with its release."""
-        try:
-            if not self.release():
-                self.check()
-        except Exception as error:
-            if self._handle.lease.state() is LeaseState.RELEASED:
-                raise  # Nothing is wrong: a signal handler raised it to leave the block.
-            return error
-        return None
 
     def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
         self._services.callbacks.call_soon(description, callback)

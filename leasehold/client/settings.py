@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.arguments import Timing, require, require_seconds
+from leasehold.client.connection import Connection
 from leasehold.client.logging import log_event
-from leasehold.client.store_factory import AwsConnection, StoreFactory
+from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import AcquireRequest
@@ -23,8 +25,12 @@ from leasehold.wire import rules
 Takeover = Literal["observed", "stored_expiry"]
 
 DEFAULT_LEASE_SECONDS: Final = 60.0
+_LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
+_DEFAULT_WAIT_IN_LEASES: Final = 2
+"""To watch a crashed holder for its whole lease takes a little longer than the lease."""
 _SHORTEST_PERIOD_SECONDS: Final = 0.05
 _MOST_WORKERS: Final = 1000
+_TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 
 _Callback = TypeVar("_Callback")
 
@@ -83,7 +89,9 @@ class ClientSettings:
         if not isinstance(self.max_workers, int) or not 1 <= self.max_workers <= _MOST_WORKERS:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             raise InvalidRequest(field="max_workers", rule=rule, value=self.max_workers)
-        arguments.require_table_name(self.table_name)
+        if not isinstance(self.table_name, str) or not _TABLE_NAME.fullmatch(self.table_name):
+            rule = "must be the name or ARN of a DynamoDB table"
+            raise InvalidRequest(field="table_name", rule=rule, value=self.table_name)
         arguments.require_callable("observe", self.observe)
 
     def longest_wait(self, lease: float | None) -> float:
@@ -92,9 +100,13 @@ class ClientSettings:
         Raises:
             InvalidRequest: the lease breaks its rule.
         """
-        return arguments.default_wait(self.wait, self.lease if lease is None else lease)
+        lease = self.lease if lease is None else lease
+        require("lease", rules.LEASE_SECONDS, lease)
+        if self.wait is not None:
+            return self.wait
+        return max(_LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
 
-    def store_factory(self, connection: AwsConnection) -> StoreFactory:
+    def store_factory(self, connection: Connection) -> StoreFactory:
         """Stores over the table; nobody's lease has been watched yet."""
         watches = self.takeover == "observed"
         return StoreFactory(
@@ -113,11 +125,6 @@ class ClientSettings:
         require_open: Callable[[], None],
     ) -> Acquisition:
         """A new acquisition, with an owner_id of its own.
-
-        Args:
-            options: what is asked for.
-            store_factory: the lock table.
-            require_open: raises once the client is closed.
 
         Raises:
             InvalidRequest: an option breaks its rule.

@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from leasehold.backoff import Random
+from leasehold.client.connection import Connection
 from leasehold.client.logging import failsafe_observer
 from leasehold.clock import Clock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import NotHeld, Released, ReleaseRequest
+from leasehold.protocol.model import Released, ReleaseRequest
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import WorkflowEngine
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
-
-
-class AwsConnection(Protocol):
-    """Where the AWS clients come from."""
-
-    def dynamodb(self) -> DynamoDBClient:
-        """The client for the lock table."""
-        ...
-
-    @property
-    def workflows(self) -> WorkflowEngine:
-        """The engine of workflows that are met in a queue."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +37,7 @@ class StoreFactory:
         random: source of jitter.
     """
 
-    connection: AwsConnection
+    connection: Connection
     table_name: str
     clock: Clock
     lease_expiry: LeaseExpiry
@@ -78,19 +61,12 @@ class StoreFactory:
         """The operations of a lock, for such a request."""
         return LockStore(self.context(deadline=deadline))
 
-    def release(
-        self,
-        request: ReleaseRequest,
-        *,
-        seconds: float,
-        on_unknown: Callable[[], None] = lambda: None,
-    ) -> Released | NotHeld:
+    def release(self, request: ReleaseRequest, *, seconds: float) -> bool:
         """Sends a release, again after each unknown outcome, until there is an answer.
 
-        Args:
-            request: what to release.
-            seconds: how long to go on.
-            on_unknown: called after each unknown outcome.
+        Returns:
+            Whether this call may have released; after an attempt of unknown outcome also if the
+            answer is "not held", which may well be the doing of that attempt.
 
         Raises:
             LockStoreUnavailable: no answer in time.
@@ -103,11 +79,12 @@ class StoreFactory:
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
             longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
         )
+        unknown = False
 
         def is_unknown(error: Exception) -> bool:
-            if not isinstance(error, LockStoreUnavailable):
-                return False
-            on_unknown()
-            return True
+            nonlocal unknown
+            unknown = isinstance(error, LockStoreUnavailable)
+            return unknown
 
-        return retry(lambda: store.release(request), budget, repeat_after=is_unknown)
+        answer = retry(lambda: store.release(request), budget, repeat_after=is_unknown)
+        return unknown or isinstance(answer, Released)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from leasehold import AsyncLockClient, LockWaitTimeout
-from leasehold.client import arguments
+from leasehold.client.settings import ClientSettings
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import VirtualClock, in_virtual_time, virtual_loop
 
@@ -36,7 +36,7 @@ async def test_a_client_that_has_just_begun_replaces_a_crashed_holder() -> None:
 async def test_with_a_wait_as_long_as_the_lease_it_would_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(arguments, "default_wait", lambda _wait, lease: lease)
+    monkeypatch.setattr(ClientSettings, "longest_wait", lambda _settings, lease: lease)
     table = AsyncTable()
     await crash(table)
     async with AsyncLockClient("locks", client=table, clock=VirtualClock()) as locks:

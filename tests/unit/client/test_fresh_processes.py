@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leasehold import LockClient, LockWaitTimeout
-from leasehold.client import arguments
+from leasehold.client.settings import ClientSettings
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
 from tests.unit.client.support.simulated_heartbeats import SimulatedHeartbeats
 
@@ -61,7 +61,7 @@ def test_with_a_wait_as_long_as_the_lease_none_ever_would(
     new_process: NewProcess, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: to watch a lease takes a little longer than the lease."""
-    monkeypatch.setattr(arguments, "default_wait", lambda _wait, lease: lease)
+    monkeypatch.setattr(ClientSettings, "longest_wait", lambda _settings, lease: lease)
     crash(new_process)
     for _ in range(8):
         clock.advance(6 * HOUR)

@@ -25,8 +25,7 @@ class SimulatedHeartbeats(Heartbeats):
         while (now := clock.monotonic()) < ends_at:
             for scheduled in self._schedule.due(now):
                 self._begin(scheduled)
-            next_at = self._schedule.next_at()
-            moment = ends_at if next_at is None else min(next_at, ends_at)
+            moment = min(self._schedule.next_at(), ends_at)
             clock.wait(max(moment - now, 0.001))
         for scheduled in self._schedule.due(clock.monotonic()):
             self._begin(scheduled)
