@@ -21,6 +21,7 @@ from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.logging import logger
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.clock import Clock
+from leasehold.errors import LockWaitTimeout
 from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
@@ -139,10 +140,10 @@ class AsyncLockClient:
         unknown outcome is never reported as a grant, nor as None.
         """
         options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
-        lock, acquisition = await self._attempt(options)
-        if lock is None:
-            acquisition.log_takeover_hint()
-        return lock
+        try:
+            return await self._acquire(options, is_try=True)
+        except LockWaitTimeout:
+            return None
 
     def longest_wait(self, lease: float | None = None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease."""
@@ -198,29 +199,22 @@ class AsyncLockClient:
         """Closes, and releases all locks that are held."""
         await self.close(release=True)
 
-    async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
-        lock, acquisition = await self._attempt(options)
-        if lock is None:
-            raise acquisition.timed_out()
-        return lock
-
-    async def _attempt(
-        self, options: LockOptions[AsyncCallback]
-    ) -> tuple[AsyncLock | None, Acquisition]:
+    async def _acquire(
+        self, options: LockOptions[AsyncCallback], *, is_try: bool = False
+    ) -> AsyncLock:
         self._require_open()
         acquisition = self._settings.acquisition(
             options, self._services.store_factory, require_open=self._require_open
         )
         granted = await self._acquisitions.run(acquisition)
         if granted is None:
-            return None, acquisition
+            raise acquisition.timed_out(logs_hint=is_try)
         try:
             self._require_open()  # Closed in this moment: nobody would renew the lock.
-            lock = AsyncLock(self._services, acquisition.request, options, granted)
+            return AsyncLock(self._services, acquisition.request, options, granted)
         except BaseException:
             await self._services.tasks.shielded(self._undo(acquisition))
             raise
-        return lock, acquisition
 
     async def _undo(self, acquisition: Acquisition) -> None:
         """Releases what was granted when the client was closed."""

@@ -124,24 +124,22 @@ class Acquisition:
         )
         self._store_factory.release(request, seconds=_LEAVE_SECONDS)
 
-    def timed_out(self) -> LockWaitTimeout:
-        """The error that names the lock's holders."""
+    def timed_out(self, *, logs_hint: bool) -> LockWaitTimeout:
+        """The error that names the lock's holders.
+
+        Args:
+            logs_hint: whether to log, too, that a single try cannot watch a lease, if only that
+                was the reason.
+        """
         names = ", ".join(holder.owner_name or "?" for holder in self.holders) or "nobody"
-        hint = self._takeover_hint()
+        hint = explain_unwatched(
+            self._store_factory.lease_expiry, self.request.lock_name, self.holders
+        )
+        if hint and logs_hint:
+            logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
         return LockWaitTimeout(
             f"lock {self.request.lock_name!r}: not handed over within {self._wait:g} s; "
             f"last held by {names}" + (f" ({hint})" if hint else "")
-        )
-
-    def log_takeover_hint(self) -> None:
-        """Logs if the lock was not granted only because a single try cannot watch a lease."""
-        hint = self._takeover_hint()
-        if hint:
-            logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
-
-    def _takeover_hint(self) -> str:
-        return explain_unwatched(
-            self._store_factory.lease_expiry, self.request.lock_name, self.holders
         )
 
     def _give_up(self) -> None:

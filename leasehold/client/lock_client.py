@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from leasehold.client.acquisition import Acquisition
 from leasehold.client.arguments import Timing
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
@@ -17,6 +16,7 @@ from leasehold.client.process import reset_in_children
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import BootClock, Clock
+from leasehold.errors import LockWaitTimeout
 from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
@@ -180,10 +180,10 @@ class LockClient:
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
-        lock, acquisition = self._attempt(options)
-        if lock is None:
-            acquisition.log_takeover_hint()
-        return lock
+        try:
+            return self._acquire(options, is_try=True)
+        except LockWaitTimeout:
+            return None
 
     def longest_wait(self, lease: float | None = None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease."""
@@ -242,13 +242,7 @@ class LockClient:
         """Closes, and releases all locks that are held."""
         self.close(release=True)
 
-    def _acquire(self, options: LockOptions[Callback]) -> Lock:
-        lock, acquisition = self._attempt(options)
-        if lock is None:
-            raise acquisition.timed_out()
-        return lock
-
-    def _attempt(self, options: LockOptions[Callback]) -> tuple[Lock | None, Acquisition]:
+    def _acquire(self, options: LockOptions[Callback], *, is_try: bool = False) -> Lock:
         self._require_open()
         services = self._services
         acquisition = self._settings.acquisition(
@@ -256,7 +250,7 @@ class LockClient:
         )
         granted = acquisition.run()
         if granted is None:
-            return None, acquisition
+            raise acquisition.timed_out(logs_hint=is_try)
         try:
             lock = Lock(services, acquisition.request, options, granted)
         except BaseException:  # Interrupted, or no thread can be started for its heartbeats.
@@ -266,7 +260,7 @@ class LockClient:
         if self._closed:  # In this moment: nobody would renew it.
             lock.release()
             self._require_open()
-        return lock, acquisition
+        return lock
 
     def _release_all(self, handles: list[LeaseHandle]) -> None:
         size = min(self._settings.max_workers, len(handles))
