@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from leasehold.client.arguments import require, require_wait
 from leasehold.client.lock_client import LockClient
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _D = TypeVar("_D")
+_D_co = TypeVar("_D_co", covariant=True)
 
 
 @overload
@@ -128,7 +129,7 @@ def locked(
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
-    options = _Options(
+    return _Options(
         name=name,
         if_taken=if_taken,
         otherwise=otherwise,
@@ -136,38 +137,27 @@ def locked(
         lease=lease,
         limit=limit,
         client=client,
-    )
-    return (LockedOrSkipped if if_taken == "skip" else Locked)(options)
+    ).around
 
 
-@dataclass(frozen=True, slots=True)
-class Locked:
+class Locked(Protocol):
     """A decorator of functions: the result has the same signature."""
-
-    _options: _Options
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Returns the function that acquires the lock first."""
-        return self._options.around(function)
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class LockedOrSkipped(Generic[_D]):
+class LockedOrSkipped(Protocol[_D_co]):
     """A decorator of functions: the result may also return what stands for a skipped call."""
-
-    _options: _Options
 
     @overload
     def __call__(
         self, function: Callable[_P, Coroutine[Any, Any, _R]]
-    ) -> Callable[_P, Coroutine[Any, Any, _R | _D]]: ...
+    ) -> Callable[_P, Coroutine[Any, Any, _R | _D_co]]: ...
 
     @overload
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | _D]: ...
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function that acquires the lock first, or does nothing."""
-        return self._options.around(function)
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | _D_co]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, U
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import (
-        DeleteItemInputTypeDef,
+        DeleteTypeDef,
         PutTypeDef,
         QueryInputTypeDef,
         QueryOutputTypeDef,
@@ -118,16 +118,9 @@ class LockTable:
 
     def delete(self, delete: Delete) -> bool:
         """Deletes one item; tells whether it was there, as the condition wants it."""
-        request: DeleteItemInputTypeDef = {
-            "TableName": self._name,
-            "Key": delete.key,
-            "ConditionExpression": delete.condition,
-            "ExpressionAttributeNames": delete.names,
-        }
-        if delete.values:
-            request["ExpressionAttributeValues"] = delete.values
+        fields = self._delete_of(delete)
         try:
-            self._send(lambda: self._client.delete_item(**request))
+            self._send(lambda: self._client.delete_item(**fields))
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
         return True
@@ -197,15 +190,18 @@ class LockTable:
                 put["ConditionExpression"] = write.condition
                 put["ExpressionAttributeNames"] = write.names
             return {"Put": put}
-        return {
-            "Delete": {
-                "TableName": self._name,
-                "Key": write.key,
-                "ConditionExpression": write.condition,
-                "ExpressionAttributeNames": write.names,
-                "ExpressionAttributeValues": write.values,
-            }
+        return {"Delete": self._delete_of(write)}
+
+    def _delete_of(self, delete: Delete) -> DeleteTypeDef:
+        fields: DeleteTypeDef = {
+            "TableName": self._name,
+            "Key": delete.key,
+            "ConditionExpression": delete.condition,
+            "ExpressionAttributeNames": delete.names,
         }
+        if delete.values:
+            fields["ExpressionAttributeValues"] = delete.values
+        return fields
 
     def _send(self, send: Callable[[], _Answer]) -> _Answer:
         return RepeatedRequest(self._retry_budget).send(send)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from voluptuous import MultipleInvalid, Optional, Required, RequiredFieldInvalid, Schema
@@ -16,77 +17,50 @@ from leasehold.protocol.model import (
     KeepAliveRequest,
     ReleaseRequest,
 )
-from leasehold.wire.rules import (
-    DATA,
-    ENTERED_AT_MS,
-    EXECUTION_ARN,
-    FLAG,
-    LEASE_SECONDS,
-    LIMIT,
-    LOCK_NAME,
-    OWNER_ID,
-    OWNER_NAME,
-    TASK_TOKEN,
-    Rule,
-    compact_json,
-)
+from leasehold.wire import rules
 
-_NAMED_OWNER: Final[dict[Any, Rule]] = {
-    Required("lock_name"): LOCK_NAME,
-    Required("owner_id"): OWNER_ID,
+_RULES: Final = {
+    "lock_name": rules.LOCK_NAME,
+    "owner_id": rules.OWNER_ID,
+    "owner_name": rules.OWNER_NAME,
+    "lease_seconds": rules.LEASE_SECONDS,
+    "limit": rules.LIMIT,
+    "data": rules.DATA,
+    "execution_arn": rules.EXECUTION_ARN,
+    "entered_at_ms": rules.ENTERED_AT_MS,
+    "ticket": rules.ENTERED_AT_MS,
+    "wait": rules.FLAG,
+    "task_token": rules.TASK_TOKEN,
+    "keep_alive": rules.FLAG,
 }
-_ACQUIRE: Final = Schema(
-    {
-        Required("lock_name"): LOCK_NAME,
-        Optional("owner_id"): OWNER_ID,
-        Optional("owner_name"): OWNER_NAME,
-        Optional("lease_seconds"): LEASE_SECONDS,
-        Optional("limit"): LIMIT,
-        Optional("data"): DATA,
-        Optional("execution_arn"): EXECUTION_ARN,
-        Optional("entered_at_ms"): ENTERED_AT_MS,
-        Optional("ticket"): ENTERED_AT_MS,
-        Optional("wait"): FLAG,
-        Optional("task_token"): TASK_TOKEN,
-    }
+
+
+def _schema(required: str, optional: str) -> Schema:
+    """The schema of a request with these fields, in the order in which a message lists them."""
+    return Schema(
+        {Required(name): _RULES[name] for name in required.split()}
+        | {Optional(name): _RULES[name] for name in optional.split()}
+    )
+
+
+_ACQUIRE: Final = _schema(
+    "lock_name",
+    "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms ticket wait "
+    "task_token",
 )
-_HEARTBEAT: Final = Schema(
-    {**_NAMED_OWNER, Optional("lease_seconds"): LEASE_SECONDS, Optional("data"): DATA}
+_HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
+_KEEP_ALIVE: Final = _schema(
+    "lock_name owner_id task_token execution_arn", "owner_name lease_seconds limit entered_at_ms"
 )
-_KEEP_ALIVE: Final = Schema(
-    {
-        **_NAMED_OWNER,
-        Required("task_token"): TASK_TOKEN,
-        Required("execution_arn"): EXECUTION_ARN,
-        Optional("owner_name"): OWNER_NAME,
-        Optional("lease_seconds"): LEASE_SECONDS,
-        Optional("limit"): LIMIT,
-        Optional("entered_at_ms"): ENTERED_AT_MS,
-    }
-)
-_RELEASE: Final = Schema(
-    {
-        **_NAMED_OWNER,
-        Optional("entered_at_ms"): ENTERED_AT_MS,
-        Optional("ticket"): ENTERED_AT_MS,
-        Optional("execution_arn"): EXECUTION_ARN,
-        Optional("keep_alive"): FLAG,
-    }
-)
+_RELEASE: Final = _schema("lock_name owner_id", "entered_at_ms ticket execution_arn keep_alive")
 
 
 def parse_acquire(event: object) -> AcquireRequest:
     """An acquire request. Without an owner_id one is made, and the call is then not repeatable."""
     fields = _checked(_ACQUIRE, event)
-    return AcquireRequest(
-        lock_name=fields["lock_name"],
-        owner_id=fields.get("owner_id") or str(uuid.uuid4()),
-        owner_name=fields.get("owner_name", ""),
-        lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
-        limit=int(fields.get("limit", 1)),
+    return replace(
+        _acquisition(fields),
         data=_json_or_none(fields),
-        execution_arn=fields.get("execution_arn"),
-        entered_at_ms=_entered_at_ms(fields),
         waits=fields.get("wait", False) or "task_token" in fields,
         task_token=fields.get("task_token"),
     )
@@ -95,7 +69,12 @@ def parse_acquire(event: object) -> AcquireRequest:
 def parse_heartbeat(event: object) -> HeartbeatRequest | KeepAliveRequest:
     """A heartbeat request; with a task token, one of a workflow that keeps its lock alive."""
     if isinstance(event, dict) and "task_token" in event:
-        return _keep_alive(_checked(_KEEP_ALIVE, event))
+        fields = _checked(_KEEP_ALIVE, event)
+        return KeepAliveRequest(
+            acquisition=_acquisition(fields),
+            execution_arn=fields["execution_arn"],
+            task_token=fields["task_token"],
+        )
     fields = _checked(_HEARTBEAT, event)
     return HeartbeatRequest(
         lock_name=fields["lock_name"],
@@ -120,29 +99,25 @@ def parse_release(event: object) -> ReleaseRequest:
     )
 
 
-def _keep_alive(fields: Mapping[str, Any]) -> KeepAliveRequest:
-    acquisition = AcquireRequest(
+def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
+    """What an acquire request and the heartbeat of a workflow have in common."""
+    return AcquireRequest(
         lock_name=fields["lock_name"],
-        owner_id=fields["owner_id"],
+        owner_id=fields.get("owner_id") or str(uuid.uuid4()),
         owner_name=fields.get("owner_name", ""),
         lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
         limit=int(fields.get("limit", 1)),
-        execution_arn=fields["execution_arn"],
+        execution_arn=fields.get("execution_arn"),
         entered_at_ms=_entered_at_ms(fields),
-    )
-    return KeepAliveRequest(
-        acquisition=acquisition,
-        execution_arn=fields["execution_arn"],
-        task_token=fields["task_token"],
     )
 
 
 def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
-    """The event's fields once all keep their rules.
+    """The event's fields, if none breaks its rule.
 
     Raises:
-        InvalidRequest: names one field at fault. A field that breaks its rule goes before an
-            unknown one, and an unknown one (often a misspelled one) before a missing one.
+        InvalidRequest: names one field at fault: a field that breaks its rule, else an unknown
+            field (often a misspelled one), else a missing one.
     """
     if not isinstance(event, dict):
         raise InvalidRequest(field="request", rule="must be a JSON object", value=event)
@@ -172,7 +147,7 @@ def _faults(
 
 
 def _entered_at_ms(fields: Mapping[str, Any]) -> int | None:
-    """The place in the queue: made by the caller, or the ticket that an earlier answer gave it."""
+    """The waiter's place in the queue: its own, or the ticket of an earlier answer."""
     place = fields.get("ticket", fields.get("entered_at_ms"))
     return None if place is None else int(place)
 
@@ -182,4 +157,4 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _json_or_none(fields: Mapping[str, Any]) -> str | None:
-    return compact_json(fields["data"]) if "data" in fields else None
+    return rules.compact_json(fields["data"]) if "data" in fields else None

@@ -1,6 +1,6 @@
 """The input rules, one for each field of a request.
 
-Each rule is written once, as a predicate with the sentence that a caller reads when it is broken.
+Each rule is a predicate, with the sentence that a caller reads who breaks it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _EXECUTION_ARN: Final = re.compile(
 Rule = Callable[[Any], Any]
 
 
-def _rule(sentence: str, is_kept_by: Callable[[Any], bool]) -> Rule:
+def _rule(sentence: str, allows: Callable[[Any], bool]) -> Rule:
     def check(value: Any) -> Any:  # noqa: ANN401 - any JSON value may stand where a rule is checked
-        if not is_kept_by(value):
+        if not allows(value):
             raise Invalid(sentence)
         return value
 
@@ -44,7 +44,7 @@ def _rule(sentence: str, is_kept_by: Callable[[Any], bool]) -> Rule:
 
 
 def _utf8_bytes(text: str) -> int | None:
-    """Length in UTF-8, or None for text that has none (a lone surrogate)."""
+    """The length in UTF-8; None if the text has no UTF-8 form (a lone surrogate)."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:
@@ -59,7 +59,7 @@ def _is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
 
 
 def _is_number(value: object, low: float, high: float) -> bool:
-    """A finite number in bounds. True is no number, and NaN is within no bounds."""
+    """Whether the value is a number in these bounds. True is no number; NaN is in no bounds."""
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -68,7 +68,7 @@ def _is_whole(value: object, low: int, high: int) -> bool:
 
 
 def compact_json(value: object) -> str | None:
-    """The shortest JSON text; None for what has none: NaN, lone surrogates, bottomless nesting."""
+    """The shortest JSON text; None if there is none: NaN, a lone surrogate, too deep nesting."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError):
