@@ -190,7 +190,7 @@ class GuardedWrites:
     def _checked(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
     ) -> list[TransactWriteItemTypeDef]:
-        """A copy of the items, if they keep the rules."""
+        """A copy of the items, if they break no rule."""
         most = MOST_ITEMS - (_OWN_WRITES_OF_A_HAND_OFF if release else _OWN_WRITES)
         if not isinstance(items, _LISTS):
             rule = "must be a list of writes, as for boto3's transact_write_items"
@@ -206,18 +206,18 @@ class GuardedWrites:
         """Refuses what is no write, and writes of this lock; DynamoDB checks the rest."""
         verbs = list(item) if isinstance(item, dict) else []
         if len(verbs) != 1 or verbs[0] not in _VERBS:
-            rule = f"each must be a dict with one of {', '.join(_VERBS)}, but item {index} is not"
+            rule = f"item {index} must be a dict with one of {', '.join(_VERBS)}"
             raise InvalidRequest(field="items", rule=rule, value=item)
         write = cast("Mapping[str, Any]", item)[verbs[0]]
         fields = write if isinstance(write, dict) else {}
         table_name, key = fields.get("TableName"), fields.get("Item", fields.get("Key"))
         if not isinstance(table_name, str) or not isinstance(key, dict):
-            rule = f"each must have a TableName, and an Item or a Key; item {index} has not"
+            rule = f"item {index} must have a TableName, and an Item or a Key"
             raise InvalidRequest(field="items", rule=rule, value=item)
         is_lock_table = _plain_name(table_name) == _plain_name(self._table_name)
         partition = {"S": partition_of(self._grant.lock_name)}
         if is_lock_table and key.get(PARTITION_KEY) == partition:
-            rule = f"must not touch the lock's own items in the lock table, as item {index} does"
+            rule = f"item {index} must not be one of the lock's own items in the lock table"
             raise InvalidRequest(field="items", rule=rule, value=self._grant.lock_name)
 
 

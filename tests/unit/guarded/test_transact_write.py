@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Items = list["TransactWriteItemTypeDef"]
 
-SHAPE = "each must be a dict with one of Put, Update, Delete, ConditionCheck, but item {} is not"
-PLACE = "each must have a TableName, and an Item or a Key; item {} has not"
+SHAPE = "item {} must be a dict with one of Put, Update, Delete, ConditionCheck"
+PLACE = "item {} must have a TableName, and an Item or a Key"
 
 
 def test_the_writes_of_a_holder_are_committed_together_and_the_lock_stays(bench: Bench) -> None:
@@ -145,7 +145,7 @@ def test_an_item_of_the_lock_itself_is_refused_by_name(
         bench.writes(grant).transact_write(cast("Items", [deposit("x"), write(table)]))
     assert (caught.value.field, caught.value.rule) == (
         "items",
-        "must not touch the lock's own items in the lock table, as item 1 does",
+        "item 1 must not be one of the lock's own items in the lock table",
     )
 
 
