@@ -25,7 +25,6 @@ from leasehold.protocol.model import (
     Refusal,
     RefusalReason,
     Released,
-    Renewal,
 )
 from leasehold.store import events
 
@@ -79,10 +78,10 @@ def observe_acquire(answer: Grant | Queued | Refusal) -> None:
             logger.info("refused", extra={**owner, "reason": answer.reason.value})
 
 
-def observe_heartbeat(answer: Renewal | NotHeld) -> None:
+def observe_heartbeat(answer: Grant | NotHeld) -> None:
     """Counts and logs the answer to a heartbeat."""
     owner = owner_fields(answer.lock_name, answer.owner_id)
-    if isinstance(answer, Renewal):
+    if isinstance(answer, Grant):
         logger.debug("renewed", extra={**owner, "fencing_token": answer.fencing_token})
     else:
         count(MetricName.LOST)

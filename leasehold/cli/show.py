@@ -37,7 +37,7 @@ def show(client: DynamoDBClient, table_name: str, lock_name: str) -> None:
     for heading in ("", "owner", "since", "lease ends", "fencing token", "data"):
         shown.add_column(heading, overflow="fold")
     for holder in state.holders:
-        over = " (over)" if holder.is_over(now_ms=now_ms) else ""
+        over = " (over)" if holder.expires_at_ms < now_ms else ""
         shown.add_row(
             "holds",
             escape(holder.owner_name),

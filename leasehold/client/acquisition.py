@@ -32,10 +32,8 @@ from leasehold.protocol.model import (
     LockState,
     Queued,
     ReleaseRequest,
-    Renewal,
 )
 from leasehold.protocol.schema import waiter_key
-from leasehold.store.lease_expiry import explain_unwatched, seconds_until_free
 from leasehold.store.lock_store import LockStore
 
 _POLLS_PER_PLACE_CHECK: Final = 4
@@ -132,9 +130,8 @@ class Acquisition:
                 was the reason.
         """
         names = ", ".join(holder.owner_name or "?" for holder in self.holders) or "nobody"
-        hint = explain_unwatched(
-            self._store_factory.lease_expiry, self.request.lock_name, self.holders
-        )
+        expiry = self._store_factory.lease_expiry
+        hint = expiry.explain_unwatched(self.request.lock_name, self.holders)
         if hint and logs_hint:
             logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
         return LockWaitTimeout(
@@ -231,12 +228,9 @@ class Acquisition:
         needed = state.held - self.request.limit + 1
         self._free_at = math.inf
         if needed > 0 and len(state.holders) >= needed:
-            self._free_at = now + seconds_until_free(
-                self._store_factory.lease_expiry,
-                self.request.lock_name,
-                state.holders,
-                needed=needed,
-            )
+            expiry, lock_name = self._store_factory.lease_expiry, self.request.lock_name
+            left = sorted(expiry.seconds_left(lock_name, holder) for holder in state.holders)
+            self._free_at = now + left[needed - 1]
         is_open = needed <= 0 or self._free_at <= now
         if state.contended and not is_open:
             return False
@@ -268,7 +262,7 @@ class Acquisition:
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
-        if isinstance(answer, Renewal):
+        if isinstance(answer, Grant):
             return replace(granted, since=sent)
         self._not_held_at = sent
         return None

@@ -13,7 +13,7 @@ from leasehold.client.process import is_held_by_this_thread
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.guarded.pending_calls import PendingCall
-from leasehold.protocol.model import HeartbeatRequest, ReleaseRequest, Renewal
+from leasehold.protocol.model import Grant, HeartbeatRequest, ReleaseRequest
 
 _RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "somebody else has its place"
@@ -70,7 +70,7 @@ class LeaseHandle:
                 lock_name=lease.lock_name, owner_id=self._owner_id, lease_ms=lease_ms, data=data
             )
             answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(request)
-            if isinstance(answer, Renewal):
+            if isinstance(answer, Grant):
                 lease.renew(sent, answer.lease_ms / 1000)
             else:
                 lease.lose(_TAKEN, taken=True)

@@ -32,13 +32,11 @@ from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, U
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-_EXISTS: Final = "attribute_exists(#pk)"
 _AS_SEEN: Final = "#revision = :seen"
 _NEXT_REVISION: Final = "ADD #revision :one"
 _NOT_ENDED: Final = "attribute_not_exists(#ended)"
 _FENCED: Final = "attribute_exists(#fenced)"
 _NOT_FENCED: Final = "attribute_not_exists(#fenced)"
-_PLACE_AS_BEFORE: Final = "if_not_exists(#entered_at_ms, :entered_at_ms)"
 
 
 class ReapStage(IntEnum):
@@ -57,9 +55,6 @@ class Claim:
     """One acquisition of a workflow execution.
 
     Attributes:
-        execution_arn: the execution.
-        lock_name: the lock that it asked for.
-        owner_id: the acquisition.
         entered_at_ms: its place in the queue; None if the request did not name it.
         stage: how far the reaper is with it.
         revision: how often it was written.
@@ -98,20 +93,17 @@ def write_claim(claim: Claim, *, now_ms: int) -> Update:
     A claim that names no place in the queue keeps the place that it had, or gets the present one;
     the item that is returned has it.
     """
-    place = ":entered_at_ms" if claim.entered_at_ms is not None else _PLACE_AS_BEFORE
+    place, entered_at_ms = ":entered_at_ms", claim.entered_at_ms
+    if entered_at_ms is None:
+        place, entered_at_ms = "if_not_exists(#entered_at_ms, :entered_at_ms)", now_ms
     return conditional_update(
         claim.key,
-        change="SET #lock_name = :lock_name, #owner_id = :owner_id, "
-        f"#entered_at_ms = {place}, #expiry_time = :expiry_time {_NEXT_REVISION}",
+        claim.owner_id,
+        change="SET #lock_name = :lock_name, #owner_id = :me, "
+        f"#entered_at_ms = {place}, #expiry_time = :retain_until {_NEXT_REVISION}",
         condition=all_of(_NOT_ENDED, _NOT_FENCED),
-        values={
-            ":lock_name": {"S": claim.lock_name},
-            ":owner_id": {"S": claim.owner_id},
-            ":entered_at_ms": number(
-                now_ms if claim.entered_at_ms is None else claim.entered_at_ms
-            ),
-            ":expiry_time": number(schema.workflow_ttl_seconds(now_ms)),
-        },
+        values={":lock_name": {"S": claim.lock_name}, ":entered_at_ms": number(entered_at_ms)},
+        now_ms=now_ms,
     )
 
 
@@ -138,12 +130,10 @@ def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
     """Store the task token of the heartbeat's state. Refused if there is nothing to keep alive."""
     return conditional_update(
         claim.key,
-        change=f"SET #task_token = :task_token, #expiry_time = :expiry_time {_NEXT_REVISION}",
-        condition=all_of(_EXISTS, _NOT_ENDED, _NOT_FENCED),
-        values={
-            ":task_token": {"S": task_token},
-            ":expiry_time": number(schema.workflow_ttl_seconds(now_ms)),
-        },
+        change=f"SET #task_token = :task_token, #expiry_time = :retain_until {_NEXT_REVISION}",
+        condition=all_of("attribute_exists(#pk)", _NOT_ENDED, _NOT_FENCED),
+        values={":task_token": {"S": task_token}},
+        now_ms=now_ms,
     )
 
 
@@ -155,14 +145,12 @@ def mark_ended(claim: Claim, *, now_ms: int) -> Update:
     no_place = "" if claim.entered_at_ms is not None else " REMOVE #entered_at_ms"
     return conditional_update(
         claim.key,
-        change="SET #lock_name = :lock_name, #owner_id = :owner_id, "
+        claim.owner_id,
+        change="SET #lock_name = :lock_name, #owner_id = :me, "
         f"#ended = :yes, #expiry_time = :expiry_time{no_place} {_NEXT_REVISION}",
         condition=_NOT_ENDED,
-        values={
-            ":lock_name": {"S": claim.lock_name},
-            ":owner_id": {"S": claim.owner_id},
-            ":expiry_time": number(schema.ttl_seconds(now_ms)),
-        },
+        values={":lock_name": {"S": claim.lock_name}},
+        now_ms=now_ms,
     )
 
 
@@ -181,7 +169,7 @@ def reacquire_after_redrive(
         schema.LOCK_NAME: {"S": claim.lock_name},
         schema.OWNER_ID: {"S": claim.owner_id},
         schema.TASK_TOKEN: {"S": task_token},
-        schema.TTL_ATTRIBUTE: number(schema.workflow_ttl_seconds(now_ms)),
+        schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
         schema.REVISION: number(now_ms),  # Surely none that the reaper has seen.
     }
     if claim.entered_at_ms is not None:
@@ -244,6 +232,6 @@ def _set_stage(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -
         values={
             ":stage": number(stage),
             ":seen": number(claim.revision),
-            ":expiry_time": number(schema.redrivable_ttl_seconds(now_ms)),
+            ":expiry_time": number(schema.ttl_seconds(now_ms, schema.REDRIVABLE_MS)),
         },
     )

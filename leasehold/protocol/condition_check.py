@@ -63,10 +63,9 @@ def condition_check(
 
 def guarded(update: Update, *, owner_id: str, fencing_token: int) -> Update:
     """The same update of a lock, on condition that the owner holds it with this token."""
-    token_name = schema.TOKEN_PREFIX + owner_id
     return replace(
         update,
         condition=all_of(update.condition, _SAME_TOKEN),
-        names={**update.names, "#guard_token": token_name},
+        names={**update.names, "#guard_token": schema.TOKEN_PREFIX + owner_id},
         values={**update.values, ":guard_token": number(fencing_token)},
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from leasehold.protocol import schema
-from leasehold.protocol.expressions import Values, number
+from leasehold.protocol.expressions import Removal, number
 from leasehold.protocol.model import Holder, LockState
 
 
@@ -15,7 +15,6 @@ class DepartingHolder:
     """A holder on its way out.
 
     Attributes:
-        holder: the holder as it was seen.
         voluntary: whether the holder gives its permit back; else it is evicted, on condition that
             its revision is as seen, so that a heartbeat in between wins.
     """
@@ -29,25 +28,6 @@ class DepartingHolder:
         return holder is not None and (self.voluntary or holder.revision == self.holder.revision)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """The part of an update that removes holders; empty if none leaves.
-
-    Attributes:
-        also_set: what the SET clause says besides, after a comma.
-        remove: the REMOVE clause.
-        conditions: the update happens only if all of these hold.
-        names: the names that those expressions use.
-        values: the values that they use.
-    """
-
-    also_set: str = ""
-    remove: str = ""
-    conditions: Sequence[str] = ()
-    names: dict[str, str] = field(default_factory=dict)
-    values: Values = field(default_factory=dict)
-
-
 def removal(departing: DepartingHolder | None) -> Removal:
     """Removes a holder that gives its permit back or is evicted; nothing if there is none."""
     if departing is None:
@@ -57,8 +37,7 @@ def removal(departing: DepartingHolder | None) -> Removal:
     owner_id = departing.holder.owner_id
     return Removal(
         also_set=", #last_released = :departing",
-        remove="REMOVE #departing, #departing_token",
-        conditions=["attribute_exists(#departing)"],
+        conditions=("attribute_exists(#departing)",),
         names={
             "#departing": schema.HOLDER_PREFIX + owner_id,
             "#departing_token": schema.TOKEN_PREFIX + owner_id,
@@ -73,8 +52,7 @@ def eviction(holders: Sequence[Holder]) -> Removal:
     names = {f"#expired{i}": schema.HOLDER_PREFIX + h.owner_id for i, h in numbered}
     names |= {f"#expired_token{i}": schema.TOKEN_PREFIX + h.owner_id for i, h in numbered}
     return Removal(
-        remove=f"REMOVE {', '.join(names)}" if names else "",
-        conditions=[f"#expired{i}.#revision = :seen{i}" for i, _ in numbered],
+        conditions=tuple(f"#expired{i}.#revision = :seen{i}" for i, _ in numbered),
         names=names,
         values={f":seen{i}": number(h.revision) for i, h in numbered},
     )

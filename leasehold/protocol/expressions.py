@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from leasehold.protocol import schema
 from leasehold.protocol.requests import Item, Update
@@ -16,6 +17,7 @@ from leasehold.protocol.requests import Item, Update
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
+_T = TypeVar("_T")
 Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 
 I_HOLD: Final = "attribute_exists(#mine)"
@@ -35,11 +37,6 @@ _NAMES: Final = {
     if name.isupper() and isinstance(value, str)
 }
 """Each attribute of the schema stands in expressions under its own name."""
-_CONSTANTS: Final[Values] = {
-    ":one": {"N": "1"},
-    ":yes": {"BOOL": True},
-    ":no": {"BOOL": False},
-}
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
 
 
@@ -53,65 +50,77 @@ def number(value: int) -> AttributeValueTypeDef:
     return {"N": str(value)}
 
 
-def names_in(expression: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+def names_in(expression: str) -> dict[str, str]:
     """The names that an expression uses: DynamoDB refuses to be told of any other."""
-    used = set(_PLACEHOLDER.findall(expression))
-    return {name: to for name, to in {**_NAMES, **(more or {})}.items() if name in used}
+    return _used_in(expression, _NAMES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """The part of an update that removes holders; empty if none leaves.
+
+    Attributes:
+        also_set: what the SET clause says besides, after a comma.
+        conditions: the update happens only if all of these hold.
+        names: the attributes to remove, by their names in expressions.
+        values: the values that the expressions use.
+    """
+
+    also_set: str = ""
+    conditions: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    values: Item = field(default_factory=dict)
+
+
+NO_REMOVAL: Final = Removal()
 
 
 def conditional_update(
     key: Item,
-    *,
-    change: str,
-    condition: str,
-    values: Values | None = None,
-    names: Mapping[str, str] | None = None,
-    returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW",
-) -> Update:
-    """An update that declares the names and values that occur in its two expressions."""
-    text = f"{change} {condition}"
-    used = set(_PLACEHOLDER.findall(text))
-    all_values = {**_CONSTANTS, **(values or {})}
-    return Update(
-        key=key,
-        change=change,
-        condition=condition,
-        names=names_in(text, names),
-        values={name: value for name, value in all_values.items() if name in used},
-        returns=returns,
-    )
-
-
-def lock_update(
-    lock_name: str,
     owner_id: str = "",
     *,
     change: str,
     condition: str,
     values: Values | None = None,
-    names: Mapping[str, str] | None = None,
+    removal: Removal = NO_REMOVAL,
     returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW",
     now_ms: int = 0,
 ) -> Update:
-    """An update of a lock's item, on behalf of one owner.
+    """An update on behalf of one owner, which may remove holders; it declares what it uses.
 
-    The expressions may use `#mine`, `#my_token` and `:me` of the owner, and the times
+    Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and the times
     `:expiry_time` and `:retain_until` of a write at `now_ms`.
     """
-    return conditional_update(
-        schema.lock_key(lock_name),
+    all_names = {
+        **_NAMES,
+        "#mine": schema.HOLDER_PREFIX + owner_id,
+        "#my_token": schema.TOKEN_PREFIX + owner_id,
+        **removal.names,
+    }
+    all_values: Values = {
+        ":one": {"N": "1"},
+        ":yes": {"BOOL": True},
+        ":no": {"BOOL": False},
+        ":me": {"S": owner_id},
+        ":expiry_time": number(schema.ttl_seconds(now_ms)),
+        ":retain_until": number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
+        **(values or {}),
+        **removal.values,
+    }
+    if removal.names:
+        change = f"{change} REMOVE {', '.join(removal.names)}"
+    condition = all_of(condition, *removal.conditions)
+    text = f"{change} {condition}"
+    return Update(
+        key=key,
         change=change,
         condition=condition,
-        names={
-            "#mine": schema.HOLDER_PREFIX + owner_id,
-            "#my_token": schema.TOKEN_PREFIX + owner_id,
-            **(names or {}),
-        },
-        values={
-            ":me": {"S": owner_id},
-            ":expiry_time": number(schema.ttl_seconds(now_ms)),
-            ":retain_until": number(schema.workflow_ttl_seconds(now_ms)),
-            **(values or {}),
-        },
+        names=_used_in(text, all_names),
+        values=_used_in(text, all_values),
         returns=returns,
     )
+
+
+def _used_in(expression: str, meanings: Mapping[str, _T]) -> dict[str, _T]:
+    used = set(_PLACEHOLDER.findall(expression))
+    return {name: meaning for name, meaning in meanings.items() if name in used}

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.protocol import schema
 from leasehold.protocol.departure import DepartingHolder, removal
-from leasehold.protocol.expressions import I_DO_NOT_HOLD, Values, all_of, lock_update, number
+from leasehold.protocol.expressions import I_DO_NOT_HOLD, all_of, conditional_update, number
 from leasehold.protocol.items import new_holder
 from leasehold.protocol.model import Grant, Holder, LockState, Waiter
 from leasehold.protocol.queue import delete_waiter
@@ -51,60 +52,63 @@ def hand_over_permit(
     leaving = removal(departing)
     # The state as seen stands: `retain_until` moves only with a grant or with a longer retention.
     retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
-    update = lock_update(
-        request.lock_name,
+    update = conditional_update(
+        schema.lock_key(request.lock_name),
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
-        f"{retain_item(long=retain_long)}{leaving.also_set} {leaving.remove} "
-        + ("" if departing else "ADD #held :one"),
+        f"{retain_item(long=retain_long)}{leaving.also_set}"
+        + ("" if departing else " ADD #held :one"),
         # The waiter's own limit holds: others than the departing may hold at most `limit - 1`.
         condition=all_of(
             I_DO_NOT_HOLD,
             "#fencing_token = :seen_token",
             "#held <= :limit" if departing else "#held < :limit",
             *([_WAIT_SEQ_UNMOVED] if is_last else []),
-            *leaving.conditions,
         ),
-        names=leaving.names,
         values={
-            **leaving.values,
             ":holder": new_holder(request, now_ms=now_ms, expires_at_ms=holder.expires_at_ms),
             ":token": number(holder.fencing_token),
             ":seen_token": number(state.fencing_token),
             ":wait_seq": number(state.wait_seq),
             ":limit": number(request.limit),
         },
+        removal=leaving,
         now_ms=now_ms,
     )
     return Transaction(state=update, other=delete_waiter(waiter)), holder
 
 
 def leave_without_successor(
-    lock_name: str, departing: DepartingHolder, *, waiters_limit: int, now_ms: int
+    lock_name: str,
+    departing: DepartingHolder,
+    *,
+    waiters_limit: int | None,
+    wait_seq: int,
+    now_ms: int,
 ) -> Update:
-    """Leave a lock of which more permits are out than the oldest waiter's limit allows."""
-    values: Values = {":limit": number(waiters_limit)}
-    return _leave(lock_name, departing, condition="#held > :limit", values=values, now_ms=now_ms)
+    """Leave a lock of which more permits are out than the oldest waiter's limit allows.
 
-
-def leave_and_close_queue(
-    lock_name: str, departing: DepartingHolder, *, wait_seq: int, now_ms: int
-) -> Update:
-    """Leave a lock for which nobody waits any more, and let it be acquired again."""
-    return _leave(
-        lock_name,
-        departing,
-        also_set=", #contended = :no",
-        condition=_WAIT_SEQ_UNMOVED,
-        values={":wait_seq": number(wait_seq)},
+    If that limit is None nobody waits, and the lock may be acquired again from now on: on condition
+    that nobody joined the queue since `wait_seq` was seen.
+    """
+    leaving = removal(departing)
+    close, condition = "", "#held > :limit"
+    if waiters_limit is None:
+        close, condition = ", #contended = :no", _WAIT_SEQ_UNMOVED
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}{close}",
+        condition=condition,
+        values={":limit": number(waiters_limit or 0), ":wait_seq": number(wait_seq)},
+        removal=leaving,
         now_ms=now_ms,
     )
 
 
 def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     """Let a lock be acquired again for which nobody waits any more."""
-    return lock_update(
-        lock_name,
+    return conditional_update(
+        schema.lock_key(lock_name),
         change="SET #contended = :no",
         condition=_WAIT_SEQ_UNMOVED,
         values={":wait_seq": number(wait_seq)},
@@ -116,31 +120,9 @@ def mark_undelivered(grant: Grant) -> Update:
 
     The owner may still ask again; or its branch of a running workflow was stopped, and never will.
     """
-    return lock_update(
-        grant.lock_name,
+    return conditional_update(
+        schema.lock_key(grant.lock_name),
         grant.owner_id,
         change="SET #mine.#undelivered = :yes",
         condition="#mine.#revision = :one",
-    )
-
-
-def _leave(
-    lock_name: str,
-    departing: DepartingHolder,
-    *,
-    also_set: str = "",
-    condition: str,
-    values: Values,
-    now_ms: int,
-) -> Update:
-    leaving = removal(departing)
-    return lock_update(
-        lock_name,
-        departing.holder.owner_id,
-        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}{also_set} "
-        f"{leaving.remove}",
-        condition=all_of(*leaving.conditions, condition),
-        names=leaving.names,
-        values={**leaving.values, **values},
-        now_ms=now_ms,
     )

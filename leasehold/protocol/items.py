@@ -70,7 +70,8 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
 
 def read_state(item: Item) -> LockState:
     """The state of a lock, from its item. An empty item is a lock that nobody has touched."""
-    owners = [name.removeprefix(schema.HOLDER_PREFIX) for name in item if _is_holder(name)]
+    prefix = schema.HOLDER_PREFIX
+    owners = [name.removeprefix(prefix) for name in item if name.startswith(prefix)]
     holders = (read_holder(item, owner_id) for owner_id in owners)
     return LockState(
         fencing_token=_number(item, schema.FENCING_TOKEN),
@@ -118,10 +119,6 @@ def _identity(request: AcquireRequest) -> dict[str, AttributeValueTypeDef]:
 
 def _owner_name(attributes: Item) -> str:
     return _text(attributes, schema.OWNER_NAME) or _text(attributes, schema.EXECUTION_ARN) or ""
-
-
-def _is_holder(attribute_name: str) -> bool:
-    return attribute_name.startswith(schema.HOLDER_PREFIX)
 
 
 def _number(attributes: Item, name: str) -> int:

@@ -75,7 +75,6 @@ class Waiter:
     """An acquisition in the queue.
 
     Attributes:
-        request: what it asks for.
         entered_at_ms: its place in the queue.
         expires_at_ms: when it counts as gone unless it asks again.
     """
@@ -88,34 +87,25 @@ class Waiter:
     def key(self) -> Item:
         """The key of its item."""
         return schema.waiter_key(
-            self.request.lock_name,
-            entered_at_ms=self.entered_at_ms,
-            owner_id=self.request.owner_id,
+            self.request.lock_name, entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
         )
 
-    def is_gone(self, *, now_ms: int, tolerance_ms: int) -> bool:
-        """Whether the waiter stopped asking."""
-        return self.expires_at_ms + tolerance_ms < now_ms
-
-    def lease_begins_ms(self, now_ms: int) -> int:
-        """The beginning of a lease that is handed over now.
-
-        A waiter that polls learns of its grant only when it asks again.
-        """
-        if self.request.task_token is not None:
-            return now_ms
-        if self.request.poll_interval_ms is not None:
-            return now_ms + self.request.poll_interval_ms
-        return max(now_ms, self.expires_at_ms)
-
     def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
-        """The holder that this waiter becomes if the lock is handed over to it now."""
+        """The holder that this waiter becomes if the lock is handed over to it now.
+
+        A waiter that polls learns of its grant only when it asks again: its lease begins then.
+        """
         request = self.request
+        begins_ms = max(now_ms, self.expires_at_ms)
+        if request.task_token is not None:
+            begins_ms = now_ms
+        elif request.poll_interval_ms is not None:
+            begins_ms = now_ms + request.poll_interval_ms
         return Holder(
             owner_id=request.owner_id,
             owner_name=request.owner_name,
             acquired_at_ms=now_ms,
-            expires_at_ms=self.lease_begins_ms(now_ms) + request.lease_ms,
+            expires_at_ms=begins_ms + request.lease_ms,
             lease_ms=request.lease_ms,
             revision=1,
             fencing_token=fencing_token,
@@ -155,7 +145,6 @@ class KeepAliveRequest:
 
     Attributes:
         acquisition: what the workflow holds, or must take again after a redrive.
-        execution_arn: the workflow execution.
         task_token: of the heartbeat state; completed when the work has ended, or the lock is lost.
     """
 
@@ -169,8 +158,6 @@ class ReleaseRequest:
     """Give the permit back, or leave the queue (then `entered_at_ms` tells the place in it).
 
     Attributes:
-        lock_name: what is locked.
-        owner_id: the acquisition.
         entered_at_ms: its place in the queue, if it may still wait.
         execution_arn: the workflow execution that it belongs to, so that its claim is found.
         keep_alive: whether its workflow sends heartbeats, which end with this release.
@@ -207,10 +194,6 @@ class Holder:
         """Whether the owner still does not know of the grant: if it asks again, it renews first."""
         return self.undelivered and self.revision == 1
 
-    def is_over(self, *, now_ms: int, tolerance_ms: int = 0) -> bool:
-        """Whether the stored lease has ended, with a tolerance for another owner's clock."""
-        return self.expires_at_ms + tolerance_ms < now_ms
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
@@ -235,7 +218,7 @@ class LockState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Yes: the caller holds the lock until `expires_at_ms` at least.
+    """Yes: the caller holds the lock until `expires_at_ms` at least; the answer to a heartbeat too.
 
     Attributes:
         repeated: the permit had been granted before, to a call whose reply may have been lost.
@@ -281,8 +264,8 @@ class Refusal:
     lock_name: str
     owner_id: str = field(repr=False)
     reason: RefusalReason
-    holders: tuple[Holder, ...]
-    retry_after_seconds: int
+    holders: tuple[Holder, ...] = ()
+    retry_after_seconds: int = 1
     extended: int = 0
     liveness_unknown: int = 0
 
@@ -303,18 +286,6 @@ class Queued:
     position: int
     holders: tuple[Holder, ...]
     retry_after_seconds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renewal:
-    """Yes: the lease now ends at `expires_at_ms`."""
-
-    lock_name: str
-    owner_id: str = field(repr=False)
-    fencing_token: int
-    lease_ms: int
-    acquired_at_ms: int
-    expires_at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +319,6 @@ class ExecutionEnded:
     """A workflow execution was stopped, timed out, or failed.
 
     Attributes:
-        execution_arn: the execution.
         redrives: how often it had been redriven by then.
         second_pass: whether no acquire of it can be under way any more.
     """

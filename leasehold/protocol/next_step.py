@@ -1,8 +1,8 @@
 """The next write when a holder leaves a contended lock, or a permit of one is free.
 
-                  queue is empty          head waits, a permit for it     head waits, no permit
-a holder departs  leave_and_close_queue   hand_over_permit (its own)      leave_without_successor
-none departs      close_queue             hand_over_permit (a free one)   nothing to do
+                  queue is empty           head waits, a permit for it    head waits, no permit
+a holder departs  leave_without_successor  hand_over_permit (its own)     leave_without_successor
+none departs      close_queue              hand_over_permit (a free one)  nothing to do
 """
 
 from __future__ import annotations
@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from leasehold.protocol.departure import DepartingHolder
-from leasehold.protocol.hand_over import (
-    close_queue,
-    hand_over_permit,
-    leave_and_close_queue,
-    leave_without_successor,
-)
+from leasehold.protocol.hand_over import close_queue, hand_over_permit, leave_without_successor
 from leasehold.protocol.model import Grant, HandOff, LockState, Waiter
 from leasehold.protocol.requests import Transaction, Update
 
@@ -26,7 +21,6 @@ class Step:
     """One write, and what it leads to if it happens.
 
     Attributes:
-        write: the request.
         after: the lock as it will then be, as far as is known.
         hand_off: the grant that it makes.
     """
@@ -49,14 +43,14 @@ def next_step(
     if queue and remaining.held < queue[0].request.limit:
         return _hand_over(state, remaining, queue, departing, now_ms=now_ms)
     if departing is not None:
-        if queue:
-            limit = queue[0].request.limit
-            update = leave_without_successor(
-                lock_name, departing, waiters_limit=limit, now_ms=now_ms
-            )
-            return Step(update, remaining)
-        update = leave_and_close_queue(lock_name, departing, wait_seq=state.wait_seq, now_ms=now_ms)
-        return Step(update, replace(remaining, contended=False))
+        update = leave_without_successor(
+            lock_name,
+            departing,
+            waiters_limit=queue[0].request.limit if queue else None,
+            wait_seq=state.wait_seq,
+            now_ms=now_ms,
+        )
+        return Step(update, replace(remaining, contended=bool(queue)))
     if state.contended and not queue:
         update = close_queue(lock_name, wait_seq=state.wait_seq)
         return Step(update, replace(state, contended=False))

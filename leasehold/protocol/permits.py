@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leasehold.protocol import schema
 from leasehold.protocol.departure import eviction
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
@@ -26,7 +27,7 @@ from leasehold.protocol.expressions import (
     PERMIT_FREE,
     Values,
     all_of,
-    lock_update,
+    conditional_update,
     number,
 )
 from leasehold.protocol.items import new_holder
@@ -38,21 +39,15 @@ from leasehold.protocol.retention import RETAIN_ITEM, retain_item, retained_long
 def acquire_permit(request: AcquireRequest, *, now_ms: int, retain_long: bool = False) -> Update:
     """Take a free permit. Grants nothing to a holder, nor to an owner who released last.
 
-    Nor on an item that TTL may delete soon, unless it is to be retained for long: see
-    `retention.py`.
+    Nor on an item that TTL may delete soon, unless with `retain_long`: see `retention.py`.
     """
-    long = retain_long or request.execution_arn is not None
-    return _grant(
-        request,
-        conditions=(NOT_RELEASED_BY_ME, PERMIT_FREE, *retained_long_enough(long=long)),
-        long=long,
-        now_ms=now_ms,
-    )
+    conditions = (NOT_RELEASED_BY_ME, PERMIT_FREE)
+    return _grant(request, conditions, now_ms=now_ms, retain_long=retain_long)
 
 
 def reacquire_permit(request: AcquireRequest, *, now_ms: int) -> Update:
     """Take a free permit for an acquisition that somebody released on its behalf."""
-    return _grant(request, conditions=(PERMIT_FREE,), long=True, now_ms=now_ms)
+    return _grant(request, (PERMIT_FREE,), now_ms=now_ms, retain_long=True)
 
 
 def take_over_permit(
@@ -64,25 +59,18 @@ def take_over_permit(
     of the last owner who released stays as it is: an evicted holder has not released, and must be
     told so.
     """
-    long = retain_long or request.execution_arn is not None
-    return _grant(
-        request,
-        conditions=(NOT_RELEASED_BY_ME, "#held < :limit", *retained_long_enough(long=long)),
-        evictable=evictable,
-        long=long,
-        now_ms=now_ms,
-    )
+    conditions = (NOT_RELEASED_BY_ME, "#held < :limit")
+    return _grant(request, conditions, evictable, now_ms=now_ms, retain_long=retain_long)
 
 
 def evict(lock_name: str, evictable: Sequence[Holder], *, now_ms: int) -> Update:
     """Evict holders whose lease is over, for nobody: more permits were out than the limit."""
-    removal = eviction(evictable)
-    return lock_update(
-        lock_name,
-        change=f"SET {RETAIN_ITEM} {removal.remove} ADD #held :difference",
-        condition=all_of(NOT_CONTENDED, *removal.conditions),
-        names=removal.names,
-        values={**removal.values, ":difference": number(-len(evictable))},
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=f"SET {RETAIN_ITEM} ADD #held :difference",
+        condition=NOT_CONTENDED,
+        values={":difference": number(-len(evictable))},
+        removal=eviction(evictable),
         now_ms=now_ms,
     )
 
@@ -91,14 +79,13 @@ def renew(request: HeartbeatRequest, *, now_ms: int, retain_long: bool = False) 
     """Let the lease end one lease from now, also if it has run out and nobody took the place.
 
     Never conditioned on anything that the previous heartbeat changed: a heartbeat whose reply was
-    lost must not look like a stolen lock. Refused on an item that TTL may delete soon, unless it is
-    to be retained for long: see `retention.py`.
+    lost must not look like a stolen lock. Refused on an item that TTL may delete soon, unless with
+    `retain_long`: see `retention.py`.
     """
     changes = ["#mine.#revision = #mine.#revision + :one", retain_item(long=retain_long)]
-    values: Values = {}
+    values: Values = {":now": number(now_ms)}
     if request.lease_ms is None:
         changes.append("#mine.#expires_at_ms = #mine.#lease_ms + :now")
-        values[":now"] = number(now_ms)
     else:
         changes.append("#mine.#expires_at_ms = :expires_at_ms, #mine.#lease_ms = :lease_ms")
         values[":expires_at_ms"] = number(now_ms + request.lease_ms)
@@ -106,8 +93,8 @@ def renew(request: HeartbeatRequest, *, now_ms: int, retain_long: bool = False) 
     if request.data is not None:
         changes.append("#mine.#data = :data")
         values[":data"] = {"S": request.data}
-    return lock_update(
-        request.lock_name,
+    return conditional_update(
+        schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET {', '.join(changes)}",
         condition=all_of(I_HOLD, *retained_long_enough(long=retain_long)),
@@ -122,8 +109,8 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
     Conditioned on the revision that was seen: of many contenders only one extends, and a heartbeat
     of the holder's own wins.
     """
-    return lock_update(
-        lock_name,
+    return conditional_update(
+        schema.lock_key(lock_name),
         holder.owner_id,
         change=f"SET #mine.#expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
         "#mine.#revision = #mine.#revision + :one",
@@ -138,8 +125,8 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
 
 def release_permit(request: ReleaseRequest, *, now_ms: int) -> Update:
     """Stop being a holder. Returns the item as it was, to tell how long the lock was held."""
-    return lock_update(
-        request.lock_name,
+    return conditional_update(
+        schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #held = #held - :one, #last_released = :me, {RETAIN_ITEM} "
         "REMOVE #mine, #my_token",
@@ -151,28 +138,29 @@ def release_permit(request: ReleaseRequest, *, now_ms: int) -> Update:
 
 def _grant(
     request: AcquireRequest,
-    *,
     conditions: Sequence[str],
     evictable: Sequence[Holder] = (),
-    long: bool,
+    *,
     now_ms: int,
+    retain_long: bool,
 ) -> Update:
     """Makes the owner a holder, in the place of others whose lease is over, if nobody waits."""
-    removal = eviction(evictable)
-    return lock_update(
-        request.lock_name,
+    long = retain_long or request.execution_arn is not None
+    return conditional_update(
+        schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
-        f"{retain_item(long=long)} {removal.remove} ADD #held :difference",
-        condition=all_of(I_DO_NOT_HOLD, NOT_CONTENDED, *conditions, *removal.conditions),
-        names=removal.names,
+        f"{retain_item(long=long)} ADD #held :difference",
+        condition=all_of(
+            I_DO_NOT_HOLD, NOT_CONTENDED, *conditions, *retained_long_enough(long=long)
+        ),
         values={
-            **removal.values,
             ":holder": new_holder(request, now_ms=now_ms),
             ":seed": number(now_ms * 1000),
             ":difference": number(1 - len(evictable)),
             # Once the evicted holders are gone, `held - evicted < limit` must be true.
             ":limit": number(request.limit + len(evictable)),
         },
+        removal=eviction(evictable),
         now_ms=now_ms,
     )

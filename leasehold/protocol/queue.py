@@ -20,7 +20,7 @@ from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
     all_of,
-    lock_update,
+    conditional_update,
     names_in,
     number,
 )
@@ -39,8 +39,8 @@ def join_queue(waiter: Waiter, *, behind_others: bool, now_ms: int) -> Transacti
     because a waiter with a lower limit came first.
     """
     request = waiter.request
-    state = lock_update(
-        request.lock_name,
+    state = conditional_update(
+        schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #contended = :yes, {RETAIN_ITEM} ADD #wait_seq :one",
         condition=all_of(
@@ -124,8 +124,8 @@ def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
 
 def mark_released(request: ReleaseRequest, *, now_ms: int) -> Update:
     """Remember the owner that gave up, so that a delayed acquire of its own is refused."""
-    return lock_update(
-        request.lock_name,
+    return conditional_update(
+        schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #last_released = :me, {RETAIN_ITEM}",
         condition=I_DO_NOT_HOLD,

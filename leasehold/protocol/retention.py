@@ -17,20 +17,17 @@ from leasehold.protocol import schema
 from leasehold.protocol.model import LockState
 
 RETAIN_ITEM: Final = "#expiry_time = if_not_exists(#retain_until, :expiry_time)"
-_RETAIN_ITEM_LONG: Final = "#expiry_time = :retain_until, #retain_until = :retain_until"
-_RETAINED_LONG_ENOUGH: Final = (
-    "(attribute_not_exists(#retain_until) OR #retain_until > :expiry_time)"
-)
 
 
 def retain_item(*, long: bool) -> str:
     """The change that retains the item, for 400 days or for 48 h at least."""
-    return _RETAIN_ITEM_LONG if long else RETAIN_ITEM
+    return "#expiry_time = :retain_until, #retain_until = :retain_until" if long else RETAIN_ITEM
 
 
 def retained_long_enough(*, long: bool) -> tuple[str, ...]:
     """The condition under which that change lets somebody become or stay a holder."""
-    return () if long else (_RETAINED_LONG_ENOUGH,)
+    condition = "(attribute_not_exists(#retain_until) OR #retain_until > :expiry_time)"
+    return () if long else (condition,)
 
 
 def needs_longer_retention(state: LockState, *, now_ms: int) -> bool:

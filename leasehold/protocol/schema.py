@@ -99,16 +99,6 @@ def partition_of_execution(execution_arn: str) -> str:
     return f"EXECUTION#{execution_arn}"
 
 
-def workflow_ttl_seconds(now_ms: int) -> int:
-    """When TTL may delete a lock granted to a workflow now, in epoch seconds."""
-    return (now_ms + WORKFLOW_RETENTION_MS) // 1000
-
-
-def redrivable_ttl_seconds(now_ms: int) -> int:
-    """When TTL may delete the claim of an execution that is over, in epoch seconds."""
-    return (now_ms + REDRIVABLE_MS) // 1000
-
-
-def ttl_seconds(now_ms: int) -> int:
+def ttl_seconds(now_ms: int, retention_ms: int = RETENTION_MS) -> int:
     """When TTL may delete an item written now: epoch **seconds**, as DynamoDB's TTL wants it."""
-    return (now_ms + RETENTION_MS) // 1000
+    return (now_ms + retention_ms) // 1000

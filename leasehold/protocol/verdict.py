@@ -14,7 +14,6 @@ class AlreadyHolder:
     """The caller was granted the lock before: the reply to an earlier call was lost.
 
     Attributes:
-        holder: the caller.
         is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
             over, whichever clock it was written by; nor if the caller is a workflow that is woken
             by its task token: the hand-off may be about to be marked as undelivered.
@@ -63,9 +62,8 @@ def judge(
     """
     mine = state.holder(request.owner_id)
     if mine is not None:
-        half_ms = mine.lease_ms // 2
-        is_fresh = request.task_token is None and mine.expires_at_ms >= now_ms + half_ms
-        return AlreadyHolder(mine, is_fresh=is_fresh)
+        half_is_left = mine.expires_at_ms >= now_ms + mine.lease_ms // 2
+        return AlreadyHolder(mine, is_fresh=request.task_token is None and half_is_left)
     if state.last_released == request.owner_id:
         return Situation.ALREADY_RELEASED
     if state.held < request.limit:

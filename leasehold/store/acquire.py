@@ -12,7 +12,6 @@ attempt ──▶ written ──────────────────
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,12 +36,12 @@ from leasehold.protocol.retention import needs_longer_retention
 from leasehold.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted
-from leasehold.store.hand_over import hand_over, too_contended
+from leasehold.store.hand_over import hand_over, pause_or_give_up
 from leasehold.store.join import advise, join
 from leasehold.store.keep_alive import renew_lease
 from leasehold.store.takeover import NONE_EXPIRED, ExpiredHolders, check_expired_holders
 
-_ATTEMPTS_WITHOUT_PAUSE: Final = 3
+_TRIES_AT_ONCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,8 @@ def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | R
     """See `LockStore.acquire`."""
     began = context.retry_budget.clock.monotonic()
     attempt = _attempt(context, request)
-    for number in itertools.count():
+    number = 0
+    while True:
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
             holder = read_holder(outcome.item, request.owner_id)
@@ -73,24 +73,17 @@ def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | R
         step = _react(context, request, read_state(outcome.item), attempt)
         if not isinstance(step, _Attempt):
             return step
-        if context.retry_budget.is_over(since=began):
-            break
-        if number >= _ATTEMPTS_WITHOUT_PAUSE:
-            context.retry_budget.pause(number)
-        attempt = step
-    # Neither granted nor refused: in the last step the caller may even have become a holder.
-    raise too_contended(request.lock_name)
+        # Neither granted nor refused: in the last step the caller may even have become a holder.
+        pause_or_give_up(
+            context, request.lock_name, began=began, attempt=number, without_pause=_TRIES_AT_ONCE
+        )
+        attempt, number = step, number + 1
 
 
 def already_released(request: AcquireRequest) -> Refusal:
     """The answer to an acquisition that is over, in whatever state the lock is."""
-    return Refusal(
-        lock_name=request.lock_name,
-        owner_id=request.owner_id,
-        reason=RefusalReason.ALREADY_RELEASED,
-        holders=(),
-        retry_after_seconds=1,
-    )
+    reason = RefusalReason.ALREADY_RELEASED
+    return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
 
 
 def _react(
@@ -130,10 +123,8 @@ def _take_over(
     if not evictable:
         return _wait_or_refuse(context, request, state, expired)
     if state.contended:
-        departing = DepartingHolder(evictable[0], voluntary=False)
-        hand_over(
-            context, request.lock_name, state, departing=departing, requester=request.owner_id
-        )
+        evicted = DepartingHolder(evictable[0], voluntary=False)
+        hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
     now_ms = context.clock.wall_ms()
     if len(evictable) < needed:
@@ -187,11 +178,8 @@ def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Gran
     heartbeat = HeartbeatRequest(
         lock_name=request.lock_name, owner_id=request.owner_id, lease_ms=request.lease_ms
     )
-    outcome = renew_lease(context, heartbeat)
-    if isinstance(outcome, Written):
-        holder = read_holder(outcome.item, request.owner_id)
-        return Grant.of(request.lock_name, holder, repeated=True)
-    return _attempt(context, request)
+    grant = renew_lease(context, heartbeat)
+    return _attempt(context, request) if grant is None else replace(grant, repeated=True)
 
 
 def _refuse(

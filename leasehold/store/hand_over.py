@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
@@ -24,6 +25,8 @@ from leasehold.protocol.requests import Update
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted, PushUnknown
 from leasehold.workflows.engine import Delivery
+
+REPLY_LOST: Final = "the reply to the release was lost, and other owners changed the lock since"
 
 
 def hand_over(
@@ -39,7 +42,7 @@ def hand_over(
     A hand-off costs a query and a transaction, however many wait, and a message to the waiter.
 
     Args:
-        context: the table and the world around it.
+        context: the table and its services.
         lock_name: the lock.
         state: the lock as it was seen, with the departing holder in it.
         departing: the holder that leaves; None if there are only free permits to grant.
@@ -53,9 +56,8 @@ def hand_over(
             written is whole, and the next caller goes on from there.
     """
     began = context.retry_budget.clock.monotonic()
-    has_left = False
+    has_left = more_wait = False
     queue: list[Waiter] = []
-    more_wait = False
     attempt = 0
     while departing is None or departing.is_still_in(state):
         if not queue:
@@ -65,7 +67,7 @@ def hand_over(
             return has_left
         moved = _send(context, step, state)
         if moved is not None:
-            _pause_or_give_up(context, lock_name, began, attempt)
+            pause_or_give_up(context, lock_name, began=began, attempt=attempt)
             if moved.repeated and departing is not None and departing.voluntary:
                 _require_known(lock_name, departing, moved.state)
             state, queue, attempt = moved.state, [], attempt + 1
@@ -84,19 +86,20 @@ def hand_over(
     return has_left or _left_before(departing, state)
 
 
-def too_contended(lock_name: str) -> LockStoreUnavailable:
-    """The error of a call that found the lock changed at each attempt."""
-    return LockStoreUnavailable(
-        f"lock {lock_name!r}: other owners kept changing it; the outcome is unknown, "
-        "repeat the call"
-    )
+def pause_or_give_up(
+    context: LockContext, lock_name: str, *, began: float, attempt: int, without_pause: int = 1
+) -> None:
+    """Waits before a further attempt on a lock that others changed; raises if time is over."""
+    if context.retry_budget.is_over(since=began):
+        raise outcome_unknown(lock_name, "other owners kept changing it")
+    if attempt >= without_pause:
+        context.retry_budget.pause(attempt)
 
 
-def reply_lost(lock_name: str) -> LockStoreUnavailable:
-    """The error of a release that may have happened at its first sending."""
+def outcome_unknown(lock_name: str, why: str) -> LockStoreUnavailable:
+    """The error of a call that may have happened or not."""
     return LockStoreUnavailable(
-        f"lock {lock_name!r}: the reply to the release was lost, and other owners changed the lock "
-        "since; the outcome is unknown, repeat the call"
+        f"lock {lock_name!r}: {why}; the outcome is unknown, repeat the call"
     )
 
 
@@ -108,7 +111,7 @@ def _left_before(departing: DepartingHolder, state: LockState) -> bool:
 def _require_known(lock_name: str, departing: DepartingHolder, state: LockState) -> None:
     """Raises `LockStoreUnavailable` if a holder is gone, and nobody can tell who took it out."""
     if not departing.is_still_in(state) and not _left_before(departing, state):
-        raise reply_lost(lock_name)
+        raise outcome_unknown(lock_name, REPLY_LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def _live_queue(
             if waiter.request.owner_id in served
             or (
                 waiter.request.owner_id != requester
-                and waiter.is_gone(now_ms=now_ms, tolerance_ms=context.tolerance_ms)
+                and waiter.expires_at_ms + context.tolerance_ms < now_ms
             )
         ]
         deleted = [context.table.delete(delete_waiter(waiter)) for waiter in gone]
@@ -166,11 +169,8 @@ def _live_queue(
         if all(deleted) and (live or not gone):
             return live, len(items) == MOST_WAITERS_SEEN
         if context.retry_budget.has_ended():
-            message = (
-                f"lock {lock_name!r}: there was not enough time to clear its queue of waiters that "
-                "stopped asking; repeat the call"
-            )
-            raise LockStoreUnavailable(message)
+            why = "there was not enough time to clear its queue of waiters that stopped asking"
+            raise outcome_unknown(lock_name, why)
 
 
 def _tell(context: LockContext, hand_off: HandOff, *, began: float, requester: str | None) -> bool:
@@ -190,10 +190,3 @@ def _tell(context: LockContext, hand_off: HandOff, *, began: float, requester: s
     with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
         context.table.update(mark_undelivered(hand_off.grant))
     return False
-
-
-def _pause_or_give_up(context: LockContext, lock_name: str, began: float, attempt: int) -> None:
-    if context.retry_budget.is_over(since=began):
-        raise too_contended(lock_name)
-    if attempt:
-        context.retry_budget.pause(attempt)

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from leasehold.dynamodb.lock_table import ConditionFailed, Written
-from leasehold.errors import LockStoreUnavailable
+from leasehold.dynamodb.lock_table import Written
 from leasehold.protocol.claims import (
     Claim,
     claim_of,
@@ -29,10 +28,11 @@ from leasehold.protocol.claims import (
     reacquire_after_redrive,
     record_heartbeat,
 )
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import HeartbeatRequest, KeepAliveRequest
+from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.model import Grant, HeartbeatRequest, KeepAliveRequest
 from leasehold.protocol.permits import renew
 from leasehold.store.context import LockContext
+from leasehold.store.hand_over import outcome_unknown
 
 
 class KeepAliveOutcome(Enum):
@@ -45,16 +45,20 @@ class KeepAliveOutcome(Enum):
     LOST = auto()
 
 
-def renew_lease(context: LockContext, request: HeartbeatRequest) -> Written | ConditionFailed:
-    """Lets the lease end one lease from now, if its owner is a holder.
+def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None:
+    """Lets the lease end one lease from now; None if its owner is no holder.
 
     One request, and one more when the item must be retained for longer.
     """
-    outcome = context.table.update(renew(request, now_ms=context.clock.wall_ms()))
-    if isinstance(outcome, Written) or read_state(outcome.item).holder(request.owner_id) is None:
-        return outcome
-    # A holder was refused: TTL would soon delete the lock that it holds, see `retention.py`.
-    return context.table.update(renew(request, now_ms=context.clock.wall_ms(), retain_long=True))
+    for retain_long in (False, True):
+        update = renew(request, now_ms=context.clock.wall_ms(), retain_long=retain_long)
+        outcome = context.table.update(update)
+        if isinstance(outcome, Written):
+            return Grant.of(request.lock_name, read_holder(outcome.item, request.owner_id))
+        if read_state(outcome.item).holder(request.owner_id) is None:
+            break
+        # A holder was refused: TTL would soon delete the lock that it holds, see `retention.py`.
+    return None
 
 
 def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:
@@ -65,12 +69,11 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
     found = recorded.item
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
+        owner_id, lease_ms = acquisition.owner_id, acquisition.lease_ms
         heartbeat = HeartbeatRequest(
-            lock_name=acquisition.lock_name,
-            owner_id=acquisition.owner_id,
-            lease_ms=acquisition.lease_ms,
+            lock_name=acquisition.lock_name, owner_id=owner_id, lease_ms=lease_ms
         )
-        if isinstance(renew_lease(context, heartbeat), Written):
+        if renew_lease(context, heartbeat) is not None:
             return KeepAliveOutcome.RENEWED
         found = context.table.read(claim.key)
     if has_ended(found):
@@ -92,8 +95,4 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     elif has_ended(context.table.read(claim.key)):
         return KeepAliveOutcome.DONE
     # The reaper is at work, or another copy of this heartbeat is.
-    message = (
-        f"lock {acquisition.lock_name!r}: its claim changed at the same time; the outcome is "
-        "unknown, repeat the call"
-    )
-    raise LockStoreUnavailable(message)
+    raise outcome_unknown(acquisition.lock_name, "its claim changed at the same time")

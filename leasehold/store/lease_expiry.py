@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from leasehold.clock import Clock
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
@@ -31,26 +32,26 @@ _LONGEST_HEAD_START_MS: Final = 150_000
 """A lease that was handed over begins when the waiter is to ask next, 130 s later at most."""
 
 
-class LeaseExpiry(Protocol):
+class LeaseExpiry(ABC):
     """Judges the leases of other owners."""
+
+    @abstractmethod
+    def seconds_left(self, lock_name: str, holder: Holder) -> float:
+        """How long until the lease is over if the holder does not renew; below 0 if it is over."""
 
     def is_over(self, lock_name: str, holder: Holder) -> bool:
         """Whether a holder, as it was read just now, may lose its place."""
-        ...
+        return self.seconds_left(lock_name, holder) < 0
 
-    def seconds_left(self, lock_name: str, holder: Holder) -> float:
-        """How long until the lease is over if the holder does not renew; 0 or less if it is."""
-        ...
+    def explain_unwatched(self, _lock_name: str, _holders: Sequence[Holder]) -> str:
+        """Names a holder whose lease is over by the wall clock only, and the remedy; else empty.
 
-    def seconds_to_watch(self, lock_name: str, holder: Holder) -> float | None:
-        """How long to watch a lease that is over by the wall clock, but was not watched so far.
-
-        None for any other lease.
+        Never a holder that belongs to a workflow: its lease ends with the workflow.
         """
-        ...
+        return ""
 
 
-class WatchedExpiry:
+class WatchedExpiry(LeaseExpiry):
     """A lease is over once its holder was seen unchanged for the whole stored lease.
 
     Our own monotonic clock measures the span, from the first sight of the holder; so a holder at
@@ -82,15 +83,23 @@ class WatchedExpiry:
                 self._seen.popitem(last=False)
         return first_seen + _watch_seconds(holder) - now
 
-    def seconds_to_watch(self, lock_name: str, holder: Holder) -> float | None:
+    def explain_unwatched(self, lock_name: str, holders: Sequence[Holder]) -> str:
         """See `LeaseExpiry`."""
-        over_by_wall_clock = StoredExpiry(self._clock).is_over(lock_name, holder)
-        if not over_by_wall_clock or self.is_over(lock_name, holder):
-            return None
-        return _watch_seconds(holder)
+        stored = StoredExpiry(self._clock)
+        for holder in holders:
+            if not stored.is_over(lock_name, holder) or self.is_over(lock_name, holder):
+                continue
+            if holder.execution_arn is None:
+                return (
+                    f"the lease of {holder.owner_name or '?'} is over by the wall clock, but this "
+                    "client has not watched it for its whole length; a wait of "
+                    f"{math.ceil(_watch_seconds(holder)) + 1} s would, "
+                    'and takeover="stored_expiry" goes by the wall clock'
+                )
+        return ""
 
 
-class StoredExpiry:
+class StoredExpiry(LeaseExpiry):
     """A lease is over once the wall clock has passed its stored end and a tolerance.
 
     Right as long as our wall clock and the holder's differ by less than the tolerance.
@@ -100,43 +109,9 @@ class StoredExpiry:
         self._clock = clock
         self._tolerance_ms = tolerance_ms
 
-    def is_over(self, lock_name: str, holder: Holder) -> bool:
-        """See `LeaseExpiry`."""
-        return self.seconds_left(lock_name, holder) < 0
-
     def seconds_left(self, _lock_name: str, holder: Holder) -> float:
         """See `LeaseExpiry`."""
         return (holder.expires_at_ms + self._tolerance_ms - self._clock.wall_ms()) / 1000
-
-    def seconds_to_watch(self, _lock_name: str, _holder: Holder) -> float | None:
-        """See `LeaseExpiry`."""
-        return None
-
-
-def seconds_until_free(
-    lease_expiry: LeaseExpiry, lock_name: str, holders: Sequence[Holder], *, needed: int
-) -> float:
-    """How long until the leases of `needed` holders are over."""
-    left = sorted(lease_expiry.seconds_left(lock_name, holder) for holder in holders)
-    return left[needed - 1]
-
-
-def explain_unwatched(lease_expiry: LeaseExpiry, lock_name: str, holders: Sequence[Holder]) -> str:
-    """Names a holder whose lease is over by the wall clock but not yet by watching, and the remedy.
-
-    Empty if there is none. A holder that belongs to a workflow is none: its lease ends with the
-    workflow.
-    """
-    for holder in holders:
-        seconds = lease_expiry.seconds_to_watch(lock_name, holder)
-        if seconds is not None and holder.execution_arn is None:
-            return (
-                f"the lease of {holder.owner_name or '?'} is over by the wall clock, but this "
-                f"client has not watched it for its whole length; a wait of "
-                f"{math.ceil(seconds) + 1} s would, "
-                'and takeover="stored_expiry" goes by the wall clock'
-            )
-    return ""
 
 
 def _watch_seconds(holder: Holder) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.dynamodb.lock_table import Written
-from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.items import read_state
 from leasehold.protocol.model import (
     AcquireRequest,
     ExecutionEnded,
@@ -17,7 +16,6 @@ from leasehold.protocol.model import (
     Refusal,
     Released,
     ReleaseRequest,
-    Renewal,
 )
 from leasehold.protocol.schema import lock_key
 from leasehold.store.acquire import acquire, already_released
@@ -61,20 +59,10 @@ class LockStore:
         """The lock as it is at this moment; one strongly consistent read."""
         return read_state(self._context.table.read(lock_key(lock_name)))
 
-    def heartbeat(self, request: HeartbeatRequest) -> Renewal | NotHeld:
+    def heartbeat(self, request: HeartbeatRequest) -> Grant | NotHeld:
         """Lets the lease end one lease from now, also one that ran out, if nobody took it over."""
-        outcome = renew_lease(self._context, request)
-        if not isinstance(outcome, Written):
-            return NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
-        holder = read_holder(outcome.item, request.owner_id)
-        return Renewal(
-            lock_name=request.lock_name,
-            owner_id=request.owner_id,
-            fencing_token=holder.fencing_token,
-            lease_ms=holder.lease_ms,
-            acquired_at_ms=holder.acquired_at_ms,
-            expires_at_ms=holder.expires_at_ms,
-        )
+        grant = renew_lease(self._context, request)
+        return grant or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
     def release(self, request: ReleaseRequest) -> Released | NotHeld:
         """Gives the permit back if the caller has it, to the oldest waiter if there is one.

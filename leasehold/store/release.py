@@ -21,7 +21,7 @@ from leasehold.protocol.queue import give_up, leave_queue, mark_released
 from leasehold.protocol.schema import lock_key
 from leasehold.store.claims import end_claim
 from leasehold.store.context import LockContext
-from leasehold.store.hand_over import hand_over, reply_lost
+from leasehold.store.hand_over import REPLY_LOST, hand_over, outcome_unknown
 
 
 def release(
@@ -52,7 +52,7 @@ def _release_permit(
         may_have_left = outcome.repeated and request.entered_at_ms is None
         if may_have_left and state.last_released != request.owner_id:
             # The first sending gave the permit back, or others took it before: nobody can tell.
-            raise reply_lost(request.lock_name)
+            raise outcome_unknown(request.lock_name, REPLY_LOST)
         return None, state
     departing = DepartingHolder(me, voluntary=True)
     if hand_over(context, request.lock_name, state, departing=departing):
@@ -72,8 +72,7 @@ def _stop_waiting(
     if request.execution_arn is not None:
         end_claim(context, request, request.execution_arn)
     if is_queued:
-        now_ms = context.clock.wall_ms()
-        leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=now_ms)
+        leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=context.clock.wall_ms())
         outcome = context.table.transact(leaving)
         if isinstance(outcome, Written):
             state = read_state(context.table.read(lock_key(request.lock_name)))

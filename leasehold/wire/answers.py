@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.clock import iso_utc
-from leasehold.protocol.model import Grant, Holder, NotHeld, Queued, Refusal, Released, Renewal
+from leasehold.protocol.model import Grant, Holder, NotHeld, Queued, Refusal, Released
 
 Json = dict[str, Any]
 
@@ -33,9 +33,9 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
     }
 
 
-def heartbeat_answer(answer: Renewal | NotHeld) -> Json:
+def heartbeat_answer(answer: Grant | NotHeld) -> Json:
     """`renewed` is true or false."""
-    if isinstance(answer, Renewal):
+    if isinstance(answer, Grant):
         return {"renewed": True, **_held(answer)}
     return {"renewed": False, **_not_held(answer)}
 
@@ -52,7 +52,7 @@ _LIVENESS_UNKNOWN = (
 )
 
 
-def _held(answer: Grant | Renewal) -> Json:
+def _held(answer: Grant) -> Json:
     return {
         "lock_name": answer.lock_name,
         "owner_id": answer.owner_id,

@@ -20,7 +20,6 @@ from leasehold.protocol.model import (
     HeartbeatRequest,
     Queued,
     ReleaseRequest,
-    Renewal,
 )
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery
@@ -231,7 +230,7 @@ class QueueMachine(RuleBasedStateMachine):
         answer = self.bench.store.heartbeat(
             HeartbeatRequest(lock_name=request.lock_name, owner_id=request.owner_id)
         )
-        if isinstance(answer, Renewal):
+        if isinstance(answer, Grant):
             acquisition.lease_until_ms = answer.expires_at_ms
 
     def ask(self, acquisition: Acquisition, store: LockStore | None = None) -> None:

@@ -17,7 +17,6 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
     ReleaseRequest,
-    Renewal,
 )
 from leasehold.store.lock_store import LockStore
 from tests.model.numbered_tables import LOCK
@@ -189,7 +188,7 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
     if client.echoes is not None:
         return local.at(Status.DONE)
     match answer:
-        case Grant():
+        case Grant() if local.status is not Status.RENEWING:
             return local.at(Status.WORKING, told=answer.fencing_token)
         case Refusal():
             fenced = answer.reason is RefusalReason.ALREADY_RELEASED
@@ -199,7 +198,7 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
 
 
 _AFTER: Final[dict[type, Status]] = {
-    Renewal: Status.WORKING,
+    Grant: Status.WORKING,
     Queued: Status.ASLEEP,
     NotHeld: Status.NOT_HELD,
     Released: Status.DONE,

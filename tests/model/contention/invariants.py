@@ -167,5 +167,5 @@ def _evicted(old: LockState, new: LockState, epoch: int) -> list[str]:
         for holder in old.holders
         if new.holder(holder.owner_id) is None
         and holder.owner_id != new.last_released
-        and not holder.is_over(now_ms=now_ms, tolerance_ms=DEFAULT_CLOCK_TOLERANCE_MS)
+        and holder.expires_at_ms + DEFAULT_CLOCK_TOLERANCE_MS >= now_ms
     ]

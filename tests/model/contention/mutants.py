@@ -41,7 +41,7 @@ def _each(
 MUTANTS: Final[dict[str, Mutant]] = {
     "the queue is closed without wait_seq": _mutant(
         Invariant.WAKE_UP,
-        *_each(next_step, ("close_queue", "leave_and_close_queue"), "#wait_seq = :wait_seq"),
+        *_each(next_step, ("close_queue", "leave_without_successor"), "#wait_seq = :wait_seq"),
     ),
     "a release does not ask whether a client waits": _mutant(
         Invariant.WAKE_UP, weak(release, "release_permit", NOT_CONTENDED)
@@ -81,7 +81,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.EVICTED,
         *_each(
             next_step,
-            ("hand_over_permit", "leave_without_successor", "leave_and_close_queue"),
+            ("hand_over_permit", "leave_without_successor"),
             "#expired0.#revision = :seen0",
             instead="attribute_exists(#expired0)",
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, NotHeld, Refusal, RefusalReason, Released, Renewal
+from leasehold.protocol.model import Grant, NotHeld, Refusal, RefusalReason, Released
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release, store_over
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 
@@ -72,7 +72,7 @@ def test_a_heartbeat_whose_reply_was_lost_is_no_lost_lock(
     with pytest.raises(LockStoreUnavailable):
         store_over(faulty, clock).heartbeat(heartbeat("anna"))
     clock.advance(1)
-    assert store.heartbeat(heartbeat("anna")) == Renewal(
+    assert store.heartbeat(heartbeat("anna")) == Grant(
         lock_name=LOCK,
         owner_id=owner("anna"),
         fencing_token=granted.fencing_token,
@@ -122,7 +122,7 @@ def test_a_write_that_botocore_repeats_by_itself_is_answered_as_if_sent_once(
     assert again == replace(first, lock_name="sent-twice", repeated=True)
 
     renewed = once.heartbeat(heartbeat("anna", **here))
-    assert isinstance(renewed, Renewal)
+    assert isinstance(renewed, Grant)
     assert twice.heartbeat(heartbeat("anna", **there)) == replace(renewed, lock_name="sent-twice")
 
     clock.advance(100)

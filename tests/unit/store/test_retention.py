@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold.protocol import hand_over, permits
-from leasehold.protocol.model import Grant, Renewal
+from leasehold.protocol.model import Grant
 from leasehold.protocol.schema import lock_key
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.memory_table import MemoryTable
@@ -53,7 +53,7 @@ def renew_for_long(bench: Bench) -> None:
     claim(bench)
     for _ in range(60):
         bench.clock.advance(DAY_SECONDS)
-        assert isinstance(bench.store().heartbeat(heartbeat("anna")), Renewal)
+        assert isinstance(bench.store().heartbeat(heartbeat("anna")), Grant)
 
 
 def hand_over_permit(bench: Bench) -> None:

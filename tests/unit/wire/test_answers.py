@@ -15,7 +15,6 @@ from leasehold.protocol.model import (
     Refusal,
     RefusalReason,
     Released,
-    Renewal,
 )
 from leasehold.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.support import START_MS
@@ -123,7 +122,7 @@ def test_a_place_in_the_queue() -> None:
 
 
 def test_a_renewal_and_its_refusal() -> None:
-    renewal = Renewal(
+    renewal = Grant(
         lock_name="customer/1",
         owner_id=MINE,
         fencing_token=START_MS * 1000 + 1,
