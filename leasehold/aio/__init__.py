@@ -4,7 +4,7 @@
     acquisitions        acquire, and undo it if the task is cancelled
     heartbeats          one task that schedules, and one for each heartbeat under way
     connection          aiobotocore clients
-    bridge, bridged     run the synchronous protocol in a greenlet, so that it can be awaited
+    bridge              runs the synchronous protocol in a greenlet, so that it can be awaited
 
 Needs the extra: `pip install 'leasehold[async]'`.
 """

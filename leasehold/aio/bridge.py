@@ -9,15 +9,20 @@ the technique known.)
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from greenlet import getcurrent, greenlet
 
+from leasehold.clock import BootClock
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_NO_OPERATIONS: Final = frozenset({"exceptions", "meta"})
 
 
 class _BridgedGreenlet(greenlet):  # type: ignore[misc]  # greenlet ships no types
@@ -55,3 +60,55 @@ def wait_for(awaitable: Awaitable[_T]) -> _T:
         raise RuntimeError(message)
     result: Any = running.parent.switch(awaitable)
     return cast("_T", result)
+
+
+class BridgedClient:
+    """An aiobotocore client, to be called like one of boto3's.
+
+    A request that was sent is never abandoned: it might reach DynamoDB after the cleanup behind a
+    cancelled task, and take a lock that nobody knows of. So a cancellation waits for the answer;
+    time-outs bound that.
+    """
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - aiobotocore makes its classes at run time
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - same
+        """An operation, as a function that waits for the answer on the bridge."""
+        attribute = getattr(self._client, name)
+        if name in _NO_OPERATIONS:
+            return attribute
+        return lambda **arguments: wait_for(_finish(attribute(**arguments)))
+
+
+class BridgedClock(BootClock):
+    """The clock of this machine; waiting leaves the event loop to others."""
+
+    def wait(self, seconds: float) -> None:
+        """Lets that much time pass for the code on the bridge."""
+        wait_for(asyncio.sleep(seconds))
+
+
+class BridgedMutex:
+    """Mutual exclusion of pieces of code on the bridge that wait within."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    def __enter__(self) -> None:
+        """Waits until no other code is inside."""
+        wait_for(self._lock.acquire())
+
+    def __exit__(self, *_raised: object) -> None:
+        """Lets the next one in."""
+        self._lock.release()
+
+
+async def _finish(operation: Awaitable[_T]) -> _T:
+    request = asyncio.ensure_future(operation)
+    try:
+        return await asyncio.shield(request)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await request
+        raise

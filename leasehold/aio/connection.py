@@ -9,8 +9,7 @@ from typing import Any, Final
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
-from leasehold.aio.bridge import wait_for
-from leasehold.aio.bridged import BridgedClient, BridgedMutex
+from leasehold.aio.bridge import BridgedClient, BridgedMutex, wait_for
 from leasehold.client.connection import Connection
 
 _DESCRIPTIONS: Final = "data_loader"

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from leasehold.aio.bridge import run
-from leasehold.aio.bridged import BridgedMutex
+from leasehold.aio.bridge import BridgedMutex, run
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.tasks import BackgroundTasks
 from leasehold.client.base_lock import BaseLock

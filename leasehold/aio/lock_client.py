@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
-from leasehold.aio.bridge import run
-from leasehold.aio.bridged import BridgedClock
+from leasehold.aio.bridge import BridgedClock, run
 from leasehold.aio.connection import AsyncConnection
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.lock import AsyncCallback, AsyncLock, AsyncLockServices

@@ -40,7 +40,7 @@ _POLLS_PER_PLACE_CHECK: Final = 4
 _REQUEST_AGAIN_SECONDS: Final = 30.0
 """A lock that seemed free, but was not granted, is requested again after that, or once it moved."""
 _LEAVE_SECONDS: Final = 2.0
-_SHORTEST_REQUEST_BUDGET_SECONDS: Final = 2.0
+_SHORTEST_REQUEST_BUDGET_SECONDS: Final = 3.0
 """For a request that began within the wait: others may move the lock meanwhile, DynamoDB may
 throttle, and the first client for Step Functions takes a busy machine more than a second."""
 _LEAST_FRESHNESS: Final = 0.5

@@ -64,9 +64,7 @@ class BaseLock(ABC):
             on_lost=self._report_loss,
             on_danger=self._report_danger,
         )
-        self._handle = LeaseHandle(
-            handle_store_factory or store_factory, lease, owner_id=request.owner_id, mutex=mutex
-        )
+        self._handle = LeaseHandle(handle_store_factory or store_factory, lease, mutex=mutex)
 
     def __repr__(self) -> str:
         """The lock without its owner_id, which proves ownership."""

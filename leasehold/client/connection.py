@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import boto3
 from botocore.config import Config
@@ -66,8 +66,7 @@ class Connection:
 
     def dynamodb(self) -> DynamoDBClient:
         """The client for the lock table."""
-        client: DynamoDBClient = self._client("dynamodb")
-        return client
+        return cast("DynamoDBClient", self._client("dynamodb"))
 
     def close(self) -> None:
         """Closes the connections of the clients made here. They would be opened again on use."""
@@ -83,10 +82,9 @@ class Connection:
     def _stepfunctions(self) -> SFNClient | None:
         """The client for workflows; None if there cannot be one, for instance without a region."""
         try:
-            client: SFNClient = self._client("stepfunctions")
+            return cast("SFNClient", self._client("stepfunctions"))
         except (BotoCoreError, InheritedClientError):
             return None
-        return client
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         given = self._given[service]

@@ -26,7 +26,6 @@ class LeaseHandle:
     Args:
         store_factory: the lock table.
         lease: what is known of the lease.
-        owner_id: the acquisition that was granted.
         mutex: entered around each request, so that no heartbeat is under way during a release; None
             takes one for threads.
     """
@@ -36,12 +35,10 @@ class LeaseHandle:
         store_factory: StoreFactory,
         lease: LocalLease,
         *,
-        owner_id: str,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         self.lease = lease
         self._store_factory = store_factory
-        self._owner_id = owner_id
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
 
@@ -67,7 +64,7 @@ class LeaseHandle:
                 # It may be written without an answer, and be shorter than before.
                 lease.shorten(sent + lease_ms / 1000)
             request = HeartbeatRequest(
-                lock_name=lease.lock_name, owner_id=self._owner_id, lease_ms=lease_ms, data=data
+                lock_name=lease.lock_name, owner_id=lease.owner_id, lease_ms=lease_ms, data=data
             )
             answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(request)
             if isinstance(answer, Grant):
@@ -178,7 +175,8 @@ class LeaseHandle:
                 return True
             if self.lease.taken:
                 return False
-            request = ReleaseRequest(lock_name=self.lease.lock_name, owner_id=self._owner_id)
+            lease = self.lease
+            request = ReleaseRequest(lock_name=lease.lock_name, owner_id=lease.owner_id)
             try:
                 released = self._store_factory.release(request, seconds=seconds)
                 if released or self._may_be_released:

@@ -92,6 +92,7 @@ class LocalLease:
 
     Attributes:
         lock_name: the lock.
+        owner_id: the acquisition that was granted.
         seconds: for how long a renewal holds.
         ends_at: reading of the monotonic clock at which the lease is over.
         lost: set when the lock is lost.
@@ -108,6 +109,7 @@ class LocalLease:
         on_danger: Callable[[], None],
     ) -> None:
         self.lock_name = granted.grant.lock_name
+        self.owner_id = granted.grant.owner_id
         self._clock = clock
         self._timing = timing
         self._on_lost = on_lost

@@ -14,7 +14,7 @@ from leasehold.clock import Clock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Released, ReleaseRequest
+from leasehold.protocol.model import NotHeld, Released, ReleaseRequest
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry
@@ -79,12 +79,12 @@ class StoreFactory:
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
             longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
         )
-        unknown = False
+        attempts = 0
 
-        def is_unknown(error: Exception) -> bool:
-            nonlocal unknown
-            unknown = isinstance(error, LockStoreUnavailable)
-            return unknown
+        def send() -> Released | NotHeld:
+            nonlocal attempts
+            attempts += 1
+            return store.release(request)
 
-        answer = retry(lambda: store.release(request), budget, repeat_after=is_unknown)
-        return unknown or isinstance(answer, Released)
+        answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
+        return attempts > 1 or isinstance(answer, Released)

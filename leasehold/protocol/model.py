@@ -257,7 +257,6 @@ class Refusal:
 
     Attributes:
         retry_after_seconds: when to ask again, in whole seconds, already jittered.
-        extended: how many leases were extended on behalf of workflows that still run.
         liveness_unknown: how many holders count as alive only because Step Functions did not say.
     """
 
@@ -266,7 +265,6 @@ class Refusal:
     reason: RefusalReason
     holders: tuple[Holder, ...] = ()
     retry_after_seconds: int = 1
-    extended: int = 0
     liveness_unknown: int = 0
 
 

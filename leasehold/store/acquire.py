@@ -195,6 +195,5 @@ def _refuse(
         reason=reason,
         holders=state.holders,
         retry_after_seconds=advise(context, request, state),
-        extended=expired.extended,
         liveness_unknown=expired.unknown,
     )

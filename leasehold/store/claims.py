@@ -22,20 +22,20 @@ from leasehold.store.context import LockContext
 from leasehold.store.events import ClaimNotRemoved
 
 
-def register_claim(context: LockContext, request: AcquireRequest) -> AcquireRequest | None:
+def register_claim(
+    context: LockContext, request: AcquireRequest, execution_arn: str
+) -> AcquireRequest | None:
     """Writes the claim of an acquisition before it asks for its lock.
 
     Returns:
         The request, with its place in the queue; None if its work has ended, or its execution was
         found to be over.
     """
-    if request.execution_arn is None:
-        return request
-    claim = claim_of(request, request.execution_arn)
+    claim = claim_of(request, execution_arn)
     outcome = context.table.update(write_claim(claim, now_ms=context.clock.wall_ms()))
     if not isinstance(outcome, Written):
         return None
-    written = read_claim(request.execution_arn, outcome.item)
+    written = read_claim(execution_arn, outcome.item)
     return replace(request, entered_at_ms=written.entered_at_ms)
 
 

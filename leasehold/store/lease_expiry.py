@@ -64,10 +64,6 @@ class WatchedExpiry(LeaseExpiry):
         self._seen: OrderedDict[tuple[str, str], tuple[tuple[int, int], float]] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def is_over(self, lock_name: str, holder: Holder) -> bool:
-        """See `LeaseExpiry`."""
-        return self.seconds_left(lock_name, holder) <= 0
-
     def seconds_left(self, lock_name: str, holder: Holder) -> float:
         """See `LeaseExpiry`."""
         now = self._clock.monotonic()

@@ -50,10 +50,12 @@ class LockStore:
         DescribeExecution before if that holder is a workflow; three to join the queue. One more,
         before, if the request names a workflow execution: its claim.
         """
-        registered = register_claim(self._context, request)
-        if registered is None:
-            return already_released(request)
-        return acquire(self._context, registered)
+        if request.execution_arn is not None:
+            registered = register_claim(self._context, request, request.execution_arn)
+            if registered is None:
+                return already_released(request)
+            request = registered
+        return acquire(self._context, request)
 
     def read_state(self, lock_name: str) -> LockState:
         """The lock as it is at this moment; one strongly consistent read."""

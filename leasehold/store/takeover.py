@@ -26,12 +26,10 @@ class ExpiredHolders:
 
     Attributes:
         evictable: the holders that may lose their place.
-        extended: how many got a new lease, because their workflow still runs.
         unknown: how many count as alive only because Step Functions did not say.
     """
 
     evictable: tuple[Holder, ...] = ()
-    extended: int = 0
     unknown: int = 0
 
 
@@ -44,7 +42,7 @@ def check_expired_holders(
     """Finds holders that may be evicted; extends the leases of workflows that still run."""
     began = context.retry_budget.clock.monotonic()
     evictable: list[Holder] = []
-    extended = unknown = checks = 0
+    unknown = checks = 0
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(evictable) == needed or checks == _MOST_CHECKS:
             break
@@ -58,14 +56,13 @@ def check_expired_holders(
             case Liveness.OVER:
                 evictable.append(holder)
             case Liveness.RUNNING if _extend(context, lock_name, holder):
-                extended += 1
                 context.observe(Extended(lock_name=lock_name))
             case Liveness.UNKNOWN:
                 unknown += 1
                 context.observe(
                     LivenessUnknown(lock_name=lock_name, execution_arn=holder.execution_arn)
                 )
-    return ExpiredHolders(evictable=tuple(evictable), extended=extended, unknown=unknown)
+    return ExpiredHolders(evictable=tuple(evictable), unknown=unknown)
 
 
 def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Holder]:

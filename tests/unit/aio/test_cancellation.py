@@ -183,7 +183,7 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
 async def test_an_abandoned_request_would_take_the_lock_for_nobody(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.aio.bridged._finish", abandon)
+    monkeypatch.setattr("leasehold.aio.bridge._finish", abandon)
     assert await delay_the_request_of_a_cancelled_task(make_client, table) == ["anna"]
 
 

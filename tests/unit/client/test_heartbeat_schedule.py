@@ -47,7 +47,7 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         on_lost=lambda _reason: None,
         on_danger=lambda: None,
     )
-    return LeaseHandle(stores, lease, owner_id=grant.owner_id)
+    return LeaseHandle(stores, lease)
 
 
 def schedule_of(clock: EventfulClock, *leases: float, most_at_once: int = 100) -> HeartbeatSchedule:
