@@ -91,6 +91,11 @@ def redriven(
     contested = ContestedLock(deployment)
     with calling():
         execution = contested.start_inside(machine, seconds=seconds)
+        # A workflow that was stopped between its grant and its work acquires again when redriven.
+        wait_until(
+            lambda: any(name.startswith("Stay") for name in deployment.states_entered(execution)),
+            pause_seconds=QUICK_SECONDS,
+        )
         contested.stop(execution)
         if reaped:
             wait_until(lambda: contested.holders() == [], pause_seconds=QUICK_SECONDS)

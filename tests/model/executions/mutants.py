@@ -76,7 +76,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "acquire makes no claim": Mutant(
         Invariant.FREE,
         _IN_FLIGHT,
-        ((lock_store, "register_claim", lambda _context, request: request),),
+        ((lock_store, "register_claim", lambda _context, request, _execution_arn: request),),
     ),
     "the waiters of the dead are not deleted first": Mutant(
         Invariant.SKIPPED,
