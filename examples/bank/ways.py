@@ -14,7 +14,7 @@ Think = Callable[[], None]
 
 
 def naive(account: Account, amount: int, think: Think) -> None:
-    """Reads, computes, writes: whoever writes second undoes what the first one wrote."""
+    """Reads, computes, writes: the second writer undoes what the first one wrote."""
     seen = account.read()
     think()
     account.table.put_item(Item=debited(seen, amount))

@@ -84,7 +84,7 @@ def no_two_holders(executions: Sequence[Execution]) -> Check:
 
 
 def tokens_rise(executions: Iterable[Execution]) -> Check:
-    """Per lock, whoever entered later has the greater token."""
+    """Of two holders of a lock the later one has the greater token."""
     pairs = falls = 0
     for entered in tokens_in_order_of_entry(executions).values():
         for earlier, later in pairwise(entered):

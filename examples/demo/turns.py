@@ -8,7 +8,7 @@ from examples.demo.handovers import handovers, idle_between, median_idle_ms
 
 
 def granted_in_order_of_entry(run: Run) -> Check:
-    """On every account, whoever began to wait earlier got in earlier."""
+    """On every account the waiters got in in the order in which they began to wait."""
     pairs = overtaken = 0
     for account_id in {e.account_id for e in run.executions}:
         entered = sorted(
@@ -20,7 +20,7 @@ def granted_in_order_of_entry(run: Run) -> Check:
             pairs += 1
             overtaken += later_ms < earlier_ms
     return Check(
-        claim="whoever waited longer got in first",
+        claim="waiters got in in the order of entry",
         passed=pairs > 0 and not overtaken,
         evidence=f"{pairs} pairs compared, {overtaken} times somebody was overtaken",
     )

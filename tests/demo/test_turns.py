@@ -23,7 +23,7 @@ def of(*executions: Execution) -> Run:
 
 def test_a_run_in_the_queue_keeps_every_promise(queue_run: Run, polling_run: Run) -> None:
     assert granted_in_order_of_entry(queue_run) == Check(
-        claim="whoever waited longer got in first",
+        claim="waiters got in in the order of entry",
         passed=True,
         evidence="6 pairs compared, 0 times somebody was overtaken",
     )
@@ -45,7 +45,7 @@ def test_one_who_was_overtaken_fails() -> None:
     second = guarded_execution("a-2", asked_ms=10, granted_ms=2_050, released_ms=3_000)
     run = of(*map(queued, (first, third, second)))
     assert granted_in_order_of_entry(run) == Check(
-        claim="whoever waited longer got in first",
+        claim="waiters got in in the order of entry",
         passed=False,
         evidence="3 pairs compared, 1 times somebody was overtaken",
     )

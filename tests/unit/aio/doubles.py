@@ -1,4 +1,4 @@
-"""A DynamoDB in memory, far away: a request that was sent arrives, whoever waits for its answer."""
+"""A DynamoDB in memory, far away: a request that was sent arrives, also if no caller waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A holder crashed, and whoever comes has just begun, with all defaults."""
+"""A holder crashed, and the next client has just begun, with all defaults."""
 
 from __future__ import annotations
 

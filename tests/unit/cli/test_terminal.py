@@ -92,7 +92,7 @@ def test_a_command_may_ask_at_the_terminal_wherever_its_input_and_output_are(
 def test_in_the_background_it_is_stopped_until_the_shell_brings_it_to_the_foreground(
     fleet: Fleet, at_a_terminal: AtATerminal
 ) -> None:
-    """The control, too: so the kernel treats whoever has not been given the terminal."""
+    """The control, too: so the kernel treats a group that has not been given the terminal."""
     line = '$RUN bg --lease 2 -- sh -c "$ASKS" </dev/null & until [ -e go ]; do sleep 0.02; done'
     process = at_a_terminal(f"{line}; fg")
     type_in(process, "hello\n")

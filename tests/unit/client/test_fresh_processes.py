@@ -1,4 +1,4 @@
-"""A holder crashed, and whoever comes is a process that has just begun, with all defaults."""
+"""A holder crashed, and the next client is a process that has just begun, with all defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An owner_id proves ownership: whoever logs a request or an answer must not pass it on."""
+"""An owner_id proves ownership: a log of a request or of an answer must not show it."""
 
 from __future__ import annotations
 
