@@ -65,6 +65,6 @@ def _observe(request: KeepAliveRequest, outcome: KeepAliveOutcome, delivery: Del
         logger.warning("lost", extra=owner)
     elif outcome is KeepAliveOutcome.REACQUIRED:
         count(MetricName.REACQUIRED)
-        logger.warning("taken again", extra=owner)
+        logger.warning("reacquired", extra=owner)
     else:
         logger.debug(outcome.name.lower(), extra=owner)

@@ -123,5 +123,5 @@ _EVENTS: Final[dict[type[events.Event], tuple[MetricName, Callable[..., None], s
     events.Extended: (MetricName.EXTENDED, logger.info, "extended"),
     events.LivenessUnknown: (MetricName.LIVENESS_UNKNOWN, logger.warning, "liveness unknown"),
     events.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, "push unknown"),
-    events.ClaimNotRemoved: (MetricName.CLAIM_NOT_REMOVED, logger.warning, "claim left"),
+    events.ClaimNotRemoved: (MetricName.CLAIM_NOT_REMOVED, logger.warning, "claim not removed"),
 }

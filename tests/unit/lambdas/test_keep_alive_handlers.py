@@ -116,7 +116,7 @@ def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
     reap(engine, monkeypatch)
     printed(capsys)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "REACQUIRED"}
-    assert printed(capsys) == ({"Reacquired": [1.0]}, ["taken again"])
+    assert printed(capsys) == ({"Reacquired": [1.0]}, ["reacquired"])
     renewed = heartbeat.handler(dict(NAMED), CONTEXT)
     assert renewed["fencing_token"] == granted["fencing_token"] + 1
 
@@ -197,7 +197,7 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     monkeypatch.setattr("leasehold.dynamodb.lock_table.LockTable.delete", unavailable)
     assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
     values, messages = printed(capsys)
-    assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim left", "released"])
+    assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])
     assert len(dynamodb.scan(TableName=TABLE)["Items"]) == 2
 
 
@@ -213,7 +213,7 @@ def test_neither_owner_ids_nor_task_tokens_are_logged(
     release.handler(dict(OWN_RELEASE), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
     out, err = capsys.readouterr()
-    assert "taken again" in out
+    assert "reacquired" in out
     assert '"lost"' in out
     for secret in (VALID_OWNER, "a-task-token"):
         assert secret not in out + err
