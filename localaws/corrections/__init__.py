@@ -35,6 +35,7 @@ NAMES: tuple[str, ...] = (
     "table_settings",
     "function_settings",
     "few_environments",
+    "owner_only",
 )
 
 
