@@ -8,7 +8,14 @@ from lambdas.runtime import workflows
 from lambdas.telemetry import count, logger, owner_fields
 from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
-from leasehold.protocol.model import Grant, KeepAliveRequest, Queued, Refusal, RefusalReason
+from leasehold.protocol.model import (
+    Grant,
+    KeepAliveRequest,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Released,
+)
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery
@@ -39,8 +46,10 @@ def keep_alive(store: LockStore, request: KeepAliveRequest) -> dict[str, Any]:
     end = _end_of(outcome, request.acquisition.lock_name)
     delivery = Delivery.DELIVERED
     if end is not None:
-        lost = end if isinstance(end, LockLost) else None
-        delivery = workflows.end_heartbeat(request.task_token, lost)
+        owner = request.acquisition
+        done = Released(lock_name=owner.lock_name, owner_id=owner.owner_id)
+        told = end if isinstance(end, LockLost) else done
+        delivery = workflows.end_heartbeat(request.task_token, told)
     _observe(request, outcome, delivery)
     if end is not None and delivery is Delivery.UNKNOWN:
         # Step Functions may refuse for ever, and then never tells the state: its Catch takes this

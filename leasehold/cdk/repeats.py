@@ -15,11 +15,10 @@ UNCHANGED: Final = jsonata("$states.input")
 ERROR_OUTPUT: Final = jsonata("$states.errorOutput")
 ANY_ERROR: Final = "States.ALL"
 TIMEOUT: Final = "States.Timeout"
-NOT_WORTH_REPEATING: Final = (
-    InvalidRequest.__name__,
-    LockLost.__name__,
-    "States.QueryEvaluationError",
-)
+EVALUATION_ERROR: Final = "States.QueryEvaluationError"
+"""JSONata that failed in any field of a state, `Assign` and `Output` included. Task, Map and
+Parallel states may catch and repeat it (developer guide, "Transforming data with JSONata")."""
+NOT_WORTH_REPEATING: Final = (InvalidRequest.__name__, LockLost.__name__)
 
 _REPEATS: Final = 8
 _REPEATS_IN_EXPRESS: Final = 3

@@ -77,7 +77,7 @@ class LockStore:
             task_token = end_claim(self._context, request, request.execution_arn)
             answer = release(self._context, request)
             if task_token is not None:
-                self._context.workflows.end_heartbeat(task_token, None)
+                self._context.workflows.end_heartbeat(task_token, answer)
             return answer
         answer = release(self._context, request)
         remove_claim(self._context, request, answer)

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from leasehold.errors import LockLost
-from leasehold.protocol.model import Grant, Liveness
+from leasehold.protocol.model import Grant, Liveness, NotHeld, Released
 
 
 class Delivery(Enum):
@@ -47,8 +47,8 @@ class WorkflowEngine(Protocol):
         """Tells a waiting execution that it holds the lock now."""
         ...
 
-    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
-        """Ends a heartbeat state: its work is done, or its lock is lost."""
+    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+        """Ends a heartbeat state: its work is done and has released, or its lock is lost."""
         ...
 
     def describe(self, execution_arn: str) -> Execution:
@@ -63,7 +63,7 @@ class NoWorkflows:
         """Tells nobody: the waiter finds out by its fallback poll."""
         return Delivery.UNKNOWN
 
-    def end_heartbeat(self, _task_token: str, _lost: LockLost | None) -> Delivery:
+    def end_heartbeat(self, _task_token: str, _end: Released | NotHeld | LockLost) -> Delivery:
         """Tells nobody: the next heartbeat finds out."""
         return Delivery.UNKNOWN
 

@@ -11,8 +11,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.protocol.model import Grant, Liveness
-from leasehold.wire.answers import acquire_answer
+from leasehold.protocol.model import Grant, Liveness, NotHeld, Released
+from leasehold.wire.answers import acquire_answer, release_answer
 from leasehold.workflows.engine import Delivery, Execution
 
 if TYPE_CHECKING:
@@ -47,13 +47,17 @@ class StepFunctions:
             lambda client: client.send_task_success(taskToken=task_token, output=output)
         )
 
-    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
-        """Lets the heartbeat's task succeed, or fail with `LockLost`."""
-        if lost is None:
+    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+        """Lets the heartbeat's task succeed with the release's answer, or fail with `LockLost`.
+
+        The state believes only an answer that names its own lock and owner.
+        """
+        if not isinstance(end, LockLost):
+            output = json.dumps(release_answer(end), ensure_ascii=False)
             return self._deliver(
-                lambda client: client.send_task_success(taskToken=task_token, output="{}")
+                lambda client: client.send_task_success(taskToken=task_token, output=output)
             )
-        error, cause = type(lost).__name__, str(lost)
+        error, cause = type(end).__name__, str(end)
         return self._deliver(
             lambda client: client.send_task_failure(taskToken=task_token, error=error, cause=cause)
         )

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, cast
 from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.protocol.model import Grant
+from leasehold.protocol.model import Grant, NotHeld, Released
 from leasehold.protocol.requests import Delete, Update
 from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
@@ -84,8 +84,9 @@ class RecordedWorld:
     def describe(self, execution_arn: str) -> Execution:
         return cast("Execution", self._ask(DESCRIBE, execution_arn))
 
-    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
-        return cast("Delivery", self._ask(END_HEARTBEAT, (task_token, lost is not None)))
+    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+        is_lost = isinstance(end, LockLost)
+        return cast("Delivery", self._ask(END_HEARTBEAT, (task_token, is_lost)))
 
     def __getattr__(self, method: str) -> Callable[[object], object]:
         """All other methods of LockTable, and `put`, which only a mutant calls."""

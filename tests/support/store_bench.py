@@ -14,9 +14,11 @@ from leasehold.protocol.model import (
     Grant,
     KeepAliveRequest,
     Liveness,
+    NotHeld,
     Queued,
     Reaped,
     Refusal,
+    Released,
 )
 from leasehold.store.context import LockContext
 from leasehold.store.events import Event
@@ -130,8 +132,9 @@ class Bench:
         self.pushed.append(task_token)
         return Delivery.DELIVERED
 
-    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
-        self.ended_heartbeats.append((task_token, None if lost is None else str(lost)))
+    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+        loss = str(end) if isinstance(end, LockLost) else None
+        self.ended_heartbeats.append((task_token, loss))
         return Delivery.DELIVERED
 
 

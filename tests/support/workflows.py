@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leasehold.errors import LockLost
-from leasehold.protocol.model import Grant, Liveness
+from leasehold.protocol.model import Grant, Liveness, NotHeld, Released
 from leasehold.workflows.engine import Delivery, Execution
 
 
@@ -24,7 +24,7 @@ class FakeWorkflows:
     """
 
     wakes: Delivery | Callable[[str, Grant], Delivery] = Delivery.DELIVERED
-    ends: Delivery | Callable[[str, LockLost | None], Delivery] = Delivery.DELIVERED
+    ends: Delivery | Callable[[str, Released | NotHeld | LockLost], Delivery] = Delivery.DELIVERED
     runs: Liveness | Callable[[str], Execution] = Liveness.UNKNOWN
     woken: list[tuple[str, Grant]] = field(default_factory=list)
     ended: list[tuple[str, str | None]] = field(default_factory=list)
@@ -34,9 +34,9 @@ class FakeWorkflows:
         self.woken.append((task_token, grant))
         return self.wakes if isinstance(self.wakes, Delivery) else self.wakes(task_token, grant)
 
-    def end_heartbeat(self, task_token: str, lost: LockLost | None) -> Delivery:
-        self.ended.append((task_token, None if lost is None else str(lost)))
-        return self.ends if isinstance(self.ends, Delivery) else self.ends(task_token, lost)
+    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+        self.ended.append((task_token, str(end) if isinstance(end, LockLost) else None))
+        return self.ends if isinstance(self.ends, Delivery) else self.ends(task_token, end)
 
     def describe(self, execution_arn: str) -> Execution:
         self.described.append(execution_arn)

@@ -23,6 +23,11 @@ class FallbackPeriods:
         """How long the periods and the pauses between them last."""
         return self.number * (self.seconds + self.pause_seconds) - self.pause_seconds
 
+    def seconds_within(self, remaining_seconds: str) -> str:
+        """JSONata: how long as many periods may be each, to end within a shorter wait."""
+        pause = self.pause_seconds
+        return f"$max([1, $floor(({remaining_seconds} + {pause}) / {self.number}) - {pause}])"
+
 
 def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
     """Divides `max_wait_seconds` into equal periods of at most `fallback_seconds`, pause included.

@@ -88,7 +88,8 @@ class LockGuard(sfn.StateMachineFragment):
                 Work may take longer: no one takes over while the execution runs (Express: they do).
             max_wait: the longest wait, default 30 minutes (Express: 1 minute), exact to two seconds
                 as long as the service answers; a call in the queue that fails and is repeated
-                begins its fallback period anew. With `Waiting.poll()` zero tries once; the queue
+                begins its fallback period anew. It counts from the first entry, also if the
+                acquisition is released meanwhile and begins anew. With `Waiting.poll()` zero tries once; the queue
                 needs 5 seconds at least.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
             keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
@@ -142,10 +143,10 @@ class LockGuard(sfn.StateMachineFragment):
                 task, states, interval_seconds=interval_seconds, on_error=release_after_error
             )
         )
-        self._enter = states.enter(workflow_lock_name(self, lock_name))
-        next_states = NextStates(
-            granted=self._work, timed_out=give_up, released=self._enter, failed=release_after_error
+        self._enter = states.enter(
+            workflow_lock_name(self, lock_name), waiting.fields(options.max_wait_seconds)
         )
+        next_states = NextStates(granted=self._work, timed_out=give_up, failed=release_after_error)
         self._enter.next(waiting.begin(states, next_states))
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -16,6 +17,7 @@ from leasehold.cdk.guard.fallback_periods import FallbackPeriods
 from leasehold.cdk.repeats import (
     ANY_ERROR,
     ERROR_OUTPUT,
+    EVALUATION_ERROR,
     NOT_WORTH_REPEATING,
     TIMEOUT,
     UNCHANGED,
@@ -24,8 +26,8 @@ from leasehold.cdk.repeats import (
     repeat_unknown,
 )
 from leasehold.cdk.service.imported_service import ILockService
-from leasehold.cdk.workflow_variable import WorkflowVariable, jsonata
-from leasehold.errors import KeepAliveEnded, LockLost
+from leasehold.cdk.workflow_variable import WorkflowVariable, is_jsonata, jsonata
+from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
 _TASK_TOKEN: Final = jsonata("$states.context.Task.Token")
@@ -33,8 +35,11 @@ _REQUEST_SECONDS: Final = 30
 """The function's own 20 s, and a cold start."""
 _WAIT_FOR_TASK_TOKEN: Final = sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN
 _SHORTEST_PAUSE_SECONDS: Final = 2
-_HEARTBEAT_ENDED: Final = "ended"
+PERIOD_SECONDS: Final = "period_seconds"
+"""The field of the variable that says how long a waiter in the queue sleeps on one task token."""
+_HEARTBEAT_ENDED: Final = {"ended": True}
 """Short: it counts toward the largest output beside that of the work."""
+_SENT_BY_ANOTHER: Final = "$error('the answer names another lock or another owner')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +64,9 @@ class ServiceCalls:
     def acquire(self, *, on_error: sfn.IChainable) -> tasks.LambdaInvoke:
         """Asks for the lock once and stores the answer in the variable.
 
-        An error means "outcome unknown": the call is repeated with the same owner id, and when that
-        does not help either, `on_error` must release what may have been granted.
+        An error means "outcome unknown", and so does the answer to another acquisition: the call is
+        repeated with the same owner id, and when that does not help either, `on_error` must release
+        what may have been granted.
         """
         acquire = self._invoke(
             "Acquire",
@@ -69,7 +75,7 @@ class ServiceCalls:
             assign=self._answer_in_variable("$states.result.Payload"),
         )
         repeat_unknown(acquire, express=self.express)
-        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=ERROR_OUTPUT)
+        self._catch_unknown(acquire, on_error)
         return acquire
 
     def acquire_in_queue(
@@ -89,8 +95,9 @@ class ServiceCalls:
             "Acquire",
             self.service.acquire_function,
             payload=self._request(),
-            assign=self._answer_in_variable("$states.result"),
-            sleep_seconds=periods.seconds,
+            # Whoever has the task token can complete it, with anything.
+            assign=self._answer_in_variable("$states.result", only_if="$answer.acquired = true"),
+            sleep_seconds=_as_number(self.variable.jsonata(PERIOD_SECONDS)),
         )
         acquire.add_retry(
             errors=[TIMEOUT],
@@ -101,7 +108,7 @@ class ServiceCalls:
         repeat_unknown(acquire, express=self.express)
         acquire.add_catch(on_restart, errors=[LockLost.__name__], outputs=UNCHANGED)
         acquire.add_catch(on_timeout, errors=[TIMEOUT], outputs=UNCHANGED)
-        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=ERROR_OUTPUT)
+        self._catch_unknown(acquire, on_error)
         return acquire
 
     def release(
@@ -130,16 +137,17 @@ class ServiceCalls:
     ) -> tasks.LambdaInvoke:
         """Renews the lease, and sleeps on a task token for one interval; then again, for ever.
 
-        Release completes the token; where Step Functions refuses that, the next heartbeat goes to
-        `on_end`. A call that failed with an unknown outcome is repeated, and when that does not
-        help the state begins anew: an outage of the service ends no work. A lock that is lost, or a
-        request that can never succeed, goes to `on_loss`.
+        Release completes the token with its own answer; an answer to another acquisition ends
+        nothing. Where Step Functions refuses that, the next heartbeat goes to `on_end`. A call that
+        failed with an unknown outcome is repeated, and when that does not help the state begins
+        anew: an outage of the service ends no work. A lock that is lost, or a request that can
+        never succeed, goes to `on_loss`.
         """
         heartbeat = self._invoke(
             "Heartbeat",
             self.service.heartbeat_function,
             payload=self._request(),
-            outputs=_HEARTBEAT_ENDED,
+            outputs=self._if_own("$states.result", then=json.dumps(_HEARTBEAT_ENDED)),
             sleep_seconds=interval_seconds,
         )
         ended = KeepAliveEnded.__name__
@@ -159,7 +167,7 @@ class ServiceCalls:
         payload: Mapping[str, object],
         assign: Mapping[str, str] | None = None,
         outputs: str = UNCHANGED,
-        sleep_seconds: int | None = None,
+        sleep_seconds: float | None = None,
     ) -> tasks.LambdaInvoke:
         """A call without any repeats, which hands on its input unless `outputs` says otherwise.
 
@@ -185,16 +193,52 @@ class ServiceCalls:
             "owner_name": _EXECUTION,
             "entered_at_ms": self.variable.jsonata("entered_at_ms"),
             "lease_seconds": self.options.lease_seconds,
-            "limit": self.options.limit,
+            "limit": self.variable.jsonata("limit")
+            if is_jsonata(self.options.limit)
+            else self.options.limit,
         }
 
-    def _answer_in_variable(self, answer: str) -> dict[str, str]:
-        """Assigns an answer to the variable, with the time of entry, which the answer lacks."""
-        entered = f"{{'entered_at_ms': {self.variable.field('entered_at_ms')}}}"
-        return {self.variable.name: jsonata(f"$merge([{answer}, {entered}])")}
+    def _answer_in_variable(self, answer: str, *, only_if: str = "true") -> dict[str, str]:
+        """Assigns an answer to the variable, with the fields that the answer lacks."""
+        kept = ("entered_at_ms", "restarts", *(["limit"] if is_jsonata(self.options.limit) else []))
+        fields = ", ".join(f"'{name}': {self.variable.field(name)}" for name in kept)
+        then = f"$merge([$answer, {{{fields}}}])"
+        return {self.variable.name: self._if_own(answer, then=then, only_if=only_if)}
+
+    def _if_own(self, answer: str, *, then: str, only_if: str = "true") -> str:
+        """A value if the answer is one to this very acquisition, else an evaluation error.
+
+        Only the service and this workflow know the owner id, so nobody else can make up an answer.
+        """
+        own = (
+            f"$answer.lock_name = {self.variable.field('lock_name')}"
+            f" and $answer.owner_id = {self.variable.field('owner_id')} and {only_if}"
+        )
+        return jsonata(f"($answer := {answer}; {own} ? {then} : {_SENT_BY_ANOTHER})")
+
+    def _catch_unknown(self, acquire: tasks.LambdaInvoke, on_error: sfn.IChainable) -> None:
+        """Goes to `on_error` when repeats did not help.
+
+        Of an acquire, only the check of its answer can fail to evaluate: its arguments were
+        evaluated when the guard was entered.
+        """
+        lock_name = self.variable.field("lock_name")
+        unknown = {
+            "Error": LockStoreUnavailable.__name__,
+            "Cause": jsonata(
+                f"'lock ' & {lock_name} & ': the answers were to another acquisition'"
+            ),
+        }
+        acquire.add_catch(on_error, errors=[EVALUATION_ERROR], outputs=unknown)
+        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=ERROR_OUTPUT)
 
     def _acquisition(self) -> dict[str, str]:
         """Names no Express execution: Step Functions neither describes it nor reports its end."""
         execution = {} if self.express else {"execution_arn": _EXECUTION}
         names = ("lock_name", "owner_id")
         return {**{name: self.variable.jsonata(name) for name in names}, **execution}
+
+
+def _as_number(expression: str) -> float:
+    """JSONata in the place of a number: CDK would make a path of a `Timeout.at`."""
+    return Token.as_number(expression)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +10,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from leasehold.cdk.guard.service_calls import ServiceCalls
-from leasehold.cdk.workflow_variable import WorkflowVariable, jsonata
+from leasehold.cdk.guard.wait_deadline import WaitDeadline
+from leasehold.cdk.workflow_variable import WorkflowVariable, is_jsonata, jsonata
 from leasehold.errors import LockWaitTimeout
 
 _SHOWN_HOLDERS: Final = 5
@@ -37,15 +39,41 @@ class GuardStates:
     variable: WorkflowVariable
     calls: ServiceCalls
 
-    def enter(self, lock_name: str) -> sfn.Pass:
-        """Makes the owner id and the time of entry once, for all calls of this acquisition."""
+    def enter(self, lock_name: str, more: Mapping[str, object]) -> sfn.Pass:
+        """Makes the owner id and the time of entry once, for all calls of this acquisition.
+
+        `more` are the fields that the way to wait needs.
+        """
+        limit = self.calls.options.limit
         lock = {
             "lock_name": lock_name,
             "owner_id": jsonata("$uuid()"),
             "entered_at_ms": jsonata("$millis()"),
+            "restarts": 0,
+            **({"limit": limit} if is_jsonata(limit) else {}),
+            **more,
         }
         name = self.variable.state_name("Enter")
         return sfn.Pass.jsonata(self.scope, name, assign={self.variable.name: lock})
+
+    def wait(self, seconds: str, *, assign: str) -> sfn.Wait:
+        """Waits, and assigns fields of the variable.
+
+        The pause never exceeds the deadline, so that the last try falls on it.
+        """
+        pause = f"$max([1, $min([{seconds}, {self.deadline.remaining_seconds}])])"
+        return sfn.Wait.jsonata(
+            self.scope,
+            self.variable.state_name("Wait"),
+            time=sfn.WaitTime.seconds(jsonata(pause)),
+            assign={self.variable.name: jsonata(f"$merge([${self.variable.name}, {assign}])")},
+        )
+
+    @property
+    def deadline(self) -> WaitDeadline:
+        """When the wait is over."""
+        options = self.calls.options
+        return WaitDeadline(variable=self.variable, max_wait_seconds=options.max_wait_seconds)
 
     def branches(self, purpose: str, *branches: sfn.IChainable) -> sfn.Parallel:
         """Runs chains as branches, which they cannot leave. The result is that of the first one."""

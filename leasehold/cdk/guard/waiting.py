@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -10,7 +11,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk.guard.arguments import checked_fallback_seconds
-from leasehold.cdk.guard.fallback_periods import divide_wait
+from leasehold.cdk.guard.fallback_periods import FallbackPeriods, divide_wait
+from leasehold.cdk.guard.service_calls import PERIOD_SECONDS
 from leasehold.cdk.guard.states import GuardStates
 from leasehold.cdk.workflow_variable import jsonata
 from leasehold.errors import InvalidRequest
@@ -32,13 +34,11 @@ class NextStates:
     Attributes:
         granted: the lock is held.
         timed_out: `max_wait` is over.
-        released: begins a new acquisition, because this one was released meanwhile.
         failed: acquire failed for good, its outcome unknown; gets the error output.
     """
 
     granted: sfn.IChainable
     timed_out: sfn.IChainable
-    released: sfn.IChainable
     failed: sfn.IChainable
 
 
@@ -81,6 +81,10 @@ class Waiting(ABC):
     def longest(self) -> Duration:
         """The longest `max_wait` whose events fit into the history of an execution."""
 
+    def fields(self, max_wait_seconds: int) -> Mapping[str, object]:  # noqa: ARG002 - the queue's
+        """What the guard's variable holds besides, when the guard is entered."""
+        return {}
+
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         """Makes the states that wait, each of whose ends goes to one of `next_states`."""
@@ -95,23 +99,16 @@ class _Poll(Waiting):
 
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         lock = states.variable.field
-        max_wait_seconds = states.calls.options.max_wait_seconds
-        deadline_ms = f"{lock('entered_at_ms')} + {max_wait_seconds * 1000}"
         acquire = states.calls.acquire(on_error=next_states.failed)
-        # The pause never exceeds the deadline, so that the last try falls on it.
-        remaining = f"$ceil(({deadline_ms} - $millis()) / 1000)"
-        pause = f"$max([1, $min([{lock('retry_after_seconds')}, {remaining}])])"
-        wait = sfn.Wait.jsonata(
-            states.scope,
-            states.variable.state_name("Wait"),
-            time=sfn.WaitTime.seconds(jsonata(pause)),
+        released = f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"
+        wait = states.wait(
+            f"{released} ? {_restart_pause(lock)} : {lock('retry_after_seconds')}",
+            assign=f"{released} ? {{{_restart(lock)}}} : {{}}",
         )
         wait.next(acquire)
         choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
         choice.when(_when(f"{lock('acquired')} = true"), next_states.granted)
-        already_released = f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"
-        choice.when(_when(already_released), next_states.released)
-        choice.when(_when(f"$millis() >= {deadline_ms}"), next_states.timed_out)
+        choice.when(_when(states.deadline.is_over), next_states.timed_out)
         choice.otherwise(wait)
         acquire.next(choice)
         return acquire
@@ -119,7 +116,10 @@ class _Poll(Waiting):
 
 @dataclass(frozen=True, slots=True)
 class _Queue(Waiting):
-    """acquire, which returns when the lock is granted."""
+    """acquire, which returns when the lock is granted.
+
+    If the acquisition was released meanwhile: acquire → time left? → wait → acquire.
+    """
 
     fallback_seconds: int
     express: ClassVar[bool] = False
@@ -129,17 +129,42 @@ class _Queue(Waiting):
     def longest(self) -> Duration:
         return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
 
+    def fields(self, max_wait_seconds: int) -> Mapping[str, object]:
+        return {PERIOD_SECONDS: self._periods(max_wait_seconds).seconds}
+
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        lock = states.variable.field
+        periods = self._periods(states.calls.options.max_wait_seconds)
+        time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
         acquire = states.calls.acquire_in_queue(
-            divide_wait(
-                states.calls.options.max_wait_seconds, fallback_seconds=self.fallback_seconds
-            ),
-            on_restart=next_states.released,
+            periods,
+            on_restart=time_left,
             on_timeout=next_states.timed_out,
             on_error=next_states.failed,
         )
+        # The number of periods is fixed in the Retry, so those after a restart are shorter.
+        shorter = periods.seconds_within(states.deadline.remaining_seconds)
+        wait = states.wait(
+            _restart_pause(lock), assign=f"{{{_restart(lock)}, '{PERIOD_SECONDS}': {shorter}}}"
+        )
+        wait.next(acquire)
+        time_left.when(_when(states.deadline.is_over), next_states.timed_out)
+        time_left.otherwise(wait)
         acquire.next(next_states.granted)
         return acquire
+
+    def _periods(self, max_wait_seconds: int) -> FallbackPeriods:
+        return divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds)
+
+
+def _restart(lock: Callable[[str], str]) -> str:
+    """The fields of another acquisition in the same wait."""
+    return f"'owner_id': $uuid(), 'restarts': {lock('restarts')} + 1"
+
+
+def _restart_pause(lock: Callable[[str], str]) -> str:
+    """1, 2, 4 … seconds: so a wait has few restarts, whatever happens to it."""
+    return f"$power(2, {lock('restarts')})"
 
 
 def _when(expression: str) -> sfn.Condition:

@@ -14,12 +14,18 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from leasehold.cdk.optimistic.expressions import VersionedExpressions
-from leasehold.cdk.repeats import ANY_ERROR, ERROR_OUTPUT, never_repeat, repeat
+from leasehold.cdk.repeats import (
+    ANY_ERROR,
+    ERROR_OUTPUT,
+    EVALUATION_ERROR,
+    never_repeat,
+    repeat,
+)
 from leasehold.cdk.workflow_variable import WorkflowVariable, jsonata
 from leasehold.errors import VersionConflict
 
 _CANCELLED: Final = "DynamoDb.TransactionCanceledException"
-_NOT_WORTH_REPEATING: Final = (_CANCELLED, "States.QueryEvaluationError")
+_NOT_WORTH_REPEATING: Final = (_CANCELLED, EVALUATION_ERROR)
 _REPEATS: Final = 5
 _LONGEST_PAUSE_SECONDS: Final = 10
 _TIMEOUT: Final = Duration.seconds(30)

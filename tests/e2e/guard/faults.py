@@ -34,6 +34,8 @@ class GuardFaults(Stack):
         for fault in ("lost_reply", "granted_and_failed", "released_meanwhile"):
             name = "".join(word.title() for word in fault.split("_"))
             self._machine(name, self._spoilt(acquire=self._meddler(fault)))
+        never_held = self._spoilt(acquire=self._meddler("never_held"))
+        self._machine("NeverHeld", never_held, waiting=Waiting.queue(), max_wait_seconds=6)
 
     def _spoilt(
         self, *, acquire: lambda_.IFunction | None = None, release: lambda_.IFunction | None = None
@@ -57,7 +59,14 @@ class GuardFaults(Stack):
         self.locks.grant_use(meddler)
         return meddler
 
-    def _machine(self, name: str, service: ILockService) -> None:
+    def _machine(
+        self,
+        name: str,
+        service: ILockService,
+        *,
+        waiting: Waiting | None = None,
+        max_wait_seconds: int = 20,
+    ) -> None:
         scope = Construct(self, name)
         work = tasks.LambdaInvoke.jsonata(
             scope,
@@ -73,8 +82,8 @@ class GuardFaults(Stack):
             service=service,
             task=work,
             lock_name=PER_EXECUTION,
-            max_wait=Duration.seconds(20),
-            waiting=Waiting.poll(),
+            max_wait=Duration.seconds(max_wait_seconds),
+            waiting=waiting or Waiting.poll(),
         )
         after = sfn.Pass.jsonata(scope, "After", outputs={"after": INPUT})
         body = sfn.DefinitionBody.from_chainable(guard.next(after))

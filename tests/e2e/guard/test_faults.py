@@ -43,5 +43,18 @@ def test_a_grant_whose_call_failed_for_good_is_given_back(deployment: Deployment
 def test_an_acquisition_that_was_released_meanwhile_begins_anew(deployment: Deployment) -> None:
     execution = deployment.start("ReleasedMeanwhile", {"a": 1})
     assert deployment.ended(execution) == Ended(status="SUCCEEDED", output={"after": {"a": 1}})
-    assert deployment.states_entered(execution).count("Guard: Enter") == 2
+    states = deployment.states_entered(execution)
+    assert (states.count("Guard: Enter"), states.count("Guard: Acquire")) == (1, 2)
     assert deployment.held(lock_of(execution)) == 0
+
+
+def test_a_waiter_that_is_released_again_and_again_gives_up_in_its_time_after_few_transitions(
+    deployment: Deployment,
+) -> None:
+    execution = deployment.start("NeverHeld", {})
+    assert deployment.ended(execution).error == "LockWaitTimeout"
+    states = deployment.states_entered(execution)
+    tries = states.count("Guard: Acquire")  # after pauses of 1, 2 and 3 s, if the machine is quick
+    assert (states.count("Guard: Enter"), tries in (2, 3, 4)) == (1, True)
+    assert deployment.transitions(execution) == 1 + 3 * tries - 1 + len(["Give up", "Timed out"])
+    assert "Work" not in states

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
+from unittest.mock import patch
 
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk import Waiting
 from leasehold.cdk.guard.fallback_periods import divide_wait
+from leasehold.cdk.guard.service_calls import ServiceCalls
+from leasehold.cdk.workflow_variable import jsonata
 from tests.e2e.guard.stack import (
     INPUT,
     JSONATA,
@@ -24,11 +28,13 @@ from tests.e2e.guard.stack import (
     TokenJsonata,
     TokenPath,
 )
+from tests.e2e.workflow_parts import stay
 
 SHORT_FALLBACK_SECONDS: Final = 10
 TURNS_LEASE_SECONDS: Final = 5
 TURNS_MAX_WAIT_SECONDS: Final = 600
 TURNS: Final = divide_wait(TURNS_MAX_WAIT_SECONDS, fallback_seconds=SHORT_FALLBACK_SECONDS)
+KEEP_ALIVE_SECONDS: Final = 2
 GIVES_UP_SECONDS: Final = (8, 25)
 
 
@@ -55,6 +61,9 @@ class QueueForms(Forms):
                 for seconds in GIVES_UP_SECONDS
             ),
             Elsewhere(self, "QueueGivesUpElsewhere"),
+            KeptAlive(self, "QueueKeptAlive"),
+            Believing(self, "QueueBelieving"),
+            KeptAliveBelieving(self, "QueueKeptAliveBelieving"),
         )
 
 
@@ -82,6 +91,44 @@ class Patient(Form):
             lock_name=sfn.JsonPath.string_at("$.lock"),
             waiting=Waiting.queue(),
         )
+
+
+class KeptAlive(Form):
+    """Works as long as the input says, with a heartbeat beside."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            stay(self),
+            lock_name=sfn.JsonPath.string_at("$.lock"),
+            keep_alive=Duration.seconds(KEEP_ALIVE_SECONDS),
+        )
+
+
+class Believing(Patient):
+    """The negative control: without the check that an answer is to this very acquisition."""
+
+    def body(self) -> sfn.IChainable:
+        with believing_any_answer():
+            return super().body()
+
+
+class KeptAliveBelieving(KeptAlive):
+    """The same with a heartbeat."""
+
+    def body(self) -> sfn.IChainable:
+        with believing_any_answer():
+            return super().body()
+
+
+@contextmanager
+def believing_any_answer() -> Iterator[None]:
+    """Guards that are made meanwhile do not check whose answers they get."""
+
+    def believed(_self: ServiceCalls, answer: str, *, then: str, **_condition: str) -> str:
+        return jsonata(f"($answer := {answer}; {then})")
+
+    with patch.object(ServiceCalls, "_if_own", believed):
+        yield
 
 
 class PatientChain(Form):

@@ -15,6 +15,7 @@ from leasehold.protocol.model import (
     AcquireRequest,
     ExecutionEnded,
     KeepAliveRequest,
+    Released,
     ReleaseRequest,
 )
 from leasehold.store.keep_alive import KeepAliveOutcome
@@ -141,7 +142,8 @@ class Heartbeats:
         )
         outcome = store.keep_alive(request)
         if outcome is KeepAliveOutcome.DONE:
-            world.end_heartbeat(request.task_token, None)
+            owner_id = request.acquisition.owner_id
+            world.end_heartbeat(request.task_token, Released(lock_name=LOCK, owner_id=owner_id))
         if outcome is KeepAliveOutcome.LOST:
             world.end_heartbeat(request.task_token, LockLost("lost"))
         return outcome

@@ -47,7 +47,7 @@ def _release_that_ends_the_claim_late(
     answer = release.release(context, request)
     task_token = claims.end_claim(context, request, request.execution_arn or "")
     if task_token is not None:
-        context.workflows.end_heartbeat(task_token, None)
+        context.workflows.end_heartbeat(task_token, answer)
     return answer
 
 

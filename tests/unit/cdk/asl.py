@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jsonata  # type: ignore[import-untyped]  # ships no types
+from jsonata.jexception import JException  # type: ignore[import-untyped]  # same
 
 Json = dict[str, Any]
+EvaluationError = JException
+"""What an expression raises that Step Functions would end with States.QueryEvaluationError."""
 
 DEEPEST_ON_AWS = 100
 """Measured by others: between 99 and 101, see https://github.com/floci-io/floci/issues/2737."""

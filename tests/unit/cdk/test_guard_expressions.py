@@ -36,12 +36,13 @@ def chosen(machine: Scope, *, now_ms: int, **fields: object) -> str:
 def test_acquire_assigns_the_answer_and_the_time_of_entry(machine: Scope) -> None:
     [(name, expression)] = machine.states["Guard: Acquire"]["Assign"].items()
     answer = {"acquired": True, "lock_name": "customer/7", "owner_id": "me", "fencing_token": 41}
+    own = {"lock_name": "customer/7", "owner_id": "me", "entered_at_ms": ENTERED_MS, "restarts": 2}
     kept = evaluate(
         expression,
         states={"result": {"Payload": answer}},
-        variables={name: {"entered_at_ms": ENTERED_MS, "reason": "HELD"}},
+        variables={name: {**own, "reason": "HELD"}},
     )
-    assert kept == {**answer, "entered_at_ms": ENTERED_MS}
+    assert kept == {**answer, "entered_at_ms": ENTERED_MS, "restarts": 2}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,8 @@ def test_acquire_assigns_the_answer_and_the_time_of_entry(machine: Scope) -> Non
     [
         ({"acquired": True}, 0, "Charge"),
         ({"acquired": True}, HALF_HOUR_MS + 1, "Charge"),
-        ({"acquired": False, "reason": "ALREADY_RELEASED"}, 0, "Guard: Enter"),
+        ({"acquired": False, "reason": "ALREADY_RELEASED"}, 0, "Guard: Wait"),
+        ({"acquired": False, "reason": "ALREADY_RELEASED"}, HALF_HOUR_MS, "Guard: Give up"),
         ({"acquired": False, "reason": "HELD"}, HALF_HOUR_MS - 1, "Guard: Wait"),
         ({"acquired": False, "reason": "HELD"}, HALF_HOUR_MS, "Guard: Give up"),
         ({}, 0, "Guard: Wait"),
@@ -76,6 +78,22 @@ def test_the_wait_is_the_advice_but_never_past_the_deadline(
     variables = lock_variable(machine, retry_after_seconds=advised)
     expression = machine.states["Guard: Wait"]["Seconds"]
     assert evaluate(expression, variables=variables, now_ms=ENTERED_MS + waited_ms) == seconds
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds", "owner_id", "restarts"),
+    [("HELD", 7, "me", 3), ("ALREADY_RELEASED", 8, "another", 4)],
+)
+def test_an_acquisition_that_was_released_meanwhile_begins_anew_as_another_owner(
+    machine: Scope, reason: str, seconds: int, owner_id: str, restarts: int
+) -> None:
+    answer = {"retry_after_seconds": 7, "owner_id": "me", "restarts": 3, "reason": reason}
+    variables, wait = lock_variable(machine, **answer), machine.states["Guard: Wait"]
+    [(name, assigned)] = wait["Assign"].items()
+    assert evaluate(wait["Seconds"], variables=variables, now_ms=ENTERED_MS) == seconds
+    lock = evaluate(assigned, variables=variables, functions={"uuid": lambda: "another"})
+    expected = {**variables[name], "owner_id": owner_id, "restarts": restarts}
+    assert lock == expected
 
 
 @pytest.mark.parametrize(

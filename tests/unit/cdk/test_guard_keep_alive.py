@@ -10,8 +10,10 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk import Waiting
 from tests.unit.cdk.asl import (
+    EvaluationError,
     Handling,
     Scope,
+    evaluate,
     handling,
     happy_path,
     machine_of,
@@ -23,6 +25,7 @@ from tests.unit.cdk.guard_forms import FUNCTION, RELEASE
 
 Json = dict[str, Any]
 
+OWN = {"lock_name": "customer/7", "owner_id": "me"}
 UNCHANGED, ERROR = "{% $states.input %}", "{% $states.errorOutput %}"
 every_form = pytest.mark.parametrize(
     "form", ["KeepAliveFlat", "KeepAliveChain", "KeepAlivePollFlat"]
@@ -129,7 +132,9 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
         },
     }
     assert heartbeat.pop("Resource").endswith(":states:::lambda:invoke.waitForTaskToken")
-    hopeless = ["InvalidRequest", "LockLost", "States.QueryEvaluationError"]
+    output = heartbeat.pop("Output")
+    assert evaluate(output, states={"result": OWN}, variables={variable: OWN}) == {"ended": True}
+    hopeless = ["InvalidRequest", "LockLost"]
     assert heartbeat == {
         "Type": "Task",
         "QueryLanguage": "JSONata",
@@ -148,15 +153,29 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
         "Catch": [
             {
                 "ErrorEquals": ["KeepAliveEnded"],
-                "Output": "ended",
+                "Output": {"ended": True},
                 "Next": "Guard: Heartbeat ended",
             },
             {"ErrorEquals": hopeless, "Output": ERROR, "Next": "Guard: Not kept alive"},
             {"ErrorEquals": ["States.ALL"], "Output": UNCHANGED, "Next": "Guard: Heartbeat"},
         ],
-        "Output": "ended",
         "End": True,
     }
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {**OWN, "owner_id": "another"}, {**OWN, "lock_name": "another"}, None, "text", []],
+    ids=str,
+)
+def test_an_answer_to_another_acquisition_ends_no_heartbeat(forms: Json, answer: object) -> None:
+    machine = machine_of(forms, "KeepAliveFlat")
+    [variable] = machine.assigned()
+    _, scope = branches(machine)
+    heartbeat = scope.states["Guard: Heartbeat"]
+    with pytest.raises(EvaluationError, match="names another lock or another owner"):
+        evaluate(heartbeat["Output"], states={"result": answer}, variables={variable: OWN})
+    assert handling(heartbeat, "States.QueryEvaluationError") == Handling(8, "Guard: Heartbeat")
 
 
 @pytest.mark.parametrize(
@@ -207,15 +226,18 @@ def test_the_branch_of_the_heartbeat_ends_by_its_token_by_an_error_or_by_a_failu
     }
 
 
-def test_the_limit_of_a_heartbeat_is_the_same_expression(guards: GuardFactory) -> None:
+def test_the_limit_is_evaluated_once_for_acquire_and_heartbeat(guards: GuardFactory) -> None:
     limit = "{% $states.input.permits %}"
     guard = guards.guard(limit=limit, keep_alive=Duration.seconds(5))
+    [lock] = guard.start_state.to_state_json()["Assign"].values()
+    assert lock["limit"] == limit
+    kept = guard.fencing_token.replace("fencing_token", "limit")
     payloads = [
         state["Arguments"]["Payload"]
         for state in rendered(guard)
         if "lease_seconds" in state.get("Arguments", {}).get("Payload", {})
     ]
-    assert [payload["limit"] for payload in payloads] == [limit, limit]
+    assert [payload["limit"] for payload in payloads] == [kept, kept]
 
 
 @pytest.mark.parametrize(("interval", "longest_pause"), [(1, 2), (5, 5), (20, 20), (60, 20)])

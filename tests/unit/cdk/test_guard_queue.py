@@ -9,7 +9,15 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk import LockGuard, Waiting
-from tests.unit.cdk.asl import happy_path, machine_of
+from tests.unit.cdk.asl import (
+    EvaluationError,
+    Handling,
+    Scope,
+    evaluate,
+    handling,
+    happy_path,
+    machine_of,
+)
 from tests.unit.cdk.guard_factory import GuardFactory
 
 Json = dict[str, Any]
@@ -70,19 +78,23 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
         "task_token": "{% $states.context.Task.Token %}",
     }
     assert acquire.pop("Resource").endswith(":states:::lambda:invoke.waitForTaskToken")
-    answer = f"$merge([$states.result, {{'entered_at_ms': ${variable}.entered_at_ms}}])"
     unchanged, error = "{% $states.input %}", "{% $states.errorOutput %}"
+    unknown = acquire["Catch"].pop(2)
+    assert unknown["ErrorEquals"] == ["States.QueryEvaluationError"]
+    assert unknown["Next"] == "Guard: Release after error"
+    assert unknown["Output"]["Error"] == "LockStoreUnavailable"
+    assert machine.states["Guard: Enter"]["Assign"][variable]["period_seconds"] == 299
+    assert set(acquire.pop("Assign")) == {variable}
     assert acquire == {
         "Type": "Task",
         "QueryLanguage": "JSONata",
-        "TimeoutSeconds": 299,
+        "TimeoutSeconds": f"{{% ${variable}.period_seconds %}}",
         "Retry": [next_period(6, pause_seconds=1), *polling["Retry"]],
         "Catch": [
-            {"ErrorEquals": ["LockLost"], "Output": unchanged, "Next": "Guard: Enter"},
+            {"ErrorEquals": ["LockLost"], "Output": unchanged, "Next": "Guard: Time left?"},
             {"ErrorEquals": ["States.Timeout"], "Output": unchanged, "Next": "Guard: Give up"},
             {"ErrorEquals": ["States.ALL"], "Output": error, "Next": "Guard: Release after error"},
         ],
-        "Assign": {variable: f"{{% {answer} %}}"},
         "Output": unchanged,
         "Next": "Charge",
     }
@@ -109,7 +121,8 @@ def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(  # noqa: PLR0917 
     waiting = Waiting.queue(fallback=Duration.seconds(fallback_seconds))
     guard = guards.guard(waiting=waiting, max_wait=Duration.seconds(max_wait_seconds))
     acquire = acquire_of(guard)
-    assert acquire["TimeoutSeconds"] == seconds
+    [lock] = guard.start_state.to_state_json()["Assign"].values()
+    assert lock["period_seconds"] == seconds
     assert acquire["Retry"][0] == next_period(number, pause_seconds)
     assert abs(number * (seconds + pause_seconds) - pause_seconds - max_wait_seconds) <= 2
 
@@ -119,3 +132,157 @@ def test_the_queue_is_the_default_and_polling_that_of_express(guards: GuardFacto
     express = acquire_of(guards.guard(waiting=None, express=True))
     assert standard["Resource"].endswith("lambda:invoke.waitForTaskToken")
     assert express["Resource"].endswith("lambda:invoke")
+
+
+ENTERED_MS = 1_900_000_000_000
+HALF_HOUR_MS = 1_800_000
+
+
+def evaluated(
+    machine: Scope,
+    expression: str,
+    *,
+    waited_ms: int,
+    restarts: int = 0,
+    redriven_at: str | None = None,
+) -> Any:  # noqa: ANN401 - whatever the expression gives
+    """An expression of a queueing guard whose acquisition was released `waited_ms` after entry."""
+    [name] = machine.assigned()
+    entry = {"lock_name": "customer/7", "owner_id": "me", "entered_at_ms": ENTERED_MS}
+    redrive = {} if redriven_at is None else {"RedriveTime": redriven_at}
+    return evaluate(
+        expression,
+        states={"context": {"Execution": {"Id": "arn", **redrive}}},
+        variables={name: {**entry, "restarts": restarts}},
+        now_ms=ENTERED_MS + waited_ms,
+        functions={"uuid": lambda: "another"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "next_state"),
+    [(0, "Guard: Wait"), (HALF_HOUR_MS - 1, "Guard: Wait"), (HALF_HOUR_MS, "Guard: Give up")],
+)
+def test_an_acquisition_that_was_released_meanwhile_waits_no_longer_than_from_its_first_entry(
+    forms: Json, waited_ms: int, next_state: str
+) -> None:
+    machine = machine_of(forms, "QueueFlat")
+    choice = machine.states["Guard: Time left?"]
+    [rule] = choice["Choices"]
+    is_over = evaluated(machine, rule["Condition"], waited_ms=waited_ms)
+    assert (rule["Next"] if is_over else choice["Default"]) == next_state
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "restarts", "pause_seconds", "period_seconds"),
+    [
+        (0, 0, 1, 299),
+        (0, 3, 8, 299),
+        (600_000, 0, 1, 199),
+        (HALF_HOUR_MS - 3_000, 5, 3, 1),
+        (HALF_HOUR_MS + 5_000, 0, 1, 1),
+    ],
+)
+def test_it_begins_anew_as_another_owner_after_a_pause_within_the_rest_of_its_wait(
+    forms: Json, waited_ms: int, restarts: int, pause_seconds: int, period_seconds: int
+) -> None:
+    machine = machine_of(forms, "QueueFlat")
+    wait = machine.states["Guard: Wait"]
+    assert wait["Next"] == "Guard: Acquire"
+    seconds = evaluated(machine, wait["Seconds"], waited_ms=waited_ms, restarts=restarts)
+    assert seconds == pause_seconds
+    [assigned] = wait["Assign"].values()
+    assert evaluated(machine, assigned, waited_ms=waited_ms, restarts=restarts) == {
+        "lock_name": "customer/7",
+        "owner_id": "another",
+        "entered_at_ms": ENTERED_MS,
+        "restarts": restarts + 1,
+        "period_seconds": period_seconds,
+    }
+
+
+@pytest.mark.parametrize("max_wait_seconds", [5, 300, 1800, 86_400, 6 * 86_400])
+def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
+    guards: GuardFactory, max_wait_seconds: int
+) -> None:
+    guard = guards.guard(waiting=Waiting.queue(), max_wait=Duration.seconds(max_wait_seconds))
+    states = sfn.StateGraph(guard.start_state, "a guard by itself").to_graph_json()["States"]
+    machine = Scope(states, "")
+    [rule] = machine.states["Guard: Time left?"]["Choices"]
+    now_ms, restarts = 0, 0
+    while not evaluated(machine, rule["Condition"], waited_ms=now_ms):
+        seconds = machine.states["Guard: Wait"]["Seconds"]
+        now_ms += 1000 * evaluated(machine, seconds, waited_ms=now_ms, restarts=restarts)
+        restarts += 1
+    assert now_ms == max_wait_seconds * 1000
+    assert 2 ** (restarts - 1) <= max_wait_seconds + 1
+
+
+@pytest.mark.parametrize("after_ms", [HALF_HOUR_MS - 1, HALF_HOUR_MS])
+def test_a_redrive_begins_the_wait_once_more(forms: Json, after_ms: int) -> None:
+    machine = machine_of(forms, "QueueFlat")
+    [rule] = machine.states["Guard: Time left?"]["Choices"]
+    an_hour_ms, redriven_at = 3_600_000, "2030-03-17T18:46:40.000Z"
+    waited_ms = an_hour_ms + after_ms
+    over = evaluated(machine, rule["Condition"], waited_ms=waited_ms, redriven_at=redriven_at)
+    assert over == (after_ms == HALF_HOUR_MS)
+
+
+OWN = {"lock_name": "customer/7", "owner_id": "me"}
+GRANT = {"acquired": True, **OWN, "fencing_token": 41}
+
+
+def checked(machine: Scope, answer: object) -> object:
+    """What the guard's variable is after an answer to its Acquire."""
+    [(name, expression)] = machine.states["Guard: Acquire"]["Assign"].items()
+    lock = {**OWN, "entered_at_ms": ENTERED_MS, "restarts": 0}
+    result = answer if "Guard: Time left?" in machine.states else {"Payload": answer}
+    return evaluate(expression, states={"result": result}, variables={name: lock})
+
+
+@pytest.mark.parametrize("form", ["QueueFlat", "Flat", "Express"])
+def test_an_answer_to_this_acquisition_is_believed(forms: Json, form: str) -> None:
+    kept = {"entered_at_ms": ENTERED_MS, "restarts": 0}
+    assert checked(machine_of(forms, form), GRANT) == {**GRANT, **kept}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {**GRANT, "lock_name": "customer/8"},
+        {**GRANT, "owner_id": "another"},
+        {"acquired": True},
+        {},
+        [],
+        "granted",
+        None,
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("form", ["QueueFlat", "Flat", "Express"])
+def test_an_answer_to_another_acquisition_is_not_believed(
+    forms: Json, form: str, answer: object
+) -> None:
+    with pytest.raises(EvaluationError, match="names another lock or another owner"):
+        checked(machine_of(forms, form), answer)
+
+
+def test_nobody_is_let_in_from_the_queue_by_an_answer_that_grants_nothing(forms: Json) -> None:
+    with pytest.raises(EvaluationError):
+        checked(machine_of(forms, "QueueFlat"), {**GRANT, "acquired": False})
+
+
+@pytest.mark.parametrize(("form", "repeats"), [("QueueFlat", 8), ("Flat", 8), ("Express", 3)])
+def test_an_answer_that_is_not_believed_is_an_unknown_outcome(
+    forms: Json, form: str, repeats: int
+) -> None:
+    machine = machine_of(forms, form)
+    acquire, error = machine.states["Guard: Acquire"], "States.QueryEvaluationError"
+    assert handling(acquire, error) == Handling(repeats, "Guard: Release after error")
+    [caught] = [rule for rule in acquire["Catch"] if error in rule["ErrorEquals"]]
+    [variable] = machine.assigned()
+    cause = evaluate(caught["Output"]["Cause"], variables={variable: OWN})
+    assert (caught["Output"]["Error"], cause) == (
+        "LockStoreUnavailable",
+        "lock customer/7: the answers were to another acquisition",
+    )

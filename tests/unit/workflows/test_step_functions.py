@@ -9,7 +9,7 @@ from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
 from leasehold.errors import LockLost
-from leasehold.protocol.model import Grant
+from leasehold.protocol.model import Grant, NotHeld, Released
 from leasehold.workflows.engine import Delivery, NoWorkflows
 from leasehold.workflows.step_functions import StepFunctions
 from tests.support import START_MS
@@ -24,6 +24,8 @@ GRANT = Grant(
     acquired_at_ms=START_MS,
     expires_at_ms=START_MS + 60_000,
 )
+RELEASED = Released(lock_name="customer/é", owner_id="anna-0123456789ab")
+NOT_HELD = NotHeld(lock_name="customer/é", owner_id="anna-0123456789ab")
 
 
 def test_the_waiting_task_gets_the_answer_that_acquire_would_have_given(
@@ -71,10 +73,24 @@ def test_who_may_not_call_step_functions_tells_nobody() -> None:
     assert NoWorkflows().wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
 
 
-def test_a_heartbeat_whose_work_has_ended_succeeds(workflows: SFNClient) -> None:
+@pytest.mark.parametrize(
+    ("end", "answer"),
+    [(RELEASED, {"released": True}), (NOT_HELD, {"released": False, "reason": "NOT_HELD"})],
+    ids=["released", "not held"],
+)
+def test_a_heartbeat_whose_work_has_ended_succeeds_with_the_answer_to_its_release(
+    workflows: SFNClient, end: Released | NotHeld, answer: dict[str, object]
+) -> None:
+    names = {"lock_name": "customer/é", "owner_id": "anna-0123456789ab"}
+    told: list[dict[str, object]] = []
+    workflows.meta.events.register(
+        "provide-client-params.sfn.SendTaskSuccess",
+        lambda params, **_: told.append(json.loads(params["output"])),
+    )
     with Stubber(workflows) as stub:
-        stub.add_response("send_task_success", {}, {"taskToken": TOKEN, "output": "{}"})
-        assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, None) is Delivery.DELIVERED
+        stub.add_response("send_task_success", {})
+        assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, end) is Delivery.DELIVERED
+        assert told == [{**answer, **names}]
         stub.assert_no_pending_responses()
 
 
@@ -93,14 +109,18 @@ def test_a_heartbeat_whose_lock_is_lost_fails_by_the_name_that_workflows_match_o
     ("code", "pushed"),
     [("TaskTimedOut", Delivery.GONE), ("ThrottlingException", Delivery.UNKNOWN)],
 )
-@pytest.mark.parametrize("lost", [None, LockLost("gone")], ids=["done", "lost"])
+@pytest.mark.parametrize(
+    ("end", "call"),
+    [(RELEASED, "send_task_success"), (LockLost("gone"), "send_task_failure")],
+    ids=["done", "lost"],
+)
 def test_a_heartbeat_that_is_not_told_is_gone_or_unknown(
-    workflows: SFNClient, code: str, pushed: Delivery, lost: LockLost | None
+    workflows: SFNClient, code: str, pushed: Delivery, end: Released | LockLost, call: str
 ) -> None:
     with Stubber(workflows) as stub:
-        stub.add_client_error("send_task_success" if lost is None else "send_task_failure", code)
-        assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, lost) is pushed
+        stub.add_client_error(call, code)
+        assert StepFunctions(lambda: workflows).end_heartbeat(TOKEN, end) is pushed
 
 
 def test_who_may_not_call_step_functions_ends_no_heartbeat() -> None:
-    assert NoWorkflows().end_heartbeat(TOKEN, None) is Delivery.UNKNOWN
+    assert NoWorkflows().end_heartbeat(TOKEN, RELEASED) is Delivery.UNKNOWN

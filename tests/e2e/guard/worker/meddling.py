@@ -15,6 +15,10 @@ class InvalidRequest(Exception):  # noqa: N818 - the name that guards do not rep
     """Fails a call at once."""
 
 
+class LockLost(Exception):  # noqa: N818 - the service's
+    """What a waiter in the queue hears whose acquisition was released."""
+
+
 def lost_reply(event: Json, _context: object) -> Json:
     """The first call of each owner is granted, but the caller does not hear of it."""
     answer = _pass_on("ACQUIRE", event)
@@ -38,6 +42,12 @@ def released_meanwhile(event: Json, _context: object) -> Json:
         _pass_on("ACQUIRE", event)
         _pass_on("RELEASE", {name: event[name] for name in ("lock_name", "owner_id")})
     return _pass_on("ACQUIRE", event)
+
+
+def never_held(_event: Json, _context: object) -> Json:
+    """Every owner was released before its call comes."""
+    message = "released before"
+    raise LockLost(message)
 
 
 def broken(_event: Json, _context: object) -> Json:
