@@ -22,6 +22,7 @@ FUNCTION_TIMEOUT_SECONDS: Final = 20
 the service's own error and not in Lambda's."""
 
 
+_KEY_NEEDED: Final = "DynamoDB asks for them on a customer's key; on this key alone."
 _TOKEN_NEEDED: Final = "Any workflow of this account and region may wait; its task token is needed."
 _WORKFLOW_ACTIONS: Final = {
     "DescribeExecution": (
@@ -101,6 +102,9 @@ class FunctionFactory:
         Validations.of(function).acknowledge(
             Acknowledgment(id="AwsSolutions-L1", reason="The handlers are tested with python3.13.")
         )
+        if self.table.encryption_key is not None:
+            for finding in ("Action::kms:GenerateDataKey*", "Action::kms:ReEncrypt*"):
+                _acknowledge_wildcard(function, finding, _KEY_NEEDED)
         for action in workflow_actions:
             grant_workflow_action(self.scope, function, action)
             resource, reason = _WORKFLOW_ACTIONS[action]

@@ -4,36 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 
-import pytest
-from aws_cdk import App
-from aws_cdk import aws_sqs as sqs
-
-from app import build
-from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Json, wait_until
 
 ENDED_EXECUTION = "arn:aws:states:us-east-1:000000000000:execution:nothing:gone"
-
-
-@pytest.fixture(scope="module")
-def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """An embedded AWS of its own, because enforcing is a setting of the whole of it."""
-    assembly = tmp_path_factory.mktemp("cdk.out")
-    app = App(outdir=str(assembly))
-    build(app)
-    for construct in app.node.find_all():
-        if isinstance(construct, sqs.CfnQueuePolicy):  # which refuse what comes without TLS, too
-            tls = "PolicyDocument.Statement.0.Condition.Bool.aws:SecureTransport"
-            construct.add_property_override(tls, "whatever")
-    app.synth()
-    with LocalAws(settings={"AUTH": "true"}) as aws:
-        aws.bootstrap()
-        storage = aws.client("s3")
-        for bucket in storage.list_buckets()["Buckets"]:
-            storage.delete_bucket_policy(Bucket=bucket["Name"])  # it refuses what comes without TLS
-        yield Deployment(aws=aws, outputs=aws.deploy(app=assembly, stacks=("Leasehold",)))
 
 
 def owner(lock_name: str) -> Json:
@@ -98,11 +72,13 @@ def reap(enforcing: Deployment, execution_arn: str) -> Json:
 
 
 def test_a_role_without_its_policy_is_noticed(enforcing: Deployment) -> None:
-    """Runs last in this module: it takes away what the others need."""
     function = enforcing.outputs["Leasehold"]["HeartbeatFunctionName"]
     functions, identities = enforcing.aws.client("lambda"), enforcing.aws.client("iam")
     role = functions.get_function(FunctionName=function)["Configuration"]["Role"].split("/")[-1]
-    for policy in identities.list_role_policies(RoleName=role)["PolicyNames"]:
-        identities.delete_role_policy(RoleName=role, PolicyName=policy)
+    [name] = identities.list_role_policies(RoleName=role)["PolicyNames"]
+    policy = {"RoleName": role, "PolicyName": name}
+    document = identities.get_role_policy(**policy)["PolicyDocument"]
+    identities.delete_role_policy(**policy)
     response = functions.invoke(FunctionName=function, Payload=json.dumps(owner("shop")))
+    identities.put_role_policy(**policy, PolicyDocument=json.dumps(document))
     assert "AccessDenied" in json.load(response["Payload"])["errorMessage"]

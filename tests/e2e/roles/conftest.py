@@ -1,0 +1,33 @@
+"""The lock service on an embedded AWS that enforces permissions, with a role for each use of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from aws_cdk import App
+from aws_cdk import aws_sqs as sqs
+
+from app import build
+from localaws import LocalAws
+from tests.e2e.deployment import Deployment
+from tests.e2e.roles.stack import add_roles
+
+
+@pytest.fixture(scope="session")
+def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """An embedded AWS of its own, because enforcing is a setting of the whole of it."""
+    assembly = tmp_path_factory.mktemp("cdk.out")
+    app = App(outdir=str(assembly))
+    add_roles(build(app))
+    for construct in app.node.find_all():
+        if isinstance(construct, sqs.CfnQueuePolicy):  # which refuse what comes without TLS, too
+            tls = "PolicyDocument.Statement.0.Condition.Bool.aws:SecureTransport"
+            construct.add_property_override(tls, "whatever")
+    app.synth()
+    with LocalAws(settings={"AUTH": "true"}) as aws:
+        aws.bootstrap()
+        storage = aws.client("s3")
+        for bucket in storage.list_buckets()["Buckets"]:
+            storage.delete_bucket_policy(Bucket=bucket["Name"])  # it refuses what comes without TLS
+        yield Deployment(aws=aws, outputs=aws.deploy(app=assembly, stacks=("Leasehold",)))

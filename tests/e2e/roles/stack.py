@@ -1,0 +1,49 @@
+"""The roles that the lock service makes or grants to, beside the service in its stack."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
+
+from infra.lock_stack import LockStack
+from leasehold.cdk import LockGuard
+
+ROLES = ("Acquire", "Heartbeat", "Release", "Reap", "Guard", "Client", "User", "Administrator")
+"""The functions' four; a state machine with a guard; `grant_client`; `grant_use`; the control."""
+
+
+def add_roles(stack: LockStack) -> None:
+    """Adds a guarded state machine and roles with grants, and an output for each role."""
+    locks, reaper = stack.locks, stack.locks.reaper
+    assert reaper is not None
+    guard = LockGuard(
+        stack,
+        "Guarded",
+        service=locks,
+        task=sfn.Pass.jsonata(stack, "Work"),
+        lock_name="guarded",
+        keep_alive=Duration.seconds(15),
+    )
+    definition = sfn.DefinitionBody.from_chainable(guard)
+    machine = sfn.StateMachine(stack, "Machine", definition_body=definition)
+    client, user, administrator = (
+        iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal())
+        for name in ("Client", "User", "Administrator")
+    )
+    locks.grant_client(client)
+    locks.grant_use(user)
+    administrator.add_to_policy(iam.PolicyStatement(actions=["*"], resources=["*"]))
+    functions = (locks.acquire_function, locks.heartbeat_function, locks.release_function)
+    roles = [
+        *(function.role for function in (*functions, reaper.function)),
+        *(machine.role, client, user, administrator),
+    ]
+    for name, role in zip(ROLES, roles, strict=True):
+        assert role is not None
+        CfnOutput(stack, f"{name}RoleArn", value=role.role_arn)
+    CfnOutput(stack, "MachineArn", value=machine.state_machine_arn)
+    log_group = locks.node.find_child("AcquireLogs")
+    assert isinstance(log_group, logs.LogGroup)
+    CfnOutput(stack, "AcquireLogGroupName", value=log_group.log_group_name)
