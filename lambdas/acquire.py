@@ -22,7 +22,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     request = parse_acquire(event)
     require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
     answer = lock_store(context).acquire(request)
-    observe_acquire(answer)
+    observe_acquire(request, answer)
     if request.task_token is not None:
         answer_task(request.task_token, answer)
     return acquire_answer(answer)

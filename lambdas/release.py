@@ -21,5 +21,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     request = parse_release(event)
     require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
     answer = lock_store(context).release(request)
-    observe_release(answer, may_have_waited=request.entered_at_ms is not None)
+    observe_release(request, answer)
     return release_answer(answer)

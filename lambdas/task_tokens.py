@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lambdas.runtime import workflows
-from lambdas.telemetry import count, logger, owner_fields
+from lambdas.telemetry import count, logger, request_fields
 from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from leasehold.metrics import MetricName
 from leasehold.protocol.model import (
@@ -67,13 +67,13 @@ def _end_of(outcome: KeepAliveOutcome, lock_name: str) -> KeepAliveEnded | LockL
 
 
 def _observe(request: KeepAliveRequest, outcome: KeepAliveOutcome, delivery: Delivery) -> None:
-    owner = owner_fields(request.acquisition.lock_name, request.acquisition.owner_id)
+    caller = request_fields(request.acquisition)
     # If the state is over, its work has failed and released: that is no loss.
     if outcome is KeepAliveOutcome.LOST and delivery is not Delivery.GONE:
         count(MetricName.LOST)
-        logger.warning("lost", extra=owner)
+        logger.warning("lost", extra=caller)
     elif outcome is KeepAliveOutcome.REACQUIRED:
         count(MetricName.REACQUIRED)
-        logger.warning("reacquired", extra=owner)
+        logger.warning("reacquired", extra=caller)
     else:
-        logger.debug(outcome.name.lower(), extra=owner)
+        logger.debug(outcome.name.lower(), extra=caller)

@@ -1,11 +1,13 @@
 """Metrics and logs of the handlers: what was answered, and what happened besides.
 
-Owners are named by a fingerprint: the owner_id itself is the proof of ownership.
+A log line names an acquisition by its lock and its fencing token, once it has one. The owner_id is
+the proof of ownership and is in no line, nor is a hash of it: whoever can guess an id could find it
+by its hash. Who called is told by the workflow execution and the owner_name, as far as the request
+names them, and by the request id, which CloudTrail knows with the principal.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
@@ -18,13 +20,14 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 
 from leasehold.metrics import NAMESPACE, SERVICE, MetricName
 from leasehold.protocol.model import (
+    AcquireRequest,
     Grant,
-    HandOff,
     NotHeld,
     Queued,
     Refusal,
     RefusalReason,
     Released,
+    ReleaseRequest,
 )
 from leasehold.store import events
 
@@ -55,63 +58,71 @@ def _measure_ms(name: MetricName, milliseconds: int) -> None:
     metrics.add_metric(name=name.value, unit=MetricUnit.Milliseconds, value=milliseconds)
 
 
-def owner_fields(lock_name: str, owner_id: str) -> dict[str, object]:
-    """The fields by which a log line names a lock and one of its owners."""
-    fingerprint = hashlib.sha256(owner_id.encode()).hexdigest()[:12]
-    return {"lock_name": lock_name, "owner": fingerprint}
+def caller_fields(
+    lock_name: str, *, owner_name: str = "", execution_arn: str | None = None
+) -> dict[str, object]:
+    """The fields by which a log line names a lock and, as far as it is known, who asks for it."""
+    known = {"owner_name": owner_name, "execution_arn": execution_arn}
+    return {"lock_name": lock_name, **{name: value for name, value in known.items() if value}}
 
 
-def observe_acquire(answer: Grant | Queued | Refusal) -> None:
+def request_fields(request: AcquireRequest) -> dict[str, object]:
+    """The same, of a request that tells who asks."""
+    return caller_fields(
+        request.lock_name, owner_name=request.owner_name, execution_arn=request.execution_arn
+    )
+
+
+def observe_acquire(request: AcquireRequest, answer: Grant | Queued | Refusal) -> None:
     """Counts and logs the answer to an acquire."""
-    owner = owner_fields(answer.lock_name, answer.owner_id)
+    caller = request_fields(request)
     match answer:
         case Grant():
             count(MetricName.GRANTED, 0 if answer.repeated else 1)
             count(MetricName.TAKEN_OVER, answer.taken_over)
-            logger.info("granted", extra={**owner, "fencing_token": answer.fencing_token})
+            logger.info("granted", extra={**caller, "fencing_token": answer.fencing_token})
         case Queued():
             count(MetricName.QUEUED)
             count(MetricName.QUEUE_LENGTH, answer.position)
-            logger.info("queued", extra={**owner, "position": answer.position})
+            logger.info("queued", extra={**caller, "position": answer.position})
         case Refusal():
             count(MetricName.BUSY, int(answer.reason is RefusalReason.HELD))
-            logger.info("refused", extra={**owner, "reason": answer.reason.value})
+            logger.info("refused", extra={**caller, "reason": answer.reason.value})
 
 
 def observe_heartbeat(answer: Grant | NotHeld) -> None:
     """Counts and logs the answer to a heartbeat."""
-    owner = owner_fields(answer.lock_name, answer.owner_id)
+    lock = caller_fields(answer.lock_name)
     if isinstance(answer, Grant):
-        logger.debug("renewed", extra={**owner, "fencing_token": answer.fencing_token})
+        logger.debug("renewed", extra={**lock, "fencing_token": answer.fencing_token})
     else:
         count(MetricName.LOST)
-        logger.warning("not held", extra=owner)
+        logger.warning("not held", extra=lock)
 
 
-def observe_release(answer: Released | NotHeld, *, may_have_waited: bool) -> None:
+def observe_release(request: ReleaseRequest, answer: Released | NotHeld) -> None:
     """Counts and logs the answer to a release. A waiter that gives up has lost nothing."""
-    owner = owner_fields(answer.lock_name, answer.owner_id)
+    caller = caller_fields(request.lock_name, execution_arn=request.execution_arn)
     if isinstance(answer, NotHeld):
-        count(MetricName.LOST, 0 if may_have_waited else 1)
-        logger.warning("not held", extra=owner)
+        count(MetricName.LOST, 0 if request.entered_at_ms is not None else 1)
+        logger.warning("not held", extra=caller)
         return
     count(MetricName.LEFT_QUEUE, int(answer.left_queue))
     if answer.held_ms is not None:
         count(MetricName.RELEASED)
         _measure_ms(MetricName.HELD_TIME, answer.held_ms)
-    logger.info("released", extra={**owner, "held_ms": answer.held_ms})
+    held = {"fencing_token": answer.fencing_token, "held_ms": answer.held_ms}
+    logger.info("released", extra={**caller, **held})
 
 
 def observe_event(event: events.Event) -> None:
     """Counts and logs what happened besides the answer."""
-    if isinstance(event, HandOff):
+    if isinstance(event, events.HandedOver):
         count(MetricName.GRANTED)
         count(MetricName.HANDED_OVER)
         _measure_ms(MetricName.WAIT_TIME, event.waited_ms)
         _measure_ms(MetricName.HAND_OFF_LATENCY, event.latency_ms)
-        owner = owner_fields(event.grant.lock_name, event.grant.owner_id)
-        waited = {"fencing_token": event.grant.fencing_token, "waited_ms": event.waited_ms}
-        logger.info("handed over", extra={**owner, **waited})
+        logger.info("handed over", extra=asdict(event))
         return
     name, log, message = _EVENTS[type(event)]
     count(name, event.holders if isinstance(event, events.Evicted) else 1)

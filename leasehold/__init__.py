@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import (
     CancellationReason,
+    ClientUnusable,
     InvalidRequest,
     LeaseholdError,
+    LockItemMalformed,
     LockLost,
+    LockStoreMisconfigured,
     LockStoreUnavailable,
     LockWaitTimeout,
     OutcomeUnknown,
     TransactionRefused,
     VersionConflict,
+    VisibleHolder,
 )
 
 if TYPE_CHECKING:
@@ -28,16 +32,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CancellationReason",
+    "ClientUnusable",
     "InvalidRequest",
     "LeaseholdError",
     "Lock",
     "LockClient",
+    "LockItemMalformed",
     "LockLost",
+    "LockStoreMisconfigured",
     "LockStoreUnavailable",
     "LockWaitTimeout",
     "OutcomeUnknown",
     "TransactionRefused",
     "VersionConflict",
+    "VisibleHolder",
     "create_table",
     "locked",
 ]

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+_LATEST_MS: Final = 253_402_300_799_999
+"""The last moment that Python can tell; an item that somebody has changed may hold any number."""
+
 
 class Clock(Protocol):
     """What Leasehold needs to know of time."""
@@ -68,7 +71,13 @@ class BootClock(SystemClock):
         return _seconds_since_boot()
 
 
+def utc(epoch_ms: int) -> datetime:
+    """Epoch milliseconds as a time in UTC, between 1970 and the end of the year 9999."""
+    shown_ms = min(max(epoch_ms, 0), _LATEST_MS)
+    moment = datetime.fromtimestamp(shown_ms // 1000, tz=UTC)
+    return moment.replace(microsecond=shown_ms % 1000 * 1000)
+
+
 def iso_utc(epoch_ms: int) -> str:
     """Epoch milliseconds as ISO 8601 in UTC, for instance `2030-01-31T09:15:00.250Z`."""
-    moment = datetime.fromtimestamp(epoch_ms // 1000, tz=UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{epoch_ms % 1000:03d}Z"
+    return f"{utc(epoch_ms).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"

@@ -3,6 +3,9 @@
     LeaseholdError
     ├── InvalidRequest          the request breaks an input rule; nothing was written
     ├── LockStoreUnavailable    outcome unknown; repeat the call with the same owner_id
+    ├── LockStoreMisconfigured  no such table, no permission, no credentials, no region
+    ├── LockItemMalformed       an item of the lock table is not as Leasehold writes it
+    ├── ClientUnusable          the client was closed, or belongs to a parent process
     ├── LockWaitTimeout         the lock was not handed over within max_wait
     ├── LockLost                the lease is over, or another owner holds the lock
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
@@ -12,42 +15,66 @@
 
 The class names are part of the API: the Lambda runtime reports them, and workflows match on them
 (`ErrorEquals`). A lock that is busy, or that is not held, is not an error; those are answers.
+
+Each error can be pickled and copied with all its attributes, so that it passes from one process to
+another. No message and no attribute holds an owner_id or a task token.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 _LONGEST_SHOWN_VALUE: Final = 60
-_LONGEST_SHOWN_OWNER_ID: Final = 4
+_SHORTEST_OWNER_ID: Final = 16
+_PLAIN_NAME: Final = re.compile("[a-z_.]{1,40}")
+"""Random text of that length has a digit, a hyphen or a capital letter."""
 
 
 class LeaseholdError(Exception):
     """Base of all errors of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickle and copy need: by default they would call `__init__` with the message."""
+        return _made_anew, (type(self), self.args), self.__dict__ or None
+
+
+def _made_anew(kind: type[LeaseholdError], args: tuple[Any, ...]) -> LeaseholdError:
+    return kind.__new__(kind, *args)
 
 
 class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API
     """A field of the request breaks its rule. Nothing was written.
 
     Attributes:
-        field: the field at fault; an unknown field's name, shortened and quoted if it is odd.
+        field: the field at fault; the length of its name instead if the name is unknown and could
+            be an owner_id.
         rule: what the field must be.
-        value: the offending value, shortened; None if the field is missing. Of an owner_id, also
-            of a misspelled one, only the beginning: it may be somebody's proof of ownership.
+        value: the offending value, shortened; None if the field is missing. An object or a list is
+            described and not shown, because an owner_id may be inside; so is text that comes from
+            a caller of the functions or of a client, because it may be one.
     """
 
     def __init__(
-        self, *, field: str, rule: str, value: object = None, missing: bool = False
+        self,
+        *,
+        field: str,
+        rule: str,
+        value: object = None,
+        missing: bool = False,
+        show_text: bool = True,
     ) -> None:
-        ordinary = field.isidentifier() and len(field) <= _LONGEST_SHOWN_VALUE
-        self.field = field if ordinary else shorten(field)
+        self.field = field if _is_harmless(field) else f"a field of {len(field)} characters"
         self.rule = rule
-        self.value = None if missing else _shown(field, value)
+        hides = isinstance(value, str) and not show_text
+        described = _describe(str(value)) if hides else shorten(value)
+        self.value = None if missing else described
         shown = "it is missing" if missing else f"got {self.value}"
         super().__init__(f"{self.field}: {rule} ({shown})")
 
@@ -59,8 +86,87 @@ class LockStoreUnavailable(LeaseholdError):  # noqa: N818 - class names are API
     """
 
 
+class LockStoreMisconfigured(LeaseholdError):  # noqa: N818 - class names are API
+    """AWS refused the request, and a repeat does not help. The request wrote nothing.
+
+    The table does not exist in this region or is no lock table, or permission, credentials or
+    region are missing. The message names the table and says what to do.
+
+    Attributes:
+        table_name: the lock table as the caller named it.
+        region: where it was looked for; None if no region is known.
+        code: AWS's name of the reason, `ResourceNotFoundException` for instance.
+    """
+
+    def __init__(
+        self, message: str, *, table_name: str = "", region: str | None = None, code: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.table_name = table_name
+        self.region = region
+        self.code = code
+
+
+class LockItemMalformed(LeaseholdError):  # noqa: N818 - class names are API
+    """An item of the lock table is not as Leasehold writes it, so nobody can tell who holds.
+
+    Attributes:
+        partition_key: of the item: `LOCK#` and the lock's name, or `EXECUTION#` and an ARN.
+    """
+
+    def __init__(self, partition_key: str) -> None:
+        super().__init__(
+            f"an item under {partition_key!r} is not as Leasehold writes it; another program or a "
+            "person has changed it: restore the item, or delete it while nobody holds the lock"
+        )
+        self.partition_key = partition_key
+
+
+class ClientUnusable(LeaseholdError):  # noqa: N818 - class names are API
+    """This client acquires no more locks: make another one.
+
+    It was closed, or it was given an AWS client before its process was forked.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleHolder:
+    """What others may see of a holder.
+
+    Attributes:
+        owner_name: the owner's label, empty if it gave none. It proves nothing.
+        acquired_at: when it got the lock, by its own clock.
+        expires_at: when its lease ends unless it is renewed.
+        fencing_token: of its grant.
+    """
+
+    owner_name: str
+    acquired_at: datetime
+    expires_at: datetime
+    fencing_token: int
+
+
 class LockWaitTimeout(LeaseholdError):  # noqa: N818 - class names are API
-    """The lock could not be acquired within the longest wait. Nothing is held."""
+    """The lock could not be acquired within the longest wait. Nothing is held.
+
+    Attributes:
+        lock_name: the lock.
+        waited_seconds: how long the call has waited.
+        holders: who had the lock when it was last looked at.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        lock_name: str = "",
+        waited_seconds: float = 0.0,
+        holders: tuple[VisibleHolder, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.lock_name = lock_name
+        self.waited_seconds = waited_seconds
+        self.holders = holders
 
 
 class LockLost(LeaseholdError):  # noqa: N818 - class names are API
@@ -124,17 +230,29 @@ class OutcomeUnknown(LeaseholdError):  # noqa: N818 - class names are API
     """
 
 
-def _shown(field: str, value: object) -> str:
-    if isinstance(value, str) and "owner" in field.lower() and field != "owner_name":
-        return f"{value[:_LONGEST_SHOWN_OWNER_ID]!r}… ({len(value)} characters)"
-    return shorten(value)
+def _is_harmless(field: str) -> bool:
+    """Whether the name of an unknown field cannot be an owner_id that stands in the wrong place."""
+    is_short = field.isidentifier() and len(field) < _SHORTEST_OWNER_ID
+    return is_short or _PLAIN_NAME.fullmatch(field) is not None
+
+
+def _describe(text: str) -> str:
+    """Text without its contents, but with the character that most likely breaks the rule."""
+    odd = next((letter for letter in text if not letter.isprintable()), None)
+    described = f"text of {len(text)} characters"
+    return described if odd is None else f"{described}, with U+{ord(odd):04X}"
 
 
 def shorten(value: object) -> str:
     """Shows a value in a message: its literal, cut to a length that suits a log line.
 
-    Never fails, whatever the value: this runs while an error is being made.
+    Never fails, whatever the value: this runs while an error is being made. Contents of objects and
+    lists are not shown.
     """
+    if isinstance(value, Mapping):
+        return f"an object with {len(value)} fields"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"a list of {len(value)} elements"
     if isinstance(value, str):
         text = repr(value[:_LONGEST_SHOWN_VALUE])
         if len(value) <= _LONGEST_SHOWN_VALUE and len(text) <= _LONGEST_SHOWN_VALUE + 2:
@@ -142,7 +260,7 @@ def shorten(value: object) -> str:
         return f"{text[:_LONGEST_SHOWN_VALUE]}… ({len(value)} characters)"
     try:
         text = repr(value)
-    except (RecursionError, ValueError):
-        # Nested as deeply as JSON can just be read, or a number with thousands of digits.
+    except Exception:  # noqa: BLE001 - whatever a value's own repr raises
+        # A number with thousands of digits, for instance.
         return f"a value of type {type(value).__name__} that is too large to show"
     return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"

@@ -9,6 +9,7 @@ from leasehold.aio.bridge import run
 from leasehold.aio.tasks import BackgroundTasks
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.local_lease import TimedGrant
+from leasehold.errors import ClientUnusable
 
 
 class CancellableAcquisitions:
@@ -26,7 +27,7 @@ class CancellableAcquisitions:
         the very moment of the cancellation is released.
 
         Raises:
-            RuntimeError: the client was closed meanwhile.
+            ClientUnusable: the client was closed meanwhile.
         """
         task = self._tasks.start(run(acquisition.run))
         self._under_way.add(task)
@@ -37,7 +38,7 @@ class CancellableAcquisitions:
             await self._tasks.shielded(_undo(task, acquisition))
             caller = asyncio.current_task()
             if self._closed and caller is not None and not caller.cancelling():
-                raise RuntimeError("this AsyncLockClient is closed") from None
+                raise ClientUnusable("this AsyncLockClient is closed") from None
             raise
         finally:
             self._under_way.discard(task)

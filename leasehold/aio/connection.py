@@ -6,11 +6,14 @@ from contextlib import AsyncExitStack
 from functools import cache
 from typing import Any, Final
 
+from aiobotocore.client import AioBaseClient
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
+from botocore.client import BaseClient
 
 from leasehold.aio.bridge import BridgedClient, BridgedMutex, wait_for
 from leasehold.client.connection import Connection
+from leasehold.errors import InvalidRequest
 
 _DESCRIPTIONS: Final = "data_loader"
 
@@ -26,6 +29,9 @@ class AsyncConnection(Connection):
         stepfunctions: Any,  # noqa: ANN401 - same
         most_at_once: int,
     ) -> None:
+        _check_session(session)
+        _check_client("client", dynamodb)
+        _check_client("stepfunctions", stepfunctions)
         super().__init__(
             session=None,
             dynamodb=_bridged(dynamodb),
@@ -49,6 +55,19 @@ class AsyncConnection(Connection):
         config = AioConfig().merge(self._config)
         context = session.create_client(service, config=config, **self._region())
         return BridgedClient(wait_for(self._open.enter_async_context(context)))
+
+
+def _check_session(session: object) -> None:
+    if session is not None and not callable(getattr(session, "create_client", None)):
+        rule = "must be a session of aiobotocore, as aiobotocore.session.get_session() makes it"
+        raise InvalidRequest(field="session", rule=rule, value=session)
+
+
+def _check_client(field: str, client: object) -> None:
+    """Refuses a client of boto3, whose answers cannot be awaited."""
+    if isinstance(client, BaseClient) and not isinstance(client, AioBaseClient):
+        rule = "must be a client of aiobotocore; LockClient takes one of boto3"
+        raise InvalidRequest(field=field, rule=rule, value=client)
 
 
 def _default_session() -> AioSession:

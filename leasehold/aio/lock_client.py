@@ -20,7 +20,7 @@ from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.logging import logger
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.clock import Clock
-from leasehold.errors import LockWaitTimeout
+from leasehold.errors import ClientUnusable, LockWaitTimeout
 from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class AsyncLockClient:
     async def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
-        Acquisitions that are under way leave the queue, and raise RuntimeError. A lock that is
+        Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
         released after that opens a connection once more, which nobody closes.
 
         Args:
@@ -235,4 +235,4 @@ class AsyncLockClient:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise RuntimeError("this AsyncLockClient is closed")
+            raise ClientUnusable("this AsyncLockClient is closed")

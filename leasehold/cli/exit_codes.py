@@ -5,7 +5,8 @@
     69        the lock table did not answer: the command was not started
     75        the lock is taken: the command was not started (`--if-taken` sets another)
     76        the lock was lost: the command was ended, or was not alone
-    78        AWS refuses: no table, no permission, no credentials: the command was not started
+    78        AWS refuses: no table, no permission, no credentials; or somebody has changed an item
+              of the table: the command was not started
     126, 127  the command cannot be started, or was not found
 
 The numbers are those of sysexits.h (BSD), and of the shells.
@@ -20,7 +21,12 @@ from typing import Final, NoReturn
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leasehold.errors import InvalidRequest, LockStoreUnavailable
+from leasehold.errors import (
+    InvalidRequest,
+    LockItemMalformed,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+)
 
 USAGE: Final = 64
 UNAVAILABLE: Final = 69
@@ -56,5 +62,5 @@ def statuses() -> Iterator[None]:
         end(USAGE, error)
     except LockStoreUnavailable as error:
         end(UNAVAILABLE, error)
-    except (BotoCoreError, ClientError) as error:
+    except (LockStoreMisconfigured, LockItemMalformed, BotoCoreError, ClientError) as error:
         end(CONFIGURATION, error)

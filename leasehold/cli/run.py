@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from leasehold.cli import exit_codes
 from leasehold.cli.child_process import Command
 from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
 from leasehold.cli.terminal import Terminal
 from leasehold.client.lock import Lock
 from leasehold.client.lock_client import LockClient
-from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
+from leasehold.errors import LeaseholdError, LockLost, LockWaitTimeout
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """A wait does not notice that the machine was suspended, so that none is long."""
@@ -142,6 +140,6 @@ def _release(lock: Lock, status: int) -> int:
     except LockLost as error:
         exit_codes.say(error)
         return status or exit_codes.LOST
-    except (LockStoreUnavailable, BotoCoreError, ClientError) as error:
+    except LeaseholdError as error:
         exit_codes.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
     return status

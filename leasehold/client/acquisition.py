@@ -23,7 +23,8 @@ from leasehold.backoff import longest_poll_seconds, poll_seconds, retry_seconds
 from leasehold.client.local_lease import TimedGrant
 from leasehold.client.logging import logger
 from leasehold.client.store_factory import StoreFactory
-from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
+from leasehold.clock import utc
+from leasehold.errors import LockStoreUnavailable, LockWaitTimeout, VisibleHolder
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
@@ -35,6 +36,7 @@ from leasehold.protocol.model import (
 )
 from leasehold.protocol.schema import waiter_key
 from leasehold.store.lock_store import LockStore
+from leasehold.text import printable
 
 _POLLS_PER_PLACE_CHECK: Final = 4
 _REQUEST_AGAIN_SECONDS: Final = 30.0
@@ -129,14 +131,21 @@ class Acquisition:
             logs_hint: whether to log, too, that a single try cannot watch a lease, if only that
                 was the reason.
         """
-        names = ", ".join(holder.owner_name or "?" for holder in self.holders) or "nobody"
+        holders = tuple(map(_visible, self.holders))
+        names = ", ".join(map(_named, holders)) or "nobody"
         expiry = self._store_factory.lease_expiry
         hint = expiry.explain_unwatched(self.request.lock_name, self.holders)
         if hint and logs_hint:
             logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
-        return LockWaitTimeout(
+        message = (
             f"lock {self.request.lock_name!r}: not handed over within {self._wait:g} s; "
             f"last held by {names}" + (f" ({hint})" if hint else "")
+        )
+        return LockWaitTimeout(
+            message,
+            lock_name=self.request.lock_name,
+            waited_seconds=self._clock.monotonic() - self._began,
+            holders=holders,
         )
 
     def _give_up(self) -> None:
@@ -276,3 +285,17 @@ class Acquisition:
 
     def _request_deadline(self) -> float:
         return max(self._deadline, self._clock.monotonic() + _SHORTEST_REQUEST_BUDGET_SECONDS)
+
+
+def _visible(holder: Holder) -> VisibleHolder:
+    return VisibleHolder(
+        owner_name=holder.owner_name,
+        acquired_at=utc(holder.acquired_at_ms),
+        expires_at=utc(holder.expires_at_ms),
+        fencing_token=holder.fencing_token,
+    )
+
+
+def _named(holder: VisibleHolder) -> str:
+    since = holder.acquired_at.isoformat(sep=" ", timespec="seconds")
+    return f"{printable(holder.owner_name) or 'an owner without a name'} since {since}"

@@ -58,7 +58,7 @@ def require(field: str, rule: Callable[[Any], Any], value: object) -> None:
     try:
         rule(value)
     except Invalid as broken:
-        raise InvalidRequest(field=field, rule=str(broken), value=value) from None
+        raise InvalidRequest(field=field, rule=str(broken), value=value, show_text=False) from None
 
 
 def require_seconds(field: str, value: object, *, least: float, most: float) -> None:
@@ -68,7 +68,7 @@ def require_seconds(field: str, value: object, *, least: float, most: float) -> 
     )
     if not in_bounds:
         rule = f"must be a number of seconds from {least:g} to {most:g}"
-        raise InvalidRequest(field=field, rule=rule, value=value)
+        raise InvalidRequest(field=field, rule=rule, value=value, show_text=False)
 
 
 def require_wait(value: object) -> None:

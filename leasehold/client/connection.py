@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from leasehold.errors import ClientUnusable, InvalidRequest
 from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:
@@ -22,20 +24,20 @@ _SPARE_CONNECTIONS: Final = 8
 """For acquires and releases beside the heartbeats."""
 
 _INHERITED: Final = (
+    # Its sockets are the parent's too. It could not even be closed: a thread that the child does
+    # not have may have held its locks at the fork.
     "this LockClient was given an AWS client before the process was forked; make a LockClient in "
     "the child, or give it a session instead"
 )
 
+_BOTO3: Final = {
+    "session": "must be a boto3 session, as boto3.Session() makes it",
+    "client": 'must be a client, as boto3.client("dynamodb") makes it, and no resource',
+    "stepfunctions": 'must be a client, as boto3.client("stepfunctions") makes it',
+}
+
 _making: threading.Lock = threading.Lock()
 """A session makes one client at a time, and sessions may be shared."""
-
-
-class InheritedClientError(RuntimeError):
-    """A client that was passed in is not to be had in a forked child.
-
-    Its sockets are the parent's too. It could not even be closed: a thread that the child does not
-    have may have held its locks at the fork.
-    """
 
 
 class Connection:
@@ -46,6 +48,9 @@ class Connection:
         dynamodb: used as it is, if given.
         stepfunctions: same.
         most_at_once: how many heartbeats may be under way at a time.
+
+    Raises:
+        InvalidRequest: an argument is no session, or no client of the right kind.
     """
 
     def __init__(
@@ -56,6 +61,9 @@ class Connection:
         stepfunctions: SFNClient | None,
         most_at_once: int,
     ) -> None:
+        self._check("session", session, has="client")
+        self._check("client", dynamodb, has="exceptions")
+        self._check("stepfunctions", stepfunctions, has="exceptions")
         self._session = session
         self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
         self._made: dict[str, Any] = {}
@@ -83,20 +91,27 @@ class Connection:
         """The client for workflows; None if there cannot be one, for instance without a region."""
         try:
             return cast("SFNClient", self._client("stepfunctions"))
-        except (BotoCoreError, InheritedClientError):
+        except (BotoCoreError, ClientUnusable):
             return None
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         given = self._given[service]
         if given is not None:
             if self._process != os.getpid():
-                raise InheritedClientError(_INHERITED)
+                raise ClientUnusable(_INHERITED)
             return given
         if service not in self._made:
             with self._one_at_a_time():
                 if service not in self._made:
                     self._made[service] = self._make(service)
         return self._made[service]
+
+    @staticmethod
+    def _check(field: str, given: object, *, has: str) -> None:
+        """Refuses a resource of boto3, a client of aiobotocore, and whatever else is no client."""
+        is_async = inspect.iscoroutinefunction(getattr(given, "_make_api_call", None))
+        if given is not None and (is_async or not hasattr(given, has)):
+            raise InvalidRequest(field=field, rule=_BOTO3[field], value=given)
 
     def _one_at_a_time(self) -> AbstractContextManager[object]:
         return _making

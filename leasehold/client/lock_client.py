@@ -16,7 +16,7 @@ from leasehold.client.process import reset_in_children
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import BootClock, Clock
-from leasehold.errors import LockWaitTimeout
+from leasehold.errors import ClientUnusable, LockWaitTimeout
 from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class LockClient:
         clock: the present, for tests.
 
     May be used by several threads. After a fork the child's copy makes connections and threads of
-    its own, and holds no locks; if it was given a client, it acquires none either (RuntimeError).
+    its own, and holds no locks; if it was given a client, it acquires none either
+    (`ClientUnusable`).
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -154,6 +155,9 @@ class LockClient:
             LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
             LockStoreUnavailable: outcome unknown until the wait was over. What may have been
                 granted ends with its lease.
+            LockStoreMisconfigured: no such table, no permission, no credentials, no region.
+            LockItemMalformed: somebody has changed an item of the lock table.
+            ClientUnusable: this client was closed.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
@@ -278,4 +282,4 @@ class LockClient:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise RuntimeError("this LockClient is closed")
+            raise ClientUnusable("this LockClient is closed")

@@ -6,8 +6,15 @@ import logging
 from contextlib import suppress
 from typing import Any, Final
 
-from leasehold.protocol.model import HandOff
-from leasehold.store.events import Event, Evicted, Extended, LivenessUnknown, Observe, PushUnknown
+from leasehold.store.events import (
+    Event,
+    Evicted,
+    Extended,
+    HandedOver,
+    LivenessUnknown,
+    Observe,
+    PushUnknown,
+)
 
 
 class FailsafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -25,7 +32,7 @@ logger: Final = FailsafeLogger(logging.getLogger("leasehold"))
 
 
 def log_event(event: Event) -> None:
-    """Logs an event of the store. Owner ids prove ownership, so they are left out."""
+    """Logs an event of the store."""
     match event:
         case Evicted(lock_name=lock_name, holders=holders):
             logger.warning("lock %r: evicted %d holders whose lease was over", lock_name, holders)
@@ -39,8 +46,8 @@ def log_event(event: Event) -> None:
                 "allowed?); the workflow finds out by its fallback poll",
                 lock_name,
             )
-        case HandOff(grant=grant):
-            logger.debug("lock %r: handed over", grant.lock_name)
+        case HandedOver(lock_name=lock_name, fencing_token=fencing_token):
+            logger.debug("lock %r: handed over, fencing token %d", lock_name, fencing_token)
 
 
 def failsafe_observer(observe: Observe) -> Observe:

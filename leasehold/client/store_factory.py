@@ -7,10 +7,13 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
+from botocore.exceptions import BotoCoreError
+
 from leasehold.backoff import Random
 from leasehold.client.connection import Connection
 from leasehold.client.logging import failsafe_observer
 from leasehold.clock import Clock
+from leasehold.dynamodb.failures import misconfigured
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import LockStoreUnavailable
@@ -45,10 +48,18 @@ class StoreFactory:
     random: Random = field(default=random.random)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
-        """What a request needs that must be done by a reading of the monotonic clock."""
+        """What a request needs that must be done by a reading of the monotonic clock.
+
+        Raises:
+            LockStoreMisconfigured: no AWS client can be made, without a region for instance.
+        """
+        try:
+            dynamodb = self.connection.dynamodb()
+        except (BotoCoreError, ValueError) as error:
+            raise misconfigured(error, table_name=self.table_name, region=None) from error
         retry_budget = RetryBudget(deadline=deadline, clock=self.clock, random=self.random)
         return LockContext(
-            table=LockTable(self.connection.dynamodb(), self.table_name, retry_budget=retry_budget),
+            table=LockTable(dynamodb, self.table_name, retry_budget=retry_budget),
             clock=self.clock,
             lease_expiry=self.lease_expiry,
             workflows=self.connection.workflows,

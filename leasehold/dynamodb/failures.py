@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final, cast
 
 from botocore.exceptions import (
     ClientError,
     ConnectionError,  # noqa: A004 - the name that botocore gave it
     HTTPClientError,
+    NoRegionError,
 )
 
-from leasehold.errors import LockStoreUnavailable
+from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
 
 NOT_WRITTEN: Final = frozenset(
     {
@@ -38,6 +40,26 @@ _TRY_AGAIN: Final = frozenset(
     {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 )
 _FIRST_SERVER_ERROR: Final = 500
+_NO_PERMISSION: Final = (
+    "the caller has no permission; grant what docs/client.md lists under Permissions, with "
+    "LockService.grant_client for instance"
+)
+_CREDENTIALS: Final = "check the AWS credentials, whether they are over, and the machine's clock"
+_ADVICE: Final = {
+    "ResourceNotFoundException": "there is no such table; check its name, account and region",
+    "AccessDeniedException": _NO_PERMISSION,
+    "KMSAccessDeniedException": _NO_PERMISSION,
+    "ValidationException": (
+        "is it a lock table, with the string keys pk and sk? The client of a boto3 resource "
+        "converts values, so give boto3.client('dynamodb')"
+    ),
+    "UnrecognizedClientException": _CREDENTIALS,
+    "ExpiredTokenException": _CREDENTIALS,
+    "InvalidSignatureException": _CREDENTIALS,
+    "NoCredentialsError": _CREDENTIALS,
+    "PartialCredentialsError": _CREDENTIALS,
+    "NoRegionError": "set AWS_DEFAULT_REGION, or give a session or a client with a region",
+}
 
 
 def error_code(error: Exception) -> str:
@@ -82,3 +104,16 @@ def raise_if_unknown(error: Exception) -> None:
     if may_pass(error):
         message = f"the lock table did not answer: {error}; the outcome is unknown, repeat the call"
         raise LockStoreUnavailable(message) from error
+
+
+def misconfigured(
+    error: Exception, *, table_name: str, region: str | None
+) -> LockStoreMisconfigured:
+    """The error for a failure that no repeat cures: names the table, and says what to do."""
+    code = error_code(error) or type(error).__name__
+    place = f"lock table {table_name!r} in {region or 'no known region'}"
+    advice = _ADVICE.get(code, "no repeat helps")
+    if isinstance(error, NoRegionError) and os.environ.get("AWS_REGION"):
+        advice += "; boto3 does not read AWS_REGION, which is set"
+    message = f"{place}: {advice} ({error})"
+    return LockStoreMisconfigured(message, table_name=table_name, region=region, code=code)

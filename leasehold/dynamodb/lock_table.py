@@ -3,18 +3,21 @@
 There are four outcomes: the write happened; the condition failed, which is an answer and carries
 the item; DynamoDB was too busy and certainly did not write, so the request is repeated; the outcome
 is unknown, which is `LockStoreUnavailable`. Everything else (no such table, no permission, a
-request that DynamoDB finds invalid) is a defect of the set-up and is raised as boto3 raises it.
+request that DynamoDB finds invalid) is a defect of the set-up, `LockStoreMisconfigured`.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons
+from botocore.exceptions import BotoCoreError, ClientError
+
+from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons, misconfigured
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
+from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
 from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ _Answer = TypeVar("_Answer")
 class Written:
     """The write happened. `item` is the item after or before it, as the request asked for."""
 
-    item: Item
+    item: Item = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class ConditionFailed:
         repeated: whether the request was sent before; that sending may have been written.
     """
 
-    item: Item
+    item: Item = field(repr=False)
     repeated: bool = False
 
 
@@ -58,7 +61,7 @@ class Cancelled:
         state: the lock's item, if its condition failed.
     """
 
-    state: Item | None
+    state: Item | None = field(repr=False)
 
 
 class LockTable:
@@ -70,7 +73,7 @@ class LockTable:
         retry_budget: how long to go on with a request that DynamoDB is too busy for.
 
     All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
-    retry_budget.
+    retry_budget, and `LockStoreMisconfigured` if AWS refuses the request.
     """
 
     def __init__(
@@ -85,8 +88,8 @@ class LockTable:
         request = RepeatedRequest(self._retry_budget)
         fields = self._update_of(update)["Update"]
         try:
-            response = request.send(
-                lambda: self._client.update_item(**fields, ReturnValues=update.returns)
+            response = self._send(
+                lambda: self._client.update_item(**fields, ReturnValues=update.returns), request
             )
         except self._client.exceptions.ConditionalCheckFailedException as error:
             # The stubs know one shape of errors; this one also carries the item.
@@ -111,7 +114,7 @@ class LockTable:
         except self._client.exceptions.TransactionCanceledException as error:
             reasons = cancellation_reasons(error)
             if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
-                raise
+                raise self._misconfigured(error) from error
             state_failed = reasons[0]["Code"] == CONDITION_FAILED
             return Cancelled(reasons[0].get("Item", {}) if state_failed else None)
         return Written({})
@@ -203,5 +206,29 @@ class LockTable:
             fields["ExpressionAttributeValues"] = delete.values
         return fields
 
-    def _send(self, send: Callable[[], _Answer]) -> _Answer:
-        return RepeatedRequest(self._retry_budget).send(send)
+    def _send(self, send: Callable[[], _Answer], request: RepeatedRequest | None = None) -> _Answer:
+        """Sends a request until it is answered; a false condition is raised as boto3 raises it."""
+        request = request or RepeatedRequest(self._retry_budget)
+        answers = (
+            self._client.exceptions.ConditionalCheckFailedException,
+            self._client.exceptions.TransactionCanceledException,
+        )
+        try:
+            return request.send(send)
+        except answers:
+            raise
+        except (BotoCoreError, ClientError) as error:
+            if request.repeated:
+                message = (
+                    f"lock table {self._name!r}: AWS refused a repeat of the request ({error}), "
+                    "and the first sending may have been written; the outcome is unknown, repeat "
+                    "the call"
+                )
+                raise LockStoreUnavailable(message) from error
+            raise self._misconfigured(error) from error
+
+    def _misconfigured(self, error: Exception) -> LockStoreMisconfigured:
+        meta = getattr(self._client, "meta", None)
+        return misconfigured(
+            error, table_name=self._name, region=getattr(meta, "region_name", None)
+        )

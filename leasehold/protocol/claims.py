@@ -27,6 +27,7 @@ from leasehold.protocol import schema
 from leasehold.protocol.expressions import all_of, conditional_update, names_in, number
 from leasehold.protocol.model import AcquireRequest, ReleaseRequest
 from leasehold.protocol.permits import reacquire_permit
+from leasehold.protocol.reading import reads_an_item
 from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
     )
 
 
+@reads_an_item
 def read_claim(execution_arn: str, item: Item) -> Claim:
     """The claim that an item describes."""
     entered = item.get(schema.ENTERED_AT_MS)

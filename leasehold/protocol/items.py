@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import number
 from leasehold.protocol.model import AcquireRequest, Holder, LockState, Waiter
+from leasehold.protocol.reading import reads_an_item
 from leasehold.protocol.requests import Item
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
     }
 
 
+@reads_an_item
 def read_waiter(lock_name: str, item: Item) -> Waiter:
     """A waiter of a lock."""
     entered_at_ms = _number(item, schema.ENTERED_AT_MS)
@@ -68,6 +70,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
     return Waiter(request=request, entered_at_ms=entered_at_ms, expires_at_ms=expires_at_ms)
 
 
+@reads_an_item
 def read_state(item: Item) -> LockState:
     """The state of a lock, from its item. An empty item is a lock that nobody has touched."""
     prefix = schema.HOLDER_PREFIX
@@ -84,6 +87,7 @@ def read_state(item: Item) -> LockState:
     )
 
 
+@reads_an_item
 def read_holder(item: Item, owner_id: str) -> Holder:
     """One holder of an item that is known to have it."""
     attributes = item[schema.HOLDER_PREFIX + owner_id]["M"]

@@ -120,13 +120,11 @@ class HandOff:
 
     Attributes:
         waited_ms: from the waiter's entry to the grant.
-        latency_ms: from the moment the departure was noticed to the message to the waiter.
     """
 
     grant: Grant
     waiter: Waiter
     waited_ms: int
-    latency_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +292,8 @@ class Released:
         held_ms: how long the permit was held; None if this answer repeats an earlier one, or if the
             acquisition was still waiting.
         left_queue: whether it was still waiting.
+        fencing_token: of the grant that ended; None if this answer repeats an earlier one, or if
+            the acquisition was still waiting.
         execution_arn: the workflow execution that the holder belonged to.
     """
 
@@ -301,6 +301,7 @@ class Released:
     owner_id: str = field(repr=False)
     held_ms: int | None = None
     left_queue: bool = False
+    fencing_token: int | None = None
     execution_arn: str | None = None
 
 

@@ -1,6 +1,7 @@
 """The shapes of the requests that the protocol makes; `dynamodb/lock_table.py` sends them.
 
-None of them names the table, so that the protocol does not depend on a deployment.
+None of them names the table, so that the protocol does not depend on a deployment. Keys, names and
+values hold owner ids, which prove ownership, so `repr` does not show them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ Item: TypeAlias = "Mapping[str, AttributeValueTypeDef]"
 class Update:
     """One conditional `UpdateItem`."""
 
-    key: Item
+    key: Item = field(repr=False)
     change: str
     condition: str
-    names: Mapping[str, str]
-    values: Item
+    names: Mapping[str, str] = field(repr=False)
+    values: Item = field(repr=False)
     returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW"
 
 
@@ -31,19 +32,19 @@ class Update:
 class Put:
     """One `PutItem` that replaces what is there, if there is a condition only if it holds."""
 
-    item: Item
+    item: Item = field(repr=False)
     condition: str | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """One conditional `DeleteItem`."""
 
-    key: Item
+    key: Item = field(repr=False)
     condition: str
-    names: Mapping[str, str]
-    values: Item
+    names: Mapping[str, str] = field(repr=False)
+    values: Item = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class Query:
     """
 
     condition: str
-    names: Mapping[str, str]
-    values: Item
+    names: Mapping[str, str] = field(repr=False)
+    values: Item = field(repr=False)
     most: int | None = None
     only: str | None = None

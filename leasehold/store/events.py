@@ -1,11 +1,32 @@
-"""Events: what happens to locks besides the answer to a call, for metrics and logs."""
+"""Events: what happens to locks besides the answer to a call, for metrics and logs.
+
+No event holds an owner_id or a task token: a user's `observe` gets them all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from leasehold.protocol.model import HandOff
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """The oldest waiter got a permit. The event does not tell its owner_id, which is its own.
+
+    Attributes:
+        fencing_token: of the new holder's grant.
+        owner_name: the new holder's label.
+        execution_arn: the workflow execution that it belongs to.
+        waited_ms: from the waiter's entry to the grant.
+        latency_ms: from the moment the departure was noticed to the message to the waiter.
+    """
+
+    lock_name: str
+    fencing_token: int
+    owner_name: str
+    execution_arn: str | None
+    waited_ms: int
+    latency_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +67,7 @@ class ClaimNotRemoved:
     execution_arn: str
 
 
-Event = HandOff | Evicted | Extended | LivenessUnknown | PushUnknown | ClaimNotRemoved
+Event = HandedOver | Evicted | Extended | LivenessUnknown | PushUnknown | ClaimNotRemoved
 Observe = Callable[[Event], None]
 
 

@@ -10,7 +10,7 @@ together, and a waiter that holds the lock without having been told finds out by
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
@@ -23,7 +23,7 @@ from leasehold.protocol.next_step import Step, next_step
 from leasehold.protocol.queue import MOST_WAITERS_SEEN, delete_waiter, oldest_waiters
 from leasehold.protocol.requests import Update
 from leasehold.store.context import LockContext
-from leasehold.store.events import Evicted, PushUnknown
+from leasehold.store.events import Evicted, HandedOver, PushUnknown
 from leasehold.workflows.engine import Delivery
 
 REPLY_LOST: Final = "the reply to the release was lost, and other owners changed the lock since"
@@ -182,7 +182,16 @@ def _tell(context: LockContext, hand_off: HandOff, *, began: float, requester: s
         if delivery is Delivery.UNKNOWN:
             context.observe(PushUnknown(lock_name=request.lock_name))
     latency_seconds = context.retry_budget.clock.monotonic() - began
-    context.observe(replace(hand_off, latency_ms=round(latency_seconds * 1000)))
+    context.observe(
+        HandedOver(
+            lock_name=request.lock_name,
+            fencing_token=hand_off.grant.fencing_token,
+            owner_name=request.owner_name,
+            execution_arn=request.execution_arn,
+            waited_ms=hand_off.waited_ms,
+            latency_ms=round(latency_seconds * 1000),
+        )
+    )
     if delivery is not Delivery.GONE or request.execution_arn is None:
         return False
     if context.workflows.describe(request.execution_arn).liveness is Liveness.OVER:

@@ -23,6 +23,7 @@ from typing import Final
 
 from leasehold.clock import Clock
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
+from leasehold.text import printable
 
 _MARGIN_SECONDS: Final = 0.1
 _MARGIN_SHARE: Final = 0.002
@@ -86,9 +87,10 @@ class WatchedExpiry(LeaseExpiry):
             if not stored.is_over(lock_name, holder) or self.is_over(lock_name, holder):
                 continue
             if holder.execution_arn is None:
+                name = printable(holder.owner_name) or "an owner without a name"
                 return (
-                    f"the lease of {holder.owner_name or '?'} is over by the wall clock, but this "
-                    "client has not watched it for its whole length; a wait of "
+                    f"the lease of {name} is over by the wall clock, but "
+                    "this client has not watched it for its whole length; a wait of "
                     f"{math.ceil(_watch_seconds(holder)) + 1} s would, "
                     'and takeover="stored_expiry" goes by the wall clock'
                 )

@@ -104,5 +104,6 @@ def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) ->
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         held_ms=max(0, context.clock.wall_ms() - holder.acquired_at_ms),
+        fencing_token=holder.fencing_token,
         execution_arn=holder.execution_arn,
     )

@@ -120,7 +120,7 @@ def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
             field (often a misspelled one), else a missing one.
     """
     if not isinstance(event, dict):
-        raise InvalidRequest(field="request", rule="must be a JSON object", value=event)
+        raise _fault("request", "must be a JSON object", event)
     try:
         fields: dict[str, Any] = schema(event)
     except MultipleInvalid as error:
@@ -141,9 +141,14 @@ def _faults(
             yield 2, position, InvalidRequest(field=name, rule=rule, missing=True)
         elif name not in known:
             rule = f"is not a field of this request; its fields are {', '.join(known)}"
-            yield 1, position, InvalidRequest(field=name, rule=rule, value=value)
+            yield 1, position, _fault(name, rule, value)
         else:
-            yield 0, position, InvalidRequest(field=name, rule=fault.msg, value=value)
+            yield 0, position, _fault(name, fault.msg, value)
+
+
+def _fault(field: str, rule: str, value: object) -> InvalidRequest:
+    """A broken rule. Any text may be an owner_id that stands in the wrong field."""
+    return InvalidRequest(field=field, rule=rule, value=value, show_text=False)
 
 
 def _entered_at_ms(fields: Mapping[str, Any]) -> int | None:

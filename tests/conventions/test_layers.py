@@ -16,7 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST_ROOT_FILES = 8
 
 LAYERS = (
-    ("leasehold.errors", "leasehold.clock", "leasehold.backoff", "leasehold.metrics"),
+    (
+        "leasehold.errors",
+        "leasehold.clock",
+        "leasehold.backoff",
+        "leasehold.metrics",
+        "leasehold.text",
+    ),
     ("leasehold.protocol",),
     ("leasehold.wire", "leasehold.dynamodb"),
     ("leasehold.workflows",),

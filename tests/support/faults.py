@@ -66,7 +66,7 @@ def unknown_outcomes() -> dict[str, Exception]:
 
 
 def defects() -> dict[str, ClientError]:
-    """By name, failures that no repetition cures: raised as boto3 raises them."""
+    """By name, failures that no repetition cures."""
     codes = (
         "AccessDeniedException",
         "ResourceNotFoundException",

@@ -22,6 +22,8 @@ from leasehold.wire.rules import LATEST_EPOCH_MS
         (1_896_081_300_250, "2030-01-31T09:15:00.250Z"),
         (1_709_251_199_999, "2024-02-29T23:59:59.999Z"),
         (LATEST_EPOCH_MS, "9999-12-31T23:59:59.999Z"),
+        (10**40, "9999-12-31T23:59:59.999Z"),
+        (-1, "1970-01-01T00:00:00.000Z"),
     ],
 )
 def test_times_are_iso_8601_in_utc_with_milliseconds(epoch_ms: int, shown: str) -> None:

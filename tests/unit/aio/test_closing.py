@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import AsyncLockClient
+from leasehold import AsyncLockClient, ClientUnusable
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
@@ -52,7 +52,7 @@ async def test_closing_ends_waits_and_they_leave_the_queue(
         await asyncio.sleep(20)
         began = virtual_loop().time()
         await locks.close()
-        with pytest.raises(RuntimeError, match="this AsyncLockClient is closed"):
+        with pytest.raises(ClientUnusable, match="this AsyncLockClient is closed"):
             await waiter
         assert virtual_loop().time() - began < 1
         assert table.traces("a") == ["first"]
@@ -63,7 +63,7 @@ async def test_a_closed_client_acquires_nothing(make_client: MakeClient, table: 
     locks = make_client()
     await locks.close()
     await locks.close()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(ClientUnusable, match="closed"):
         await locks.acquire("a")
     assert table.log == []
 
@@ -145,7 +145,7 @@ async def close_hops_after_the_grant(hops: int) -> tuple[int, int]:
     for _ in range(hops):
         await asyncio.sleep(0)
     await locks.close(release=True)
-    with suppress(RuntimeError):
+    with suppress(ClientUnusable):
         lock = await acquiring
         assert not lock.lost.is_set()
     await asyncio.sleep(1)

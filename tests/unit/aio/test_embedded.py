@@ -12,13 +12,18 @@ from pathlib import Path
 
 import pytest
 from aiobotocore.session import get_session
-from botocore.exceptions import ClientError
 
-from leasehold import AsyncLockClient, LockClient, LockStoreUnavailable, create_table
-from leasehold.protocol.model import HandOff, Queued
-from leasehold.store.events import Event, PushUnknown
+from leasehold import (
+    AsyncLockClient,
+    LockClient,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+    create_table,
+)
+from leasehold.protocol.model import Queued
+from leasehold.store.events import Event, HandedOver, PushUnknown
 from localaws import LocalAws
-from tests.support import FakeClock, acquire, owner, store_over
+from tests.support import FakeClock, acquire, store_over
 
 TABLE = "aio-locks"
 INCREMENTS = 5
@@ -123,7 +128,7 @@ def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
         async with AsyncLockClient(table) as locks:
             await locks.acquire("a", wait=0)
 
-    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+    with pytest.raises(LockStoreMisconfigured, match="'nosuch' in us-east-1: there is no such"):
         asyncio.run(acquire("nosuch"))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(LockStoreUnavailable):
@@ -157,9 +162,7 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     assert [PushUnknown(lock_name=name)] * (not is_told) == [
         event for event in events if isinstance(event, PushUnknown)
     ]
-    assert [event.grant.owner_id for event in events if isinstance(event, HandOff)] == [
-        owner("workflow")
-    ]
+    assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
 
 
 @pytest.mark.parametrize(("endpoint", "is_free"), [(None, True), ("http://127.0.0.1:9", False)])

@@ -80,7 +80,7 @@ def test_no_table_is_78(
 ) -> None:
     assert status_of(monkeypatch, "run", "x", "--table", "nosuch", "--", "true") == 78
     assert status_of(monkeypatch, "show", "x", "--table", "nosuch") == 78
-    assert capsys.readouterr().err.count("ResourceNotFoundException") == 2
+    assert capsys.readouterr().err.count("lock table 'nosuch' in us-east-1: there is no such") == 2
 
 
 def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_its_lease(

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import boto3
 import pytest
+from aiobotocore.session import get_session
 
-from leasehold import LockClient
+from leasehold import (
+    AsyncLockClient,
+    ClientUnusable,
+    InvalidRequest,
+    LockClient,
+    LockStoreMisconfigured,
+)
 from leasehold.client.connection import Connection
 from leasehold.clock import BootClock
 from leasehold.protocol.model import Liveness
@@ -88,7 +98,7 @@ def test_in_a_child_a_client_that_was_given_is_neither_used_nor_closed(
     connection = connection_over(session, dynamodb=given, stepfunctions=given)
     assert connection.dynamodb() is given
     in_a_child(connection, monkeypatch)
-    with pytest.raises(RuntimeError, match="make a LockClient in the child"):
+    with pytest.raises(ClientUnusable, match="make a LockClient in the child"):
         connection.dynamodb()
     assert connection.workflows.wake_waiter(TOKEN, GRANT) is Delivery.UNKNOWN
     assert connection.workflows.describe("arn").liveness is Liveness.UNKNOWN
@@ -106,3 +116,48 @@ def test_leases_are_measured_by_a_clock_that_runs_while_the_machine_sleeps() -> 
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     reading = BootClock().monotonic()
     assert before <= reading <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_what_is_no_client_and_no_session_is_refused_by_name() -> None:
+    resource = boto3.resource("dynamodb", region_name="us-east-1")
+    mistaken: tuple[Any, ...] = (resource, resource.Table("locks"), "dynamodb", {})
+    for given in mistaken:
+        with pytest.raises(InvalidRequest, match=r"^client: must be a client, as boto3"):
+            LockClient("locks", client=given)
+    with pytest.raises(InvalidRequest, match=r"^stepfunctions: must be a client"):
+        LockClient("locks", stepfunctions=cast("Any", resource))
+    with pytest.raises(InvalidRequest, match=r"^session: must be a boto3 session"):
+        LockClient("locks", session=cast("Any", "default"))
+
+
+def test_a_client_of_aiobotocore_is_refused_by_the_one_and_boto3s_by_the_other() -> None:
+    async def with_both() -> None:
+        region = {"region_name": "us-east-1"}
+        async with get_session().create_client("dynamodb", **region) as asynchronous:
+            with pytest.raises(InvalidRequest, match=r"^client: must be a client, as boto3"):
+                LockClient("locks", client=cast("Any", asynchronous))
+            AsyncLockClient("locks", client=asynchronous)
+        synchronous = boto3.client("dynamodb", region_name="us-east-1")
+        with pytest.raises(InvalidRequest, match=r"^client: must be a client of aiobotocore"):
+            AsyncLockClient("locks", client=synchronous)
+        with pytest.raises(InvalidRequest, match=r"^session: must be a session of aiobotocore"):
+            AsyncLockClient("locks", session=cast("Any", boto3.Session()))
+
+    asyncio.run(with_both())
+
+
+@pytest.mark.parametrize("region", [None, "eu-west-1"])
+def test_without_a_region_the_error_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, region: str | None
+) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    if region is not None:
+        monkeypatch.setenv("AWS_REGION", region)
+    locks = LockClient("locks", session=boto3.Session())
+    with pytest.raises(LockStoreMisconfigured, match="set AWS_DEFAULT_REGION") as caught:
+        locks.try_acquire("a")
+    assert ("boto3 does not read AWS_REGION, which is set" in str(caught.value)) == bool(region)
+    assert (caught.value.table_name, caught.value.region) == ("locks", None)
+    assert caught.value.code == "NoRegionError"

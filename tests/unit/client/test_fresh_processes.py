@@ -88,7 +88,8 @@ def test_who_does_not_wait_long_enough_is_told_what_to_do(
     with pytest.raises(LockWaitTimeout) as told:
         new_process().acquire("nightly", wait=10)
     assert str(told.value) == (
-        "lock 'nightly': not handed over within 10 s; last held by crashed (the lease of crashed "
+        "lock 'nightly': not handed over within 10 s; last held by crashed since "
+        f"{told.value.holders[0].acquired_at:%Y-%m-%d %H:%M:%S}+00:00 (the lease of crashed "
         "is over by the wall clock, but this client has not watched it for its whole length; a "
         'wait of 62 s would, and takeover="stored_expiry" goes by the wall clock)'
     )
@@ -126,7 +127,7 @@ def test_of_a_holder_that_lives_nothing_of_the_kind_is_said(
     contender = new_process(clock=SkewedClock(clock, skew))
     assert contender.try_acquire("nightly") is None
     assert caplog.text == ""
-    with pytest.raises(LockWaitTimeout, match=r"last held by crashed$"):
+    with pytest.raises(LockWaitTimeout, match=r"last held by crashed since [^(]+$"):
         contender.acquire("nightly", wait=10)
 
 

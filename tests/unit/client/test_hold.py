@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import Lock, LockLost, LockStoreUnavailable
+from leasehold import ClientUnusable, Lock, LockLost, LockStoreUnavailable
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
@@ -129,7 +129,7 @@ def test_a_closed_client_acquires_nothing(make_client: MakeClient, table: Table)
     locks = make_client()
     with locks, suppress(WorkFailedError):
         raise WorkFailedError
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(ClientUnusable, match="closed"):
         locks.acquire("a")
     assert table.log == []
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import LockWaitTimeout
+from leasehold import ClientUnusable, LockWaitTimeout
 from leasehold.client import acquisition as waiting
 from tests.support import acquire, release, store_over
 from tests.support.faults import lost_reply
@@ -109,7 +109,7 @@ def test_closing_the_client_ends_its_waits(
     make_client("anna", lease=600).acquire("a")
     ben = make_client("ben")
     clock.at(5, ben.close)
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(ClientUnusable, match="closed"):
         ben.acquire("a", wait=60)
     assert table.waiters("a") == []
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, NoRegionError
 
-from leasehold.protocol.model import HandOff
-from leasehold.store.events import Event, LivenessUnknown, PushUnknown
+from leasehold.store.events import Event, HandedOver, LivenessUnknown, PushUnknown
 from leasehold.store.lock_store import LockStore
 from tests.support import acquire, owner, release, store_over
 from tests.support.faults import client_error
@@ -100,7 +99,7 @@ def test_a_permission_that_is_missing_is_no_error_but_is_told(
     lock = locks.acquire("a")
     queue_a_workflow(table, clock)
     assert lock.release() is True
-    assert [type(event) for event in seen] == [PushUnknown, HandOff]
+    assert [type(event) for event in seen] == [PushUnknown, HandedOver]
     assert table.state("a").holders[0].owner_name == "billing"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lambdas import acquire, heartbeat, reap, release
 from leasehold.errors import InvalidRequest
-from tests.support.bad_inputs import ACQUIRES
+from tests.support.bad_inputs import ACQUIRES, VALID_EXECUTION
 from tests.support.lambda_context import LambdaContextStub
 
 CONTEXT = LambdaContextStub()
@@ -18,10 +18,6 @@ ANNA = {"lock_name": "customer/1", "owner_id": "5f0e7c1e-anna-4c57-9d43-00000000
 BEN = {"lock_name": "customer/1", "owner_id": "77aa01f2-ben_-4a1b-8b1e-000000000002"}
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-
-def fingerprint(owner: dict[str, str]) -> str:
-    return hashlib.sha256(owner["owner_id"].encode()).hexdigest()[:12]
 
 
 def logged(text: str) -> list[dict[str, Any]]:
@@ -48,22 +44,24 @@ def test_no_line_of_any_operation_holds_an_owner_id(capsys: pytest.CaptureFixtur
     for owner in (ANNA, BEN):
         assert owner["owner_id"] not in out
         assert owner["owner_id"].split("-", 1)[1] not in out
+        assert hashlib.sha256(owner["owner_id"].encode()).hexdigest()[:8] not in out
 
 
-def test_an_owner_can_be_followed_through_the_logs_by_its_fingerprint(
+def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    acquire.handler(dict(ANNA), CONTEXT)
-    acquire.handler(dict(BEN), CONTEXT)
+    token = acquire.handler({**ANNA, "owner_name": "anna's host"}, CONTEXT)["fencing_token"]
+    acquire.handler({**BEN, "execution_arn": VALID_EXECUTION}, CONTEXT)
     release.handler(dict(ANNA), CONTEXT)
     release.handler(dict(BEN), CONTEXT)
     lines = logged(capsys.readouterr().out)
-    assert [(line["level"], line["message"], line["owner"]) for line in lines] == [
-        ("INFO", "granted", fingerprint(ANNA)),
-        ("INFO", "refused", fingerprint(BEN)),
-        ("INFO", "released", fingerprint(ANNA)),
-        ("WARNING", "not held", fingerprint(BEN)),
+    assert [(line["level"], line["message"], line.get("fencing_token")) for line in lines] == [
+        ("INFO", "granted", token),
+        ("INFO", "refused", None),
+        ("INFO", "released", token),
+        ("WARNING", "not held", None),
     ]
+    assert (lines[0]["owner_name"], lines[1]["execution_arn"]) == ("anna's host", VALID_EXECUTION)
     assert {line["lock_name"] for line in lines} == {"customer/1"}
     assert {line["service"] for line in lines} == {"leasehold"}
     assert {line["function_request_id"] for line in lines} == {CONTEXT.aws_request_id}

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from lambdas import acquire, heartbeat, release
-from leasehold.errors import InvalidRequest, LockStoreUnavailable
+from leasehold.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
 from tests.support import TABLE
 from tests.support.bad_inputs import ACQUIRES, HEARTBEATS, NAMED, NO_OBJECTS, RELEASES, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
@@ -122,7 +121,8 @@ def test_a_missing_table_is_a_defect_and_not_an_answer(
 ) -> None:
     assert dynamodb
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "nowhere")
-    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+    told = "lock table 'nowhere' in us-east-1: there is no such table"
+    with pytest.raises(LockStoreMisconfigured, match=told):
         HANDLERS[name](dict(NAMED), CONTEXT)
 
 

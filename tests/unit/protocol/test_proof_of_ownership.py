@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from leasehold.guarded import guarded_table
 from leasehold.protocol import claims, model
-from leasehold.protocol.model import AcquireRequest, Grant, HandOff, Waiter
+from leasehold.protocol.model import AcquireRequest, Grant, HandOff, ReleaseRequest, Waiter
+from leasehold.protocol.requests import Delete, Transaction, Update
+from leasehold.store.context import LockContext
+from leasehold.store.lock_store import LockStore
+from tests.support.memory_table import MemoryTable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 OWNER_ID = "an-owner-id-of-36-letters-and-digits"
 
@@ -39,3 +48,43 @@ def test_nor_by_the_repr_of_what_contains_it() -> None:
     waiter = Waiter(request=request, entered_at_ms=1, expires_at_ms=2)
     grant = Grant.of("a", waiter.as_holder(fencing_token=1, now_ms=1))
     assert OWNER_ID not in repr(HandOff(grant=grant, waiter=waiter, waited_ms=0))
+
+
+class RememberingTable(LockTable):
+    """Keeps each request and each outcome."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("DynamoDBClient", MemoryTable()), "locks")
+        self.seen: list[object] = []
+
+    def update(self, update: Update) -> Written | ConditionFailed:
+        outcome = super().update(update)
+        self.seen += [update, outcome]
+        return outcome
+
+    def transact(self, transaction: Transaction) -> Written | Cancelled:
+        outcome = super().transact(transaction)
+        self.seen += [transaction, outcome]
+        return outcome
+
+    def delete(self, delete: Delete) -> bool:
+        self.seen.append(delete)
+        return super().delete(delete)
+
+
+def test_nor_by_the_repr_of_a_request_to_the_table_or_of_its_outcome() -> None:
+    table = RememberingTable()
+    store = LockStore(LockContext(table=table))
+    others = "another-owner-id-of-32-characters"
+    anna = AcquireRequest(lock_name="a", owner_id=OWNER_ID)
+    ben = AcquireRequest(lock_name="a", owner_id=others, waits=True)
+    for request in (anna, ben):
+        store.acquire(request)
+    for owner_id in (OWNER_ID, others):
+        store.release(ReleaseRequest(lock_name="a", owner_id=owner_id))
+    assert {type(value) for value in table.seen} >= {Update, Transaction, Written, ConditionFailed}
+    for value in table.seen:
+        assert OWNER_ID not in repr(value)
+        assert others not in repr(value)
+    contents = [getattr(value, "values", getattr(value, "item", None)) for value in table.seen]
+    assert OWNER_ID in str(contents), "the control: it is in there"

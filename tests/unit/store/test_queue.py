@@ -11,7 +11,6 @@ from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import (
     Grant,
-    HandOff,
     Liveness,
     NotHeld,
     Queued,
@@ -20,7 +19,7 @@ from leasehold.protocol.model import (
     Released,
 )
 from leasehold.store.context import LockContext
-from leasehold.store.events import Event
+from leasehold.store.events import Event, HandedOver
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery, Execution
 from tests.support import (
@@ -84,8 +83,8 @@ class Queue:
         item: dict[str, Any] = self.client.inner.get_item(TableName=TABLE, Key=key)["Item"]
         return item
 
-    def hand_offs(self) -> list[HandOff]:
-        return [event for event in self.events if isinstance(event, HandOff)]
+    def hand_offs(self) -> list[HandedOver]:
+        return [event for event in self.events if isinstance(event, HandedOver)]
 
     def woken(self) -> list[str]:
         return [token.removeprefix("token-") for token, _ in self.workflows.woken]
@@ -370,7 +369,7 @@ def test_a_polling_caller_that_stopped_is_passed_over(queue: Queue) -> None:
     queue.clock.advance(60)
     queue.poll("ben", entered_at_ms=queue.clock.now_ms - 60_000)
     queue.store.release(release("anna"))
-    assert [h.waiter.request.owner_name for h in queue.hand_offs()] == ["ben"]
+    assert [h.owner_name for h in queue.hand_offs()] == ["ben"]
     assert queue.waiters() == []
 
 

@@ -11,9 +11,9 @@ from botocore.exceptions import ReadTimeoutError
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, HandOff, Liveness, Queued, Refusal, Released
+from leasehold.protocol.model import Grant, Liveness, Queued, Refusal, Released
 from leasehold.store.context import LockContext
-from leasehold.store.events import Event, Evicted
+from leasehold.store.events import Event, Evicted, HandedOver
 from leasehold.store.lock_store import LockStore
 from tests.support import LOCK, TABLE, FakeClock, acquire, release
 from tests.support.workflows import FakeWorkflows
@@ -78,7 +78,7 @@ class World:
         return self.store().acquire(acquire(name, waits=True, **fields))
 
     def hand_offs(self) -> list[str]:
-        return [e.waiter.request.owner_name for e in self.events if isinstance(e, HandOff)]
+        return [e.owner_name for e in self.events if isinstance(e, HandedOver)]
 
     def state(self) -> dict[str, Any]:
         key = {"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}}

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
-from leasehold.errors import LockStoreUnavailable
+from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
 from leasehold.protocol import schema
 from leasehold.protocol.model import Refusal, RefusalReason
 from leasehold.store.context import LockContext
@@ -47,14 +46,27 @@ def test_a_failure_that_says_nothing_about_the_write_is_lock_store_unavailable(
 
 @operations
 @pytest.mark.parametrize("name", defects())
-def test_a_defect_of_the_set_up_is_raised_as_it_is(
+def test_a_defect_of_the_set_up_names_the_table_and_what_to_do(
     dynamodb: DynamoDBClient, clock: FakeClock, operate: Operation, name: str
 ) -> None:
     error = defects()[name]
+    error.response["ResponseMetadata"]["RetryAttempts"] = 0
     store = store_over(FaultyClient(dynamodb, error), clock)
-    with pytest.raises(ClientError) as caught:
+    with pytest.raises(LockStoreMisconfigured, match=f"^lock table '{TABLE}' in us-east-1: ") as e:
         operate(store)
-    assert caught.value is error
+    assert (e.value.table_name, e.value.region, e.value.code) == (TABLE, "us-east-1", name)
+    assert e.value.__cause__ is error
+
+
+@operations
+def test_a_repeat_that_is_refused_leaves_the_outcome_of_the_first_sending_unknown(
+    dynamodb: DynamoDBClient, clock: FakeClock, operate: Operation
+) -> None:
+    """The reply to the first sending got lost, and the credentials are over at the second."""
+    error = client_error("ExpiredTokenException")
+    assert error.response["ResponseMetadata"]["RetryAttempts"] == 2
+    with pytest.raises(LockStoreUnavailable, match="the first sending may have been written"):
+        operate(store_over(FaultyClient(dynamodb, error), clock))
 
 
 @pytest.mark.parametrize("code", THROTTLES)

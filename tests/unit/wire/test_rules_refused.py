@@ -49,7 +49,7 @@ def _cases() -> list[Any]:
 def test_bad_input_is_refused_naming_field_rule_and_value(parse: Parser, bad: BadInput) -> None:
     error = blamed(parse, bad.event)
     assert error.rule.startswith(bad.rule)
-    assert error.field == (bad.field or "''")
+    assert error.field == (bad.field or "a field of 0 characters")
     assert str(error).startswith(f"{error.field}: {bad.rule}")
     if error.value is not None:
         assert len(error.value) <= LONGEST_VALUE_SHOWN
@@ -100,7 +100,7 @@ def test_a_value_is_shown_shortened(value: object) -> None:
 
 def test_a_long_name_of_an_unknown_field_is_shown_shortened() -> None:
     error = blamed(parse_release, {**NAMED, "x" * 100_000: 1})
-    assert len(error.field) <= LONGEST_VALUE_SHOWN
+    assert error.field == "a field of 100000 characters"
     assert len(str(error)) < 250
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import boto3
 
-from leasehold import LockClient
+from leasehold import ClientUnusable, LockClient
 from leasehold.client.connection import Connection
 
 SECONDS = {"protected": 30.0, "unprotected": 2.0}
@@ -48,7 +48,7 @@ def in_a_child(action: Callable[[], str], *, seconds: float) -> str | None:
 def outcome_of_locking(locks: LockClient) -> str:
     try:
         locks.acquire("in-a-child", wait=0)
-    except RuntimeError as error:
+    except ClientUnusable as error:
         return str(error)
     return "acquired"
 
