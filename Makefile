@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls lifetimes lint bench smoke deploy clean requirements
+.PHONY: help demo test suites controls model lifetimes lint bench smoke deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -36,7 +36,10 @@ suites: $(VENV)/ready node_modules/ready
 	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 3 --no-loadscope-reorder --cov --cov-report=term --durations=10
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 tests/localaws
-	$(BIN)/python -m tests.localaws.controls
+	$(BIN)/python -m tests.support.record controls
+model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make test` does it after a change of it
+	$(BIN)/python -m pytest tests/model
+	$(BIN)/python -m tests.support.record model
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling

@@ -26,12 +26,14 @@ WORKFLOWS = {
     "OptimisticForms": OptimisticForms,
     "Unreaped": Unreaped,
 }
+FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
+"""Each environment of a function is a cold start: most of a second of a processor."""
 
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """`Leasehold` and the stacks of workflows that the suites run against it."""
-    with LocalAws() as aws:
+    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
         yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
 
 

@@ -8,19 +8,15 @@ import pytest
 
 from localaws import LocalAws
 from localaws.workbench import Workbench
-from tests.localaws.controls import are_due
 from tests.localaws.gates import Gates
+from tests.support.record import RECORDS, leave_out
 
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the controls out of a run of all suites, unless they are due (see `controls`)."""
-    if any("localaws" in argument for argument in config.args) or are_due():
-        return
-    controls = [item for item in items if is_control(item)]
-    config.hook.pytest_deselected(items=controls)
-    items[:] = [item for item in items if item not in controls]
+    """Leave the controls out of a run of all suites, unless they are due."""
+    leave_out(config, items, is_control, of=RECORDS["controls"])
 
 
 def is_control(item: pytest.Item) -> bool:

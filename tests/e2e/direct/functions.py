@@ -14,7 +14,7 @@ from leasehold.protocol.schema import lock_key
 from tests.e2e.deployment import Deployment
 
 Json = dict[str, Any]
-CALLERS = 32
+CALLERS = 12
 _REAL_EXECUTIONS = "EXECUTION#arn:aws:states:us-east-1:000000000000:"
 
 

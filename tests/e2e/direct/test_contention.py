@@ -90,7 +90,7 @@ def test_the_check_of_the_bed_notices_a_counter_that_is_not_atomic(
 def warm(functions: Functions, crowd: Crowd) -> None:
     """Execution environments for all callers, made a few at a time.
 
-    32 cold starts at once would take two cores longer than the functions' timeout.
+    All cold starts at once would take two cores longer than the functions' timeout.
     """
     for callers in range(4, CALLERS + 1, 4):
         event = {"lock_name": unique("warm-up"), "limit": 100}
@@ -126,7 +126,7 @@ def one_round(functions: Functions, crowd: Crowd, lock_name: str, limit: int) ->
 
 
 @pytest.mark.usefixtures("atomic_bed", "warm")
-def test_of_32_who_acquire_at_once_one_wins_each_of_50_rounds(
+def test_of_all_who_acquire_at_once_one_wins_each_of_50_rounds(
     functions: Functions, crowd: Crowd
 ) -> None:
     lock_name = unique("one-winner")
@@ -137,7 +137,7 @@ def test_of_32_who_acquire_at_once_one_wins_each_of_50_rounds(
 
 
 @pytest.mark.usefixtures("atomic_bed", "warm")
-def test_of_32_who_acquire_at_once_five_win_if_the_limit_is_five(
+def test_of_all_who_acquire_at_once_five_win_if_the_limit_is_five(
     functions: Functions, crowd: Crowd
 ) -> None:
     lock_name = unique("five-winners")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from localaws import LocalAws
-from tests.e2e.conftest import deployed
+from tests.e2e.conftest import FEW_ENVIRONMENTS, deployed
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.contested_lock import MOST_CALLING
 from tests.e2e.lifetimes.dying_workflows import DyingWorkflows, Unreaped
@@ -27,7 +27,7 @@ WORKFLOWS = {"Lifetimes": Lifetimes, "Unreaped": Unreaped, "DyingWorkflows": Dyi
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """One of its own, so that this suite is run beside the others."""
-    with LocalAws(settings={"LOCALAWS_FEW_ENVIRONMENTS": "1"}) as aws:
+    with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
         yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
 
 

@@ -37,7 +37,7 @@ def test_each_of_the_waiting_is_granted_once_in_the_order_of_queueing(
 
 
 def test_a_limit_of_three_lets_three_in_and_never_more(deployment: Deployment) -> None:
-    lock = {"lock": str(uuid.uuid4()), "limit": 3, "sleep": 0.5}
+    lock = {"lock": str(uuid.uuid4()), "limit": 3, "sleep": 2}
     executions = [deployment.start("QueueTurns", lock) for _ in range(9)]
     spans = [deployment.ended(execution).output for execution in executions]
     inside = [
