@@ -169,7 +169,7 @@ def test_a_handler_runs_on_the_asset_alone(asset: Path, boto3_home: Path, handle
         "error": "InvalidRequest",
         "message": (
             "lock_name: must be a string of 1 to 512 bytes of UTF-8 without control characters "
-            "(got '')"
+            "(got text of 0 characters)"
         ),
     }
 

@@ -47,7 +47,7 @@ _UNUSED: Final = (
 """Large sub-packages that the handlers do not import, nor do the other parts of Powertools."""
 
 _FOR_HANDLERS: Final = (
-    *("__init__.py", "errors.py", "clock.py", "backoff.py", "metrics.py"),
+    *("__init__.py", "errors.py", "clock.py", "backoff.py", "metrics.py", "text.py"),
     *("protocol/", "store/", "dynamodb/", "workflows/", "wire/"),
 )
 _NOT_FOR_HANDLERS: Final = frozenset(
