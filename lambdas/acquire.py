@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas.runtime import lock_store
+from lambdas.runtime import lock_store, make_clients
 from lambdas.task_tokens import answer_task
 from lambdas.telemetry import logger, metrics, observe_acquire
 from leasehold.wire.answers import acquire_answer
@@ -13,6 +13,8 @@ from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+make_clients("dynamodb", "stepfunctions")
 
 
 @logger.inject_lambda_context

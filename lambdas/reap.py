@@ -16,11 +16,13 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from lambdas.reap_messages import reap_record
-from lambdas.runtime import lock_store
+from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import logger, metrics
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+make_clients("dynamodb", "stepfunctions", "sqs")
 
 _processor = BatchProcessor(
     event_type=EventType.SQS,

@@ -1,4 +1,8 @@
-"""The messages of the reap queue: events of Step Functions, and orders of the second pass."""
+"""The messages of the reap queue: events of Step Functions, and orders of the reaper to itself.
+
+A message says only which execution to look at. Step Functions is asked about the rest, so a message
+that is forged, repeated or late frees nothing of an execution that runs.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +10,67 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from voluptuous import Invalid
 
-from lambdas.runtime import send_message
+from lambdas.runtime import hide_message, send_message
 from lambdas.telemetry import count, logger
-from leasehold.errors import InvalidRequest
+from leasehold.errors import InvalidRequest, LockStoreUnavailable
 from leasehold.metrics import MetricName
 from leasehold.protocol.model import ExecutionEnded
 from leasehold.store.lock_store import LockStore
+from leasehold.store.reap import AskedTooEarly
 from leasehold.wire.rules import EXECUTION_ARN
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
+MOST_ROUNDS: Final = 1_000
+"""How often the reaper sends itself the rest of one pass, at 200 claims or more each. AWS's own
+bound of such loops, about 16, is switched off for the reaper."""
+_LONGEST_PAUSE_SECONDS: Final = 120
 _DIGITS: Final = re.compile("[0-9]{1,9}")
+_LARGEST_COUNT: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class ReapMessage:
+    """What a message asks for.
+
+    Attributes:
+        ended: the execution to look at.
+        rounds: how often the reaper has sent itself the rest of this pass.
+    """
+
+    ended: ExecutionEnded
+    rounds: int = 0
 
 
 def reap_record(make_store: Callable[[], LockStore], record: SQSRecord) -> None:
-    """Does what a message asks for, and orders the pass that comes after it."""
-    ended = parse_reap_message(record.body)
-    reaped = make_store().reap(ended)
+    """Does what a message asks for, and orders the pass that comes after it.
+
+    Raises:
+        AskedTooEarly: the execution runs, or has ended just now; the message comes again, after
+            pauses that double from 2 s to 2 minutes.
+    """
+    message = parse_reap_message(record.body)
+    try:
+        reaped = make_store().reap(message.ended)
+    except AskedTooEarly:
+        tries = int(record.attributes.approximate_receive_count)
+        pause_seconds = min(2**tries, _LONGEST_PAUSE_SECONDS)
+        hide_message(os.environ["LEASEHOLD_REAP_QUEUE_URL"], record.receipt_handle, pause_seconds)
+        raise
     count(MetricName.REAPED, reaped.holders)
     count(MetricName.REAPED_WAITERS, reaped.waiters)
     found = {"holders": reaped.holders, "waiters": reaped.waiters}
-    logger.info("reaped", extra={"execution_arn": ended.execution_arn, **found})
-    schedule_next_pass(ended, complete=reaped.complete)
+    logger.info("reaped", extra={"execution_arn": message.ended.execution_arn, **found})
+    schedule_next_pass(message, complete=reaped.complete)
 
 
-def parse_reap_message(body: str) -> ExecutionEnded:
+def parse_reap_message(body: str) -> ReapMessage:
     """What a message asks for.
 
     An event whose redrive count is missing, or no number, counts as one of the first run. Then
@@ -47,11 +82,13 @@ def parse_reap_message(body: str) -> ExecutionEnded:
     try:
         message: Any = json.loads(body)
         if "second_pass" in message:
-            return _checked(ExecutionEnded(**message))
+            rounds = _checked_count(message.pop("rounds", 0))
+            return ReapMessage(_checked(ExecutionEnded(**message)), rounds)
         detail = message["detail"]
         redrives = _redrives(detail.get("redriveCount"))
-        return _checked(ExecutionEnded(execution_arn=detail["executionArn"], redrives=redrives))
-    except (ValueError, TypeError, KeyError, AttributeError, Invalid) as error:
+        ended = ExecutionEnded(execution_arn=detail["executionArn"], redrives=redrives)
+        return ReapMessage(_checked(ended))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Invalid) as error:
         rule = "must be an Execution Status Change event of Step Functions"
         raise InvalidRequest(field="message", rule=rule, value=body) from error
 
@@ -63,21 +100,39 @@ def _redrives(count: object) -> int:
 
 
 def _checked(ended: ExecutionEnded) -> ExecutionEnded:
-    types = (type(ended.execution_arn), type(ended.redrives), type(ended.second_pass))
-    if types != (str, int, bool):
-        raise TypeError
     EXECUTION_ARN(ended.execution_arn)
+    _checked_count(ended.redrives)
+    if type(ended.second_pass) is not bool:
+        raise TypeError
     return ended
 
 
-def schedule_next_pass(ended: ExecutionEnded, *, complete: bool) -> None:
-    """Orders what comes after this pass: the rest of it at once, or the second pass later."""
+def _checked_count(value: object) -> int:
+    if type(value) is not int or not 0 <= value < _LARGEST_COUNT:
+        raise ValueError
+    return value
+
+
+def schedule_next_pass(message: ReapMessage, *, complete: bool) -> None:
+    """Orders what comes after this pass: the rest of it at once, or the second pass later.
+
+    Raises:
+        LockStoreUnavailable: the rest was sent too often; the queue brings this message again, and
+            at last to its dead-letter queue.
+    """
+    ended = message.ended
     if complete and ended.second_pass:
         return
-    message = {
+    if not complete and message.rounds >= MOST_ROUNDS:
+        reason = (
+            f"execution {ended.execution_arn}: still not all is freed after {MOST_ROUNDS} rounds"
+        )
+        raise LockStoreUnavailable(reason)
+    order = {
         "execution_arn": ended.execution_arn,
         "redrives": ended.redrives,
         "second_pass": ended.second_pass or complete,
+        "rounds": 0 if complete else message.rounds + 1,
     }
     delay_seconds = int(os.environ["LEASEHOLD_SECOND_PASS_SECONDS"]) if complete else 0
-    send_message(os.environ["LEASEHOLD_REAP_QUEUE_URL"], json.dumps(message), delay_seconds)
+    send_message(os.environ["LEASEHOLD_REAP_QUEUE_URL"], json.dumps(order), delay_seconds)

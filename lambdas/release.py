@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lambdas.runtime import lock_store
+from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import logger, metrics, observe_release
 from leasehold.wire.answers import release_answer
 from leasehold.wire.requests import parse_release
@@ -12,6 +12,8 @@ from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+make_clients("dynamodb", "stepfunctions")
 
 
 @logger.inject_lambda_context

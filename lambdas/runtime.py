@@ -1,16 +1,23 @@
 """What the handlers need of their environment: the store and the AWS clients.
 
-Importing this touches no network: clients are made when they are first needed.
+Lambda runs the import of a handler with the CPU of a large function, and the first invocation with
+that of the function's own memory. So the network library is loaded, and the clients are made, at
+import. That touches no network.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
 from lambdas.telemetry import observe_event
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.store.context import LockContext
@@ -19,6 +26,8 @@ from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+Service = Literal["dynamodb", "stepfunctions", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
@@ -43,12 +52,29 @@ def send_message(queue_url: str, body: str, delay_seconds: int) -> None:
     _client("sqs").send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=delay_seconds)
 
 
+def hide_message(queue_url: str, receipt_handle: str, seconds: int) -> None:
+    """Lets a message that was received come again after so many seconds.
+
+    If SQS does not do it, the message comes again after the queue's visibility timeout.
+    """
+    with suppress(ClientError, BotoCoreError):
+        _client("sqs").change_message_visibility(
+            QueueUrl=queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
+        )
+
+
+def make_clients(*services: Service) -> None:
+    """Makes clients before the first invocation; called when a handler is imported by Lambda.
+
+    Elsewhere it does nothing: there a client may need a region that is not set.
+    """
+    if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+        for service in services:
+            _client(service)
+
+
 @cache
-def _client(service: Literal["dynamodb", "stepfunctions", "sqs"]) -> Any:  # noqa: ANN401 - one client or the other
-    import boto3  # noqa: PLC0415 - importing a handler loads no network library
-
-    from leasehold.dynamodb.client_config import CLIENT_CONFIG  # noqa: PLC0415 - same
-
+def _client(service: Service) -> Any:  # noqa: ANN401 - one client or the other
     return boto3.client(service, config=CLIENT_CONFIG)
 
 

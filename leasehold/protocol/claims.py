@@ -1,6 +1,6 @@
 """The writes of claims: the locks that a workflow execution asked for, so that its end frees them.
 
-    EXECUTION#<execution_arn>   LOCK#<lock_name>#<owner_id>
+    EXECUTION#<execution_arn>   LOCK#<lock_name>#<owner_id>#<length of owner_id>
 
     acquire     write_claim       before it asks for the lock: nothing is granted without a claim
     release     delete_claim      after the lock is free
@@ -49,6 +49,11 @@ class ReapStage(IntEnum):
     SECOND_PASS_FENCED = 3
     SECOND_PASS_DONE = 4
     """Nothing of this acquisition can be under way any more."""
+
+
+SECOND_PASS_MS: Final = 35_000
+"""From the end of an execution to its second pass: longer than an acquire, its cold start included,
+that was called before the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

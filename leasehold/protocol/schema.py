@@ -6,7 +6,7 @@
                                       holder:<owner_id>…, token:<owner_id>…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, and how to wake it
-    EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>
+    EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
                                       the claim of a workflow: a lock to free when it is over
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` says
@@ -89,9 +89,15 @@ def partition_of(lock_name: str) -> str:
 def claim_key(
     execution_arn: str, *, lock_name: str, owner_id: str
 ) -> dict[str, AttributeValueTypeDef]:
-    """The key of a workflow's claim."""
-    partition = partition_of_execution(execution_arn)
-    return {PARTITION_KEY: {"S": partition}, SORT_KEY: {"S": f"LOCK#{lock_name}#{owner_id}"}}
+    """The key of a workflow's claim, which no other acquisition has.
+
+    Lock names and owner ids may contain `#`. The length tells where the owner id begins.
+    """
+    sort_key = f"LOCK#{lock_name}#{owner_id}#{len(owner_id)}"
+    return {
+        PARTITION_KEY: {"S": partition_of_execution(execution_arn)},
+        SORT_KEY: {"S": sort_key},
+    }
 
 
 def partition_of_execution(execution_arn: str) -> str:

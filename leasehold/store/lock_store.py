@@ -97,6 +97,10 @@ class LockStore:
         """Frees the locks of a workflow execution that is over, and gives up its places in queues.
 
         If the execution was redriven since, frees only what an earlier pass has fenced. May be
-        repeated, come late, and go on where it ran out of time.
+        repeated, come late, and go on where it ran out of time. What the request says counts only
+        as far as Step Functions confirms it: for an execution that runs nothing is freed.
+
+        Raises:
+            AskedTooEarly: the execution runs, or has ended just now.
         """
         return reap(self._context, ended)

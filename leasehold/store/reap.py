@@ -17,6 +17,9 @@ All waiters go before any lock is released: else a lock would be handed from one
 the next. A pass may be repeated, come late, and be interrupted: the claims record its progress, and
 the next message continues there. The reaper never touches locks of other executions, nor what the
 same execution got after a redrive, see `_choose_pass`.
+
+A message decides nothing: it may be forged, or come at any time. Whether the execution is over, and
+for how long, only Step Functions says.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from typing import Final
 from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.claims import (
+    SECOND_PASS_MS,
     Claim,
     ReapStage,
     advance_claim,
@@ -39,6 +43,14 @@ from leasehold.protocol.model import ExecutionEnded, Liveness, Reaped, Released,
 from leasehold.protocol.queue import leave_queue
 from leasehold.store.context import LockContext
 from leasehold.store.release import release
+from leasehold.workflows.engine import Execution
+
+
+class AskedTooEarly(LockStoreUnavailable):
+    """Step Functions says that the execution runs, or has ended just now. Nothing was freed.
+
+    The answer may be outdated, so the same message is worth repeating a little later.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,31 +95,45 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
 
 
 def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
-    """The pass that this message calls for, given that the execution may be redriven by now.
+    """The pass that this message calls for, as far as Step Functions confirms what it says.
 
-    DescribeExecution is eventually consistent, so "running" counts only together with a redrive
-    that the message does not know of. Then only claims that are fenced already are freed: nobody
-    works under them any more, except with keep_alive, whose heartbeats take the fence away. If such
-    a heartbeat comes in the same moment, the reaper may take the lock from it, and the next
+    An execution that was redriven since the message loses only what is fenced already: nobody works
+    under these claims any more, except with keep_alive, whose heartbeats take the fence away. If
+    such a heartbeat comes in the same moment, the reaper may take the lock from it, and the next
     heartbeat reports the lock as lost.
 
     A message that is outdated never brings claims to the last stage. A later one is on its way.
+
+    Raises:
+        AskedTooEarly: the execution runs, and was not redriven since the message; or it ended so
+            recently that its acquires may still be under way, and this is to be the last pass.
+        LockStoreUnavailable: Step Functions does not say.
     """
-    execution = context.workflows.describe(ended.execution_arn)
+    arn = ended.execution_arn
+    execution = context.workflows.describe(arn)
     if execution.liveness is Liveness.UNKNOWN:
-        message = (
-            f"Step Functions did not say whether execution {ended.execution_arn} is over; "
-            "repeat the call"
-        )
+        message = f"Step Functions did not say whether execution {arn} is over; repeat the call"
         raise LockStoreUnavailable(message)
     reap_pass = _SECOND_PASS if ended.second_pass else _FIRST_PASS
-    if execution.redrives <= ended.redrives:
-        return reap_pass
-    return _ReapPass(
-        fenced=ReapStage.FIRST_PASS_FENCED,
-        done=min(reap_pass.done, ReapStage.SECOND_PASS_FENCED),
-        only_fenced=execution.liveness is Liveness.RUNNING,
-    )
+    runs = execution.liveness is Liveness.RUNNING
+    if execution.redrives > ended.redrives:
+        return _ReapPass(
+            fenced=ReapStage.FIRST_PASS_FENCED,
+            done=min(reap_pass.done, ReapStage.SECOND_PASS_FENCED),
+            only_fenced=runs,
+        )
+    if runs:
+        raise AskedTooEarly(f"execution {arn} runs, says Step Functions; repeat the call later")
+    if ended.second_pass and _ended_just_now(context, execution):
+        raise AskedTooEarly(f"execution {arn} has ended just now; repeat the call later")
+    return reap_pass
+
+
+def _ended_just_now(context: LockContext, execution: Execution) -> bool:
+    if execution.ended_at_ms is None:
+        return False
+    passed_ms = context.clock.wall_ms() - execution.ended_at_ms
+    return passed_ms < SECOND_PASS_MS - context.tolerance_ms
 
 
 def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -> Reaped:

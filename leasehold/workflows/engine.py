@@ -30,10 +30,12 @@ class Execution:
     Attributes:
         liveness: whether it runs.
         redrives: how often it was started again after it had ended.
+        ended_at_ms: when it ended, by the engine's clock; None if it runs, or nobody knows.
     """
 
     liveness: Liveness
     redrives: int = 0
+    ended_at_ms: int | None = None
 
 
 class WorkflowEngine(Protocol):

@@ -81,7 +81,10 @@ class StepFunctions:
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
         liveness = _LIVENESS.get(answer["status"], Liveness.UNKNOWN)
-        return Execution(liveness, answer.get("redriveCount", 0))
+        ended_at_ms = None
+        if liveness is Liveness.OVER and "stopDate" in answer:
+            ended_at_ms = int(answer["stopDate"].timestamp() * 1000)
+        return Execution(liveness, answer.get("redriveCount", 0), ended_at_ms)
 
     def _deliver(self, send: Callable[[SFNClient], object]) -> Delivery:
         client = self.make_client()

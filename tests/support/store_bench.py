@@ -9,6 +9,7 @@ from typing import Any
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost
+from leasehold.protocol import schema
 from leasehold.protocol.model import (
     ExecutionEnded,
     Grant,
@@ -144,5 +145,4 @@ def workflow_heartbeat(name: str, task_token: str = "heartbeat", **fields: Any) 
 
 
 def claim_key(name: str, execution_arn: str = RUN, lock_name: str = LOCK) -> dict[str, Any]:
-    sort_key = f"LOCK#{lock_name}#{owner(name)}"
-    return {"pk": {"S": f"EXECUTION#{execution_arn}"}, "sk": {"S": sort_key}}
+    return dict(schema.claim_key(execution_arn, lock_name=lock_name, owner_id=owner(name)))

@@ -77,10 +77,11 @@ def twice_in_reverse_order(deployment: Deployment) -> Replayed:
 
 
 def of_the_living(deployment: Deployment) -> Replayed:
-    """The same with an event of the one that holds the lock."""
+    """Forged messages about the one that holds the lock, and runs."""
     contested = ContestedLock(deployment)
     with calling():
         third = contested.start_inside("Dies", seconds=20)
         fourth = contested.start_behind("Dies", seconds=0)
-        send(deployment, event(third))
+        later_run = {**second_pass(third), "redrives": 7}
+        send(deployment, event(third), second_pass(third), later_run)
     return Replayed((third, third), contested.ended(third), contested.ended(fourth))

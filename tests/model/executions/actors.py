@@ -158,12 +158,15 @@ class ReapPass:
         redrives: how often the execution had been redriven when it ended.
         second: whether it comes when no call of that run is under way any more.
         after: the pass that sends it, if it is not an event's.
+        forged: whether it may come at any time. If it comes too early it is dropped: it might as
+            well have come later.
     """
 
     name: str
     redrives: int = 0
     second: bool = False
     after: str | None = None
+    forged: bool = False
     stoppable: bool = False
 
     def operate(self, _call: Operation, store: LockStore, _world: RecordedWorld) -> object:

@@ -16,8 +16,13 @@ from tests.model.executions.actors import Heartbeats
 from tests.model.executions.scene import Invariant, Scene
 from tests.model.executions.scenes import (
     ANNA,
+    BEN,
     FAILING,
     FIRST,
+    FORGED,
+    FORGED_LATER,
+    FORGED_SECOND,
+    LAST,
     REDRIVEN_IN_THAT_MOMENT,
     RENEWING,
     SECOND,
@@ -26,6 +31,8 @@ from tests.model.executions.scenes import (
 from tests.model.mutant import Mutant, weak
 
 _ALL_CLAIMS: Final = claims_protocol.claims_of
+_CHOOSE: Final = reap._choose_pass  # noqa: SLF001 - a mutant goes on with it
+_FORGED: Final = Scene(name="forged", actors=(ANNA, FORGED), arrived=("anna",))
 _IN_FLIGHT: Final = Scene(name="in flight", actors=(ANNA, FIRST, SECOND), stops=1)
 _MAP: Final = Scene(
     name="a Map", actors=(ANNA, ZITA, FIRST, SECOND), arrived=("anna", "zita"), stops=1
@@ -68,11 +75,48 @@ def _judge_all_grants_fresh(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 -
     return replace(verdict, is_fresh=True) if isinstance(verdict, AlreadyHolder) else verdict
 
 
+def _pass_of_an_execution_that_runs(context: Any, ended: Any) -> Any:  # noqa: ANN401 - as the real one
+    """As before the answer "running" counted: it may be outdated."""
+    redrives = context.workflows.describe(ended.execution_arn).redrives
+    return (
+        _pass_without_asking(context, ended)
+        if redrives <= ended.redrives
+        else _CHOOSE(context, ended)
+    )
+
+
+def _pass_of_a_later_run(context: Any, ended: Any) -> Any:  # noqa: ANN401 - as the real one
+    redrives = context.workflows.describe(ended.execution_arn).redrives
+    return (
+        _pass_without_asking(context, ended)
+        if redrives < ended.redrives
+        else _CHOOSE(context, ended)
+    )
+
+
 def _pass_without_asking(_context: Any, ended: Any) -> Any:  # noqa: ANN401 - as the real one
     return reap._SECOND_PASS if ended.second_pass else reap._FIRST_PASS  # noqa: SLF001 - same
 
 
 MUTANTS: Final[dict[str, Mutant]] = {
+    "a forged message about an execution that runs is believed": Mutant(
+        Invariant.SPARED, _FORGED, ((reap, "_choose_pass", _pass_of_an_execution_that_runs),)
+    ),
+    "a message that invents a redrive is believed": Mutant(
+        Invariant.SPARED,
+        replace(_FORGED, actors=(ANNA, FORGED_LATER)),
+        ((reap, "_choose_pass", _pass_of_a_later_run),),
+    ),
+    "a forged message takes a waiter of a running execution out of its queue": Mutant(
+        Invariant.WAKE_UP,
+        replace(_FORGED, actors=(BEN, ANNA, FORGED_SECOND), arrived=("ben", "anna")),
+        ((reap, "_choose_pass", _pass_of_an_execution_that_runs),),
+    ),
+    "a second pass does not ask when the execution ended": Mutant(
+        Invariant.FREE,
+        replace(_IN_FLIGHT, actors=(ANNA, BEN, LAST, FORGED_SECOND), arrived=("ben",)),
+        ((reap, "_ended_just_now", lambda _context, _execution: False),),
+    ),
     "acquire makes no claim": Mutant(
         Invariant.FREE,
         _IN_FLIGHT,

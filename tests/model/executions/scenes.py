@@ -17,6 +17,11 @@ FIRST: Final = ReapPass(name="first pass")
 SECOND: Final = ReapPass(name="second pass", second=True, after=FIRST.name)
 _FIRST_AGAIN: Final = ReapPass(name="first pass, delivered twice")
 _SECOND_AGAIN: Final = ReapPass(name="second pass, delivered twice", second=True, after=SECOND.name)
+LAST: Final = ReapPass(name="last pass", second=True)
+"""A second pass without a first, which frees all the same, in fewer states."""
+FORGED: Final = ReapPass(name="forged first pass", forged=True)
+FORGED_LATER: Final = ReapPass(name="forged pass of a later run", redrives=7, forged=True)
+FORGED_SECOND: Final = ReapPass(name="forged second pass", second=True, forged=True)
 
 _WITH_CALLS_UNDER_WAY: Final = ALL - {Invariant.SKIPPED}
 """An acquire that is under way may join the queue after the reaper has been there."""
@@ -90,6 +95,34 @@ REAPING: Final = (
         invariants=_WITH_CALLS_UNDER_WAY,
     ),
     REDRIVEN_IN_THAT_MOMENT,
+    Scene(
+        name="passes are forged, at any time, of an execution that works before another",
+        actors=(ANNA, BEN, FORGED, FORGED_LATER, FORGED_SECOND),
+        arrived=("anna", "ben"),
+    ),
+    Scene(
+        name="a second pass is forged, while an acquire is under way and its execution is stopped",
+        actors=(ANNA, BEN, LAST, FORGED_SECOND),
+        arrived=("ben",),
+        stops=1,
+        invariants=_WITH_CALLS_UNDER_WAY,
+    ),
+    Scene(
+        name="a redriven execution works while a second pass of its first run is forged",
+        actors=(ANNA, FIRST, FORGED_SECOND),
+        arrived=("anna",),
+        stops=1,
+        redrives=1,
+        stopped_in_calls=False,
+    ),
+    Scene(
+        name="Step Functions says for a moment longer that a stopped execution runs",
+        actors=(ANNA, BEN, FIRST, SECOND),
+        arrived=("anna", "ben"),
+        stops=1,
+        outdated=2,
+        stopped_in_calls=False,
+    ),
 )
 KEEP_ALIVE: Final = (
     Scene(

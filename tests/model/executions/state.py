@@ -94,6 +94,7 @@ class State(NamedTuple):
         redrives: how often it was redriven; it runs if that is as often as it was stopped.
         kills: how many functions may still be killed.
         hangs: how many calls may still be given up by their workflow, and go on.
+        outdated: how many answers may still call an execution running that was stopped.
         locals: how far each actor is.
     """
 
@@ -103,6 +104,7 @@ class State(NamedTuple):
     redrives: int
     kills: int
     hangs: int
+    outdated: int
     locals: tuple[Local, ...]
 
     @property

@@ -21,8 +21,9 @@ from tests.model.executions.actors import (
 from tests.model.executions.calls import Calls
 from tests.model.executions.scene import Scene
 from tests.model.executions.state import Local, Move, Operation, State, Status
-from tests.model.replay import Call
+from tests.model.replay import EPOCH_MS, Call
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, Names
+from tests.support import START_MS
 
 MOST_ACQUISITIONS: Final = 3
 
@@ -33,9 +34,10 @@ class World:
     def __init__(self, scene: Scene, names: Names) -> None:
         self.scene = scene
         self.calls = Calls(scene.actors, names)
+        self._has_forgeries = any(isinstance(a, ReapPass) and a.forged for a in scene.actors)
         self._at = {actor.name: i for i, actor in enumerate(scene.actors)}
         first = tuple(Local() for _ in scene.actors)
-        self.start = State(0, 0, 0, 0, scene.kills, scene.hangs, first)
+        self.start = State(0, 0, 0, 0, scene.kills, scene.hangs, scene.outdated, first)
         for name in scene.arrived:
             self.start = self.finished(self.start, self._at[name], ACQUIRE)
 
@@ -93,16 +95,20 @@ class World:
         """One request of a call, and what it makes of the actor that waits for its end."""
         asked = self.calls.request_of(call)
         after, answer = self._ask(state, asked)
+        return Move(self._answered(after, at, call, answer), at, asked.name, must=True)
+
+    def _answered(self, state: State, at: int, call: int, answer: int) -> State:
+        """After the answer to a request that was done."""
         further = self.calls.answered(at, call, answer, state.epoch)
         outcome = self.calls.result_of(further)
-        local = after.locals[at]
+        local = state.locals[at]
         if outcome is None:
             local = local.with_(call, further)
         else:
             waited = local.current == call
             local = local.with_(call, None)
             local = self._concluded(state, at, local, outcome) if waited else local
-        return Move(after.with_local(at, local), at, asked.name, must=True)
+        return state.with_local(at, local)
 
     def _ask(self, state: State, asked: Call) -> tuple[State, int]:
         if asked.method == PUSH:
@@ -110,13 +116,25 @@ class World:
         elif asked.method == END_HEARTBEAT:
             state, answer = self._end_heartbeat(state, *asked.payload)
         elif asked.method == DESCRIBE:
-            stoppable = asked.payload == STOPPABLE
-            liveness = Liveness.OVER if stoppable and not state.runs else Liveness.RUNNING
-            answer = Execution(liveness, state.redrives if stoppable else 0)
+            answer = self._described(state, asked.payload == STOPPABLE)
         else:
             done = self.calls.tables.apply(state.table, asked)
             return state._replace(table=done.table), done.answer
         return state, self.calls.tables.answer_number(answer)
+
+    def _described(self, state: State, stoppable: bool) -> Execution:  # noqa: FBT001 - as recorded
+        if not stoppable:
+            return Execution(Liveness.RUNNING)
+        if state.runs:
+            return Execution(Liveness.RUNNING, state.redrives)
+        just_now = self._has_forgeries and self._acquires_are_under_way(state, state.redrives)
+        ended_at_ms = START_MS + state.epoch * EPOCH_MS if just_now else None
+        return Execution(Liveness.OVER, state.redrives, ended_at_ms)
+
+    def _acquires_are_under_way(self, state: State, redrives: int) -> bool:
+        """Whether a call goes on that a run of the execution has begun, up to this redrive."""
+        calls = (call for local in self._locals_of_stoppable(state) for call in local.under_way())
+        return any(self.calls.operation(call).run <= redrives for call in calls)
 
     def _push(self, state: State, task_token: str, grant: Grant) -> tuple[State, object]:
         for at, actor in enumerate(self.scene.actors):
@@ -157,19 +175,18 @@ class World:
         elif local.status is not Status.IDLE:
             return
         elif isinstance(actor, ReapPass):
-            yield from [(REAP, True)] if self._is_due(state, actor) else []
+            yield from [(REAP, not actor.forged)] if self._is_due(state, actor) else []
         else:
             yield from actor.beginnings(local, state.locals[self._at[actor.workflow.name]])
 
     def _is_due(self, state: State, reap: ReapPass) -> bool:
+        if reap.forged:
+            return True
         if state.stops <= reap.redrives:
             return False
         if reap.after is not None and state.locals[self._at[reap.after]].status is not Status.DONE:
             return False
-        calls = (call for local in self._locals_of_stoppable(state) for call in local.under_way())
-        return not (
-            reap.second and any(self.calls.operation(call).run <= reap.redrives for call in calls)
-        )
+        return not (reap.second and self._acquires_are_under_way(state, reap.redrives))
 
     def _fails(self, state: State, at: int) -> Iterator[Move]:
         actor, local = self.scene.actors[at], state.locals[at]
@@ -187,7 +204,8 @@ class World:
     def _concluded(self, state: State, at: int, local: Local, outcome: object) -> Local:
         actor = self.scene.actors[at]
         if isinstance(outcome, LockStoreUnavailable):
-            return local
+            forged = isinstance(actor, ReapPass) and actor.forged
+            return local._replace(status=Status.DONE) if forged else local
         match outcome:
             case Grant():
                 return local.granted(outcome, state.stops)
@@ -204,6 +222,15 @@ class World:
 
     def _faults(self, state: State, at: int, call: int) -> Iterator[Move]:
         local = state.locals[at]
+        if state.outdated and not state.runs:
+            asked = self.calls.request_of(call)
+            if asked.method == DESCRIBE and asked.payload == STOPPABLE:
+                answer = self.calls.tables.answer_number(
+                    Execution(Liveness.RUNNING, state.redrives)
+                )
+                asked_once = state._replace(outdated=state.outdated - 1)
+                after = self._answered(asked_once, at, call, answer)
+                yield Move(after, at, f"{asked.name}, outdated", must=False)
         if state.kills:
             asked = self.calls.request_of(call)
             happened, _ = self._ask(state, asked)

@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from lambdas import acquire, reap, release
-from lambdas.reap_messages import parse_reap_message
+from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import ExecutionEnded, Liveness
 from leasehold.workflows.engine import Execution
@@ -37,6 +37,7 @@ class Outside:
 
     executions: dict[str, Execution] = field(default_factory=dict)
     sent: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
+    hidden: list[tuple[str, str, int]] = field(default_factory=list)
 
     def describe(self, execution_arn: str) -> Execution:
         return self.executions.get(execution_arn, Execution(Liveness.OVER))
@@ -44,12 +45,16 @@ class Outside:
     def send(self, queue_url: str, body: str, delay_seconds: int) -> None:
         self.sent.append((queue_url, json.loads(body), delay_seconds))
 
+    def hide(self, queue_url: str, receipt_handle: str, seconds: int) -> None:
+        self.hidden.append((queue_url, receipt_handle, seconds))
+
 
 @pytest.fixture(autouse=True)
 def outside(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> Outside:
     outside = Outside()
     engine.runs = outside.describe
     monkeypatch.setattr("lambdas.reap_messages.send_message", outside.send)
+    monkeypatch.setattr("lambdas.reap_messages.hide_message", outside.hide)
     monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", QUEUE_URL)
     monkeypatch.setenv("LEASEHOLD_SECOND_PASS_SECONDS", "35")
     return outside
@@ -64,11 +69,14 @@ def status_change(execution_arn: str = VALID_EXECUTION, **detail: Any) -> dict[s
     }
 
 
-def second_pass(execution_arn: str = VALID_EXECUTION, redrives: int = 0) -> dict[str, Any]:
-    return {"execution_arn": execution_arn, "redrives": redrives, "second_pass": True}
+def second_pass(
+    execution_arn: str = VALID_EXECUTION, redrives: int = 0, rounds: int = 0
+) -> dict[str, Any]:
+    order = {"execution_arn": execution_arn, "redrives": redrives, "second_pass": True}
+    return {**order, "rounds": rounds}
 
 
-def batch(*messages: object) -> dict[str, Any]:
+def batch(*messages: object, tries: int = 1) -> dict[str, Any]:
     """An SQS event; what is no text is sent as JSON."""
     return {
         "Records": [
@@ -76,7 +84,7 @@ def batch(*messages: object) -> dict[str, Any]:
                 "messageId": f"message-{number}",
                 "receiptHandle": "r",
                 "body": message if isinstance(message, str) else json.dumps(message),
-                "attributes": {"ApproximateReceiveCount": "1"},
+                "attributes": {"ApproximateReceiveCount": str(tries)},
                 "messageAttributes": {},
                 "eventSource": "aws:sqs",
                 "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:reap",
@@ -87,9 +95,9 @@ def batch(*messages: object) -> dict[str, Any]:
     }
 
 
-def failed(*messages: object) -> list[int]:
+def failed(*messages: object, tries: int = 1) -> list[int]:
     """Handles a batch; tells which of its messages will come again."""
-    answer = reap.handler(batch(*messages), CONTEXT)
+    answer = reap.handler(batch(*messages, tries=tries), CONTEXT)
     assert list(answer) == ["batchItemFailures"]
     failures = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
     return [int(identifier.removeprefix("message-")) for identifier in failures]
@@ -141,17 +149,34 @@ def test_a_look_that_runs_out_of_time_is_sent_again_at_once(
     monkeypatch.setattr("leasehold.dynamodb.retry.RetryBudget.has_ended", lambda _self: True)
     message = second_pass() if second else status_change()
     assert failed(message) == []
-    same = {**second_pass(), "second_pass": second}
+    same = {**second_pass(rounds=1), "second_pass": second}
     assert outside.sent == [(QUEUE_URL, same, 0)]
     monkeypatch.undo()
-    assert parse_reap_message(json.dumps(same)).second_pass is second
+    assert parse_reap_message(json.dumps(same)).ended.second_pass is second
+
+
+@pytest.mark.parametrize(("rounds", "sent"), [(MOST_ROUNDS - 1, [MOST_ROUNDS]), (MOST_ROUNDS, [])])
+def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch, rounds: int, sent: list[int]
+) -> None:
+    """Then the queue brings it again, and at last to the dead-letter queue."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    monkeypatch.setattr("leasehold.dynamodb.retry.RetryBudget.has_ended", lambda _self: True)
+    assert failed(second_pass(rounds=rounds)) == ([] if sent else [0])
+    assert [message["rounds"] for _, message, _ in outside.sent] == sent
+
+
+def test_the_rounds_of_the_first_pass_do_not_count_for_the_second(outside: Outside) -> None:
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    assert failed({**second_pass(rounds=MOST_ROUNDS), "second_pass": False}) == []
+    assert outside.sent == [(QUEUE_URL, second_pass(), 35)]
 
 
 def test_what_the_handler_sends_it_understands(outside: Outside) -> None:
     failed(status_change(redriveCount=3))
     ((_, sent, _),) = outside.sent
-    assert parse_reap_message(json.dumps(sent)) == ExecutionEnded(
-        execution_arn=VALID_EXECUTION, redrives=3, second_pass=True
+    assert parse_reap_message(json.dumps(sent)) == ReapMessage(
+        ExecutionEnded(execution_arn=VALID_EXECUTION, redrives=3, second_pass=True)
     )
 
 
@@ -164,7 +189,7 @@ def test_an_event_tells_how_often_the_execution_was_redriven(
 ) -> None:
     event = status_change()
     event["detail"] |= {"redriveCount": 0, **detail}
-    assert parse_reap_message(json.dumps(event)) == ExecutionEnded(
+    assert parse_reap_message(json.dumps(event)).ended == ExecutionEnded(
         execution_arn=VALID_EXECUTION, redrives=redrives
     )
 
@@ -191,7 +216,7 @@ def test_an_event_whose_redrive_count_cannot_be_read_is_of_the_first_run_and_rea
     """No document says that the event has it."""
     acquire.handler(dict(WORKFLOW), CONTEXT)
     event = status_change(redriveCount=value)
-    assert parse_reap_message(json.dumps(event)).redrives == 0
+    assert parse_reap_message(json.dumps(event)).ended.redrives == 0
     assert failed(event) == []
     assert is_free()
 
@@ -199,7 +224,7 @@ def test_an_event_whose_redrive_count_cannot_be_read_is_of_the_first_run_and_rea
 def test_an_event_without_a_redrive_count_is_of_the_first_run() -> None:
     event = status_change()
     del event["detail"]["redriveCount"]
-    assert parse_reap_message(json.dumps(event)).redrives == 0
+    assert parse_reap_message(json.dumps(event)).ended.redrives == 0
 
 
 MALFORMED: dict[str, object] = {
@@ -215,9 +240,16 @@ MALFORMED: dict[str, object] = {
     "an execution that EventBridge left out": status_change(""),
     "an execution that EventBridge did not put in": status_change("<arn>"),
     "an unknown field": {**second_pass(), "force": True},
+    "claims to free": {**second_pass(), "claims": [{"lock_name": "x", "owner_id": VALID_OWNER}]},
+    "deeply nested": "[" * 100_000,
     "a second look at nothing": {"second_pass": True},
     "a number for an execution": {**second_pass(), "execution_arn": 5},
     "a text for a count": {**second_pass(), "redrives": "0"},
+    "a count below zero": {**second_pass(), "redrives": -1},
+    "a flag for a count": {**second_pass(), "redrives": True},
+    "an endless count": {**second_pass(), "redrives": 10**9},
+    "rounds below zero": second_pass(rounds=-1),
+    "a text for rounds": {**second_pass(), "rounds": "1"},
     "a text for a flag": {**second_pass(), "second_pass": "no"},
 }
 
@@ -262,6 +294,47 @@ def test_a_second_look_that_cannot_be_sent_fails_the_message(
     assert is_free()
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        status_change(),
+        status_change(redriveCount=7),
+        second_pass(),
+        second_pass(redrives=7),
+        second_pass(rounds=5),
+    ],
+    ids=["first", "invented redrives", "second", "second with invented redrives", "continued"],
+)
+def test_a_forged_message_about_a_running_execution_frees_nothing_and_comes_again(
+    outside: Outside, message: dict[str, Any]
+) -> None:
+    """`is_free` in the other tests is the control: of an execution that is over it is freed."""
+    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    assert failed(message, status_change(OTHER_EXECUTION)) == [0]
+    assert [sent["execution_arn"] for _, sent, _ in outside.sent] == [OTHER_EXECUTION]
+    assert not is_free()
+
+
+@pytest.mark.parametrize(("tries", "seconds"), [(1, 2), (2, 4), (6, 64), (7, 120), (10, 120)])
+def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
+    outside: Outside, tries: int, seconds: int
+) -> None:
+    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    assert failed(status_change(), tries=tries) == [0]
+    assert outside.hidden == [(QUEUE_URL, "r", seconds)]
+
+
+def test_what_step_functions_does_not_answer_waits_for_the_whole_visibility_timeout(
+    outside: Outside,
+) -> None:
+    outside.executions[VALID_EXECUTION] = Execution(Liveness.UNKNOWN)
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    assert failed(status_change()) == [0]
+    assert outside.hidden == []
+
+
 @pytest.mark.parametrize("message", [status_change(), second_pass()], ids=["first", "second"])
 def test_a_redriven_execution_is_untouched(outside: Outside, message: dict[str, Any]) -> None:
     outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING, redrives=1)
@@ -299,6 +372,30 @@ def test_no_line_and_no_message_holds_an_owner_id(
     out, err = capsys.readouterr()
     assert "reaped" in out
     assert VALID_OWNER not in out + err + json.dumps(outside.sent)
+
+
+def test_a_message_that_was_asked_too_early_really_comes_again_soon(
+    monkeypatch: pytest.MonkeyPatch, outside: Outside, dynamodb: DynamoDBClient
+) -> None:
+    from lambdas.runtime import hide_message  # noqa: PLC0415 - after the environment was made
+
+    assert dynamodb.describe_table(TableName=TABLE)
+    sqs = boto3.client("sqs")
+    queue = sqs.create_queue(QueueName="hidden", Attributes={"VisibilityTimeout": "120"})
+    queue_url = queue["QueueUrl"]
+    sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(status_change()))
+    (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
+    monkeypatch.setattr(
+        "lambdas.reap_messages.hide_message",
+        lambda _url, receipt, _seconds: hide_message(queue_url, receipt, 0),
+    )
+    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    event = batch(message["Body"])
+    event["Records"][0]["receiptHandle"] = message["ReceiptHandle"]
+    assert len(reap.handler(event, CONTEXT)["batchItemFailures"]) == 1
+    assert len(sqs.receive_message(QueueUrl=queue_url)["Messages"]) == 1
+    hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
 
 
 def test_the_second_look_really_goes_to_the_queue(

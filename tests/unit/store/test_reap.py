@@ -145,14 +145,11 @@ def test_claims_of_the_dead_are_kept_as_long_as_they_can_be_redriven(bench: Benc
     assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + DAYS_15
 
 
-@pytest.mark.parametrize("redrives", [0, 1])
-def test_a_stale_running_is_reaped_and_a_redriven_execution_is_not(
-    bench: Bench, redrives: int
-) -> None:
+def test_a_redriven_execution_is_left_alone(bench: Bench) -> None:
     bench.wait("anna")
-    bench.executions[RUN] = Execution(Liveness.RUNNING, redrives)
-    assert bench.reap() == Reaped(holders=1 - redrives)
-    assert bench.holders() == ["anna"] * redrives
+    bench.executions[RUN] = Execution(Liveness.RUNNING, redrives=1)
+    assert bench.reap() == Reaped()
+    assert bench.holders() == ["anna"]
 
 
 def test_an_execution_that_step_functions_has_forgotten_is_over(bench: Bench) -> None:

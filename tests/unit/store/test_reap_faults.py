@@ -31,6 +31,8 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
     """The stop and the first pass come before the nth request of acquire; 2 is after the last."""
     late = Between(bench.client, before={number: lambda: stopped_and_reaped(bench)})
     bench.store(late).acquire(acquire("anna", execution_arn=RUN, entered_at_ms=1))
+    for stop in late.before.values():
+        stop()
     bench.reap(second=True)
     assert bench.holders() == []
     assert isinstance(bench.store().acquire(acquire("ben")), Grant)
@@ -57,6 +59,8 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
     place = {"entered_at_ms": 1, "task_token": "anna"}
     request = acquire("anna", execution_arn=RUN, waits=True, **place)
     assert isinstance(bench.store(late).acquire(request), Queued | Refusal)
+    for stop in late.before.values():
+        stop()
     bench.reap(second=True)
     assert bench.waiters() == []
     bench.store().release(release("ben", execution_arn=OTHER_RUN))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
@@ -94,6 +96,20 @@ def test_how_often_an_execution_was_redriven_is_told_without_its_input(
         stub.add_response("describe_execution", {**answer_of(status), **redrives}, asked)
         assert StepFunctions(lambda: workflows).describe(VALID_EXECUTION) == expected
         stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    ("status", "ended_at_ms"), [("ABORTED", 1_893_456_000_500), ("RUNNING", None)]
+)
+def test_it_is_told_when_an_execution_ended_if_it_has(
+    workflows: SFNClient, status: str, ended_at_ms: int | None
+) -> None:
+    """Also a redriven execution may have the date at which it was stopped before."""
+    with Stubber(workflows) as stub:
+        stopped = {"stopDate": datetime(2030, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)}
+        stub.add_response("describe_execution", {**answer_of(status), **stopped})
+        execution = StepFunctions(lambda: workflows).describe(VALID_EXECUTION)
+    assert execution.ended_at_ms == ended_at_ms
 
 
 def test_a_forgotten_execution_was_never_redriven(workflows: SFNClient) -> None:
