@@ -23,6 +23,10 @@ _KEY: Final = {"pk": {"S": "LOCK#none"}, "sk": {"S": "LOCK"}}
 _ANYBODY: Final = '{"Version": "2012-10-17", "Statement": []}'
 
 
+_NAMESPACES: Final = {"stepfunctions": "states"}
+_ACTIONS: Final = {"invoke": "InvokeFunction", "transact_write_items": "ConditionCheckItem"}
+
+
 @dataclass(frozen=True)
 class Call:
     """One request, and the roles that may make it.
@@ -40,6 +44,12 @@ class Call:
 
     def __str__(self) -> str:
         return f"{self.service}.{self.operation} on {self.on}"
+
+    @property
+    def action(self) -> str:
+        """The permission that it needs."""
+        name = _ACTIONS.get(self.operation) or self.operation.title().replace("_", "")
+        return f"{_NAMESPACES.get(self.service, self.service)}:{name}"
 
 
 @dataclass(frozen=True)
@@ -248,8 +258,7 @@ def _elsewhere(outputs: Mapping[str, str]) -> Iterator[Call]:
 
 def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
     """For a task token AWS asks for the machine that waits, for a log stream for that stream."""
-    machine, group = outputs["MachineArn"], outputs["AcquireLogGroupName"]
-    stream = f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{group}:log-stream:any"
+    machine = outputs["MachineArn"]
     elsewhere = machine.replace(ACCOUNT, "123456789012")
     for action, resource, roles in (
         ("states:SendTaskSuccess", machine, "Acquire Heartbeat Release Reap Client"),
@@ -260,14 +269,15 @@ def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
         ("states:StartExecution", elsewhere, ""),
         ("states:DescribeExecution", elsewhere.replace(":stateMachine:", ":execution:"), ""),
         ("xray:PutTraceSegments", "*", "Acquire Heartbeat Release Reap"),
+        ("xray:PutTelemetryRecords", "*", "Acquire Heartbeat Release Reap"),
         ("xray:GetTraceSummaries", "*", ""),
-        ("logs:CreateLogStream", stream, "Acquire"),
-        ("logs:PutLogEvents", stream, "Acquire"),
-        ("logs:GetLogEvents", stream, ""),
-        ("logs:FilterLogEvents", stream, ""),
-        ("logs:DeleteLogStream", stream, ""),
-        ("logs:DeleteLogGroup", stream, ""),
-        ("logs:PutRetentionPolicy", stream, ""),
         ("iam:PassRole", outputs["AcquireRoleArn"], ""),
     ):
         yield Simulated(action, resource, frozenset(roles.split()))
+    for function in ("Acquire", "Heartbeat", "Release", "Reap"):
+        stream = f"{outputs[f'{function}LogGroupArn'].removesuffix(':*')}:log-stream:any"
+        writer = frozenset({function})
+        yield Simulated("logs:CreateLogStream", stream, writer)
+        yield Simulated("logs:PutLogEvents", stream, writer)
+        for action in ("GetLogEvents", "FilterLogEvents", "DeleteLogStream", "DeleteLogGroup"):
+            yield Simulated(f"logs:{action}", stream, frozenset())

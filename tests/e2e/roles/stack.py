@@ -44,6 +44,12 @@ def add_roles(stack: LockStack) -> None:
         assert role is not None
         CfnOutput(stack, f"{name}RoleArn", value=role.role_arn)
     CfnOutput(stack, "MachineArn", value=machine.state_machine_arn)
-    log_group = locks.node.find_child("AcquireLogs")
-    assert isinstance(log_group, logs.LogGroup)
-    CfnOutput(stack, "AcquireLogGroupName", value=log_group.log_group_name)
+    for scope, name in (
+        (locks, "Acquire"),
+        (locks, "Heartbeat"),
+        (locks, "Release"),
+        (reaper, "Reap"),
+    ):
+        log_group = scope.node.find_child(f"{name}Logs")
+        assert isinstance(log_group, logs.LogGroup)
+        CfnOutput(stack, f"{name}LogGroupArn", value=log_group.log_group_arn)

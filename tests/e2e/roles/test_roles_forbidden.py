@@ -52,6 +52,13 @@ def test_a_role_may_make_its_requests_and_no_others(
     record_property("figures", figures)
 
 
+@pytest.mark.parametrize("role", JUDGED)
+def test_a_role_is_granted_no_action_but_those_of_its_requests(
+    identities: Identities, all_calls: list[AnyCall], role: str
+) -> None:
+    assert identities.granted(role) == {call.action for call in all_calls if role in call.allowed}
+
+
 def test_control_a_widened_policy_is_noticed(
     enforcing: Deployment, identities: Identities, all_calls: list[AnyCall]
 ) -> None:
@@ -63,7 +70,9 @@ def test_control_a_widened_policy_is_noticed(
     policies, policy = enforcing.aws.client("iam"), {"RoleName": role, "PolicyName": "wider"}
     policies.put_role_policy(**policy, PolicyDocument=json.dumps({"Statement": statements}))
     too_much, too_little = judged(identities, "Heartbeat", all_calls)
+    granted = identities.granted("Heartbeat")
     policies.delete_role_policy(**policy)
+    assert {"dynamodb:Scan", "states:Stop*"} <= granted
     assert too_little == []
     assert too_much == [
         "dynamodb.scan on items of the lock table",
