@@ -16,6 +16,7 @@ from examples.demo.checks import Check
 from examples.demo.facts import Execution, Role, Story
 from examples.demo.runner import Watcher
 from examples.demo.table import HEADINGS, tables
+from leasehold.text import printable
 
 
 class Narrator:
@@ -65,17 +66,17 @@ class Narrator:
             for column, heading in enumerate(HEADINGS):
                 table.add_column(heading, justify="left" if column < 2 else "right", no_wrap=True)  # noqa: PLR2004 the first two are words
             for row in rows:
-                table.add_row(*map(escape, row.cells), style="red" if row.bad else None)
+                table.add_row(*map(_shown, row.cells), style="red" if row.bad else None)
             self.console.print()
             self.console.print(table)
 
     def checks(self, judged: Mapping[str, Sequence[Check]]) -> None:
         """Every claim with the facts behind it."""
         for title, checks in judged.items():
-            self.console.print(f"\n[bold]{escape(title)}[/]")
+            self.console.print(f"\n[bold]{_shown(title)}[/]")
             for check in checks:
                 mark = "[green]✓[/]" if check.passed else "[bold red]✗ FAILED:[/]"
-                line = f"{mark} {escape(check.claim)}: [dim]{escape(check.evidence)}[/]"
+                line = f"{mark} {_shown(check.claim)}: [dim]{_shown(check.evidence)}[/]"
                 self.console.print(line, soft_wrap=True)
 
     def bill(self, story: Story) -> None:
@@ -91,7 +92,7 @@ class Narrator:
         for run in story.runs:
             table.add_column(run.mode, justify="right", no_wrap=True)
         for line, cells in side_by_side(story.runs).items():
-            table.add_row(line, *map(escape, cells))
+            table.add_row(line, *map(_shown, cells))
         self.console.print()
         self.console.print(table)
 
@@ -100,6 +101,11 @@ class Narrator:
         self.console.print("\n[bold]Look at it[/]")
         for path in paths:
             self.console.print(path.resolve().as_uri(), soft_wrap=True)
+
+
+def _shown(text: str) -> str:
+    """Text of others, without what the terminal would obey and what rich takes for markup."""
+    return escape(printable(text))
 
 
 def _painter(progress: Progress, bars: Mapping[str, TaskID]) -> Watcher:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import boto3
 import typer
+from botocore.exceptions import BotoCoreError
 
 from leasehold.cli import exit_codes
 from leasehold.cli.exit_codes import Ended, end, statuses
@@ -16,6 +17,10 @@ from leasehold.cli.show import show
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.create_table import create_table
+from leasehold.dynamodb.failures import misconfigured
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 _WRONG_USAGE: Final = 2
 """The exit status of the parser of options."""
@@ -24,6 +29,7 @@ app = typer.Typer(
     name="leasehold",
     help="Locks on a DynamoDB table.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     add_completion=False,
 )
@@ -98,8 +104,8 @@ def run_command(
 
 @app.command("show")
 def show_command(name: LockName, *, table: Table) -> None:
-    """Shows who holds a lock, and who waits for it."""
-    show(boto3.client("dynamodb", config=CLIENT_CONFIG), table, name)
+    """Shows who holds a lock, and who waits for it. Status 66 if the table knows no such lock."""
+    raise Ended(show(_client(table, config=CLIENT_CONFIG), table, name))
 
 
 @app.command("create-table")
@@ -110,8 +116,15 @@ def create_table_command(
     protection: Annotated[bool, typer.Option(help="With deletion protection.")] = False,
 ) -> None:
     """Creates a lock table, unless it is there."""
-    dynamodb = boto3.client("dynamodb")
+    dynamodb = _client(name)
     create_table(dynamodb, name, point_in_time_recovery=recovery, deletion_protection=protection)
+
+
+def _client(table: str, **settings: Any) -> DynamoDBClient:  # noqa: ANN401 - as boto3 takes them
+    try:
+        return boto3.client("dynamodb", **settings)
+    except (BotoCoreError, ValueError) as error:
+        raise misconfigured(error, table_name=table, region=None) from error
 
 
 def _object(text: str | None) -> Mapping[str, Any] | None:
@@ -119,7 +132,7 @@ def _object(text: str | None) -> Mapping[str, Any] | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         end(exit_codes.USAGE, f"--data: must be a JSON object: {error}")
     if not isinstance(value, dict):
         end(exit_codes.USAGE, "--data: must be a JSON object")

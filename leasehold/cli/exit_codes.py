@@ -2,6 +2,7 @@
 
     0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
     64        wrong usage: nothing was done
+    66        `show`: the table knows no lock of this name
     69        the lock table did not answer: the command was not started
     75        the lock is taken: the command was not started (`--if-taken` sets another)
     76        the lock was lost: the command was ended, or was not alone
@@ -27,8 +28,10 @@ from leasehold.errors import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
+from leasehold.text import printable
 
 USAGE: Final = 64
+UNKNOWN_LOCK: Final = 66
 UNAVAILABLE: Final = 69
 TAKEN: Final = 75
 LOST: Final = 76
@@ -43,8 +46,12 @@ class Ended(SystemExit):
 
 
 def say(message: object) -> None:
-    """Prints a message among the errors, so that the command's output stays its own."""
-    typer.echo(f"leasehold: {message}", err=True)
+    """Prints a message among the errors, so that the command's output stays its own.
+
+    A message may hold what somebody else stored: nothing in it reaches the terminal that could
+    command it.
+    """
+    typer.echo(f"leasehold: {printable(str(message))}", err=True)
 
 
 def end(status: int, message: object) -> NoReturn:

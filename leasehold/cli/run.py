@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from leasehold.cli import exit_codes
 from leasehold.cli.child_process import Command
 from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
 from leasehold.cli.terminal import Terminal
+from leasehold.client.arguments import default_owner_name
 from leasehold.client.lock import Lock
 from leasehold.client.lock_client import LockClient
 from leasehold.errors import LeaseholdError, LockLost, LockWaitTimeout
@@ -50,7 +50,7 @@ def run(job: Job) -> int:
     """Runs the command under the lock; returns the exit status."""
     with SignalPipe() as signals:
         clock = InterruptibleClock(signals)
-        owner_name = job.owner_name or _owner_name(job.command[0])
+        owner_name = job.owner_name or default_owner_name(Path(job.command[0]).name)
         # A program that may try only once must not have to watch a lease for its whole length.
         client = LockClient(job.table, owner_name=owner_name, clock=clock, takeover="stored_expiry")
         try:
@@ -101,12 +101,6 @@ def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: Signa
         finally:
             command.forget()
     return _release(lock, status)
-
-
-def _owner_name(program: str) -> str:
-    """The default label of `LockClient`, but with the command's name."""
-    name = f"{socket.gethostname()}:{os.getpid()}:{Path(program).name}"
-    return "".join(letter if letter.isprintable() else "?" for letter in name)[:256]
 
 
 def _supervise(

@@ -14,9 +14,11 @@ from typing import Any, Final
 from voluptuous import Invalid
 
 from leasehold.errors import InvalidRequest
+from leasehold.text import printable
 from leasehold.wire import rules
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
+_LONGEST_DEFAULT_NAME: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +93,12 @@ def as_text(data: Mapping[str, Any] | None) -> str | None:
     return rules.compact_json(plain)
 
 
-def default_owner_name() -> str:
+def default_owner_name(program: str | None = None) -> str:
     """`host:process:program`, or the function's name in place of the program in Lambda."""
-    program = os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or Path(sys.argv[0] or "python").name
-    name = f"{socket.gethostname()}:{os.getpid()}:{program}"
-    return "".join(letter if letter.isprintable() else "?" for letter in name)[:256]
+    function_name = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
+    program = program or function_name or Path(sys.argv[0] or "python").name
+    try:
+        host = socket.gethostname()
+    except (OSError, UnicodeError):
+        host = "unknown-host"
+    return printable(f"{host}:{os.getpid()}:{program}")[:_LONGEST_DEFAULT_NAME]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,6 +26,12 @@ LONGEST_TASK_TOKEN: Final = 2048
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+"""What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _EXECUTION_ARN: Final = re.compile(
@@ -58,6 +65,17 @@ def _is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
     return size is not None and least_bytes <= size <= most_bytes
 
 
+def _is_lock_name(value: object) -> bool:
+    """Whether the value is text that people cannot mistake for another lock's name."""
+    return (
+        isinstance(value, str)
+        and _is_text(value, least_bytes=1, most_bytes=LONGEST_LOCK_NAME_BYTES)
+        and _INVISIBLE.search(value) is None
+        and value == value.strip()
+        and unicodedata.is_normalized("NFC", value)
+    )
+
+
 def _is_number(value: object, low: float, high: float) -> bool:
     """Whether the value is a number in these bounds. True is no number; NaN is in no bounds."""
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
@@ -84,8 +102,9 @@ def _is_small_object(value: object) -> bool:
 
 
 LOCK_NAME: Final = _rule(
-    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 without control characters",
-    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_LOCK_NAME_BYTES),
+    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
+    "invisible characters and without blanks at its ends",
+    _is_lock_name,
 )
 OWNER_ID: Final = _rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition",

@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "app": {"infra"},
     "localaws": set(),
     "examples.bank": {"leasehold", "leasehold.optimistic", "localaws"},
-    "examples.demo": {"localaws"},
+    "examples.demo": {"leasehold.text", "localaws"},
     "examples.fenced_sql": {"leasehold", "localaws"},
     "bench": {"app", "leasehold.cdk", *HELPERS, "tests.behaviour", "tests.e2e"},
     "tests": HELPERS,

@@ -10,7 +10,10 @@ VALID_EXECUTION: Final = "arn:aws:states:us-east-1:123456789012:execution:billin
 NAMED: Final = {"lock_name": "nightly-report", "owner_id": VALID_OWNER}
 BEAT: Final = {**NAMED, "task_token": "a-task-token", "execution_arn": VALID_EXECUTION}
 
-TEXT_NAME = "must be a string of 1 to 512 bytes of UTF-8 without control characters"
+TEXT_NAME = (
+    "must be a string of 1 to 512 bytes of UTF-8 in NFC, without control or invisible characters "
+    "and without blanks at its ends"
+)
 TEXT_OWNER = "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition"
 TEXT_OWNER_NAME = (
     "must be a string of at most 512 characters (1024 bytes of UTF-8) without control characters"
@@ -78,6 +81,21 @@ NAMES: Final = [
             "null byte": "a\0b",
             "delete": "a\x7fb",
             "C1 control": "a\x85b",
+            "blank at the end": "customer/1 ",
+            "blank at the beginning": " customer/1",
+            "no-break space at the end": "customer/1\N{NO-BREAK SPACE}",
+            "nothing but a blank": " ",
+            "zero-width space": "cust\N{ZERO WIDTH SPACE}omer/1",
+            "zero-width joiner": "customer\N{ZERO WIDTH JOINER}",
+            "byte order mark": "\N{ZERO WIDTH NO-BREAK SPACE}customer",
+            "soft hyphen": "cust\N{SOFT HYPHEN}omer",
+            "variation selector": "a\N{VARIATION SELECTOR-16}",
+            "filler": "a\N{HANGUL FILLER}b",
+            "tag": "a\N{TAG LATIN SMALL LETTER A}",
+            "other direction of writing": "a\N{RIGHT-TO-LEFT OVERRIDE}b",
+            "line separator": "a\N{LINE SEPARATOR}b",
+            "not composed": "cafe\N{COMBINING ACUTE ACCENT}",
+            "a sign that has another": "\N{KELVIN SIGN}elvin",
             "lone surrogate": "a\ud800b",
             "null": None,
             "number": 5,

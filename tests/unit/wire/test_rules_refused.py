@@ -95,7 +95,7 @@ def test_a_value_is_shown_shortened(value: object) -> None:
     error = blamed(parse_acquire, {"lock_name": value})
     assert error.value is not None
     assert len(error.value) <= LONGEST_VALUE_SHOWN
-    assert len(str(error)) < 200
+    assert len(str(error)) < 260
 
 
 def test_a_long_name_of_an_unknown_field_is_shown_shortened() -> None:
