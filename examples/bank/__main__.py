@@ -1,6 +1,7 @@
 """`python -m examples.bank`: two cards debit one account at the same moment, in three ways.
 
-Runs against an embedded AWS on loopback. Exit status 1 if a way does not do what it is known for.
+The program runs against an embedded AWS on loopback. Its exit status is 1 if one of the ways does
+not end as expected.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ Debit = Callable[[Account, int, ways.Think], None]
 
 @dataclass
 class Contest:
-    """Two debits of the same amount, both between reading and writing at the same time if they can.
+    """Two debits of the same amount: each reads the balance, waits for the other one, and writes.
 
-    With the lock they cannot: the one inside waits for the other one in vain, for so many seconds.
+    With the lock the second debit cannot read while the first one is inside. So the first one
+    waits for `meeting_seconds`, and writes then.
     """
 
     debit: Debit
@@ -46,7 +48,7 @@ class Contest:
     computed: list[str] = field(default_factory=list)
 
     def run(self) -> tuple[int, int]:
-        """What was paid to the two, and the balance after it."""
+        """Runs both debits; returns the amount paid out, and the balance afterwards."""
         self.account.open()
         with ThreadPoolExecutor(2) as pool:
             paid = self.amount * sum(pool.map(self._one, range(2)))
@@ -60,7 +62,7 @@ class Contest:
         return True
 
     def _meet(self) -> None:
-        """Waits until the other one has read too; not when it is computed once more."""
+        """Waits until the other debit has read the balance too, but not when it repeats."""
         card = threading.current_thread().name
         is_first_time = card not in self.computed
         self.computed.append(card)
@@ -84,23 +86,23 @@ def bank() -> Iterator[tuple[Account, LockClient]]:
 
 
 def main() -> int:
-    """Shows all three; the exit status."""
+    """Runs the three ways with both amounts; returns the exit status."""
     with bank() as (account, locks):
         contests: list[tuple[str, Debit, float, bool]] = [
             ("naive", ways.naive, ENOUGH_SECONDS, False),
             ("optimistic", ways.optimistically, ENOUGH_SECONDS, True),
             ("with the lock", ways.locked(locks), IN_VAIN_SECONDS, True),
         ]
-        as_known = [
-            show(name, Contest(debit, account, amount, seconds)) is keeps_the_rule
+        as_expected = [
+            show(name, Contest(debit, account, amount, seconds)) is ends_right
             for amount in AMOUNTS
-            for name, debit, seconds, keeps_the_rule in contests
+            for name, debit, seconds, ends_right in contests
         ]
-    return 0 if all(as_known) else 1
+    return 0 if all(as_expected) else 1
 
 
 def show(name: str, contest: Contest) -> bool:
-    """Runs a contest and prints what happened; whether the account is right."""
+    """Runs a contest and prints the result; returns whether the balance is right."""
     paid, balance = contest.run()
     missing = OPENING_BALANCE - balance
     right = missing == paid and balance >= -OVERDRAFT_LIMIT

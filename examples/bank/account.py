@@ -18,7 +18,7 @@ class OverdrawnError(Exception):
 
 
 def debited(account: dict[str, Any] | None, amount: int) -> dict[str, Any]:
-    """The account after a debit. Pure: it may be computed as often as one likes."""
+    """Returns the account after a debit, and changes nothing; it may be called repeatedly."""
     if account is None:
         raise LookupError
     balance = account["balance"] - amount
@@ -29,28 +29,28 @@ def debited(account: dict[str, Any] | None, amount: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Account:
-    """Where one account is."""
+    """One account, as an item of a table."""
 
     table: Table
     name: str
 
     @property
     def key(self) -> dict[str, str]:
-        """Its primary key."""
+        """The primary key of the item."""
         return {"account": self.name}
 
     def open(self) -> None:
-        """Makes it anew."""
+        """Writes the item with the opening balance."""
         self.table.put_item(
             Item={**self.key, "balance": OPENING_BALANCE, "overdraft_limit": OVERDRAFT_LIMIT}
         )
 
     def read(self) -> dict[str, Any] | None:
-        """As it is now."""
+        """Reads the item, strongly consistent; None if there is none."""
         return self.table.get_item(Key=self.key, ConsistentRead=True).get("Item")
 
     def balance(self) -> int:
-        """What is in it."""
+        """Reads the balance."""
         return int((self.read() or {})["balance"])
 
 

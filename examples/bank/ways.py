@@ -14,14 +14,14 @@ Think = Callable[[], None]
 
 
 def naive(account: Account, amount: int, think: Think) -> None:
-    """Reads, computes, writes: the second writer undoes what the first one wrote."""
+    """Reads, computes, writes. The second writer overwrites the debit of the first."""
     seen = account.read()
     think()
     account.table.put_item(Item=debited(seen, amount))
 
 
 def optimistically(account: Account, amount: int, think: Think) -> None:
-    """Writes on the condition that nobody wrote since the read, else computes it anew."""
+    """Writes on condition that nobody wrote since the read; otherwise reads and computes again."""
 
     def change(seen: dict[str, Any] | None) -> dict[str, Any]:
         think()
@@ -31,7 +31,7 @@ def optimistically(account: Account, amount: int, think: Think) -> None:
 
 
 def locked(locks: LockClient) -> Callable[[Account, int, Think], None]:
-    """Nobody else is inside; and if this process stalls until somebody is, its write is refused."""
+    """Debits under a lock. The write is refused if this process stalled and lost the lock."""
 
     def debit(account: Account, amount: int, think: Think) -> None:
         with locks.hold(f"accounts/{account.name}", lease=10, wait=20) as lock:

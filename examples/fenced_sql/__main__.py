@@ -1,6 +1,7 @@
 """`python -m examples.fenced_sql`: a writer stalls, is replaced, wakes up, and is refused.
 
-The locks are in an embedded AWS on loopback, the data in SQLite. Exit status 1 if the fence leaks.
+The locks are in an embedded AWS on loopback, the data in SQLite. The exit status is 1 if a stale
+write is accepted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LOCK = "nightly-report"
 
 
 def main() -> int:
-    """Shows it; the exit status."""
+    """Runs the example; returns the exit status."""
     say = sys.stdout.write
     with (
         LocalAws() as aws,
@@ -52,7 +53,7 @@ def main() -> int:
 
 
 def row(database: sqlite3.Connection, lock: Lock) -> bool:
-    """Whether a write of one row is refused."""
+    """Tries to write one row; returns whether the write was refused."""
     try:
         fence.write_report(database, "sales", "by anna", token=lock.fencing_token)
     except fence.StaleTokenError:
@@ -61,7 +62,7 @@ def row(database: sqlite3.Connection, lock: Lock) -> bool:
 
 
 def transaction(database: sqlite3.Connection, lock: Lock) -> bool:
-    """Whether a transaction is refused."""
+    """Tries a transaction; returns whether it was refused."""
     try:
         with fence.fenced(database, LOCK, token=lock.fencing_token) as inside:
             inside.execute("DELETE FROM report")
@@ -71,7 +72,7 @@ def transaction(database: sqlite3.Connection, lock: Lock) -> bool:
 
 
 def content(database: sqlite3.Connection) -> str:
-    """What the report says."""
+    """Reads the text of the report."""
     [(text,)] = database.execute("SELECT content FROM report WHERE name = 'sales'").fetchall()
     return str(text)
 

@@ -1,8 +1,11 @@
-"""The two statements. They run as they stand on SQLite and, with BIGINT, on PostgreSQL.
+"""Two ways to refuse a stale writer in SQL. The statements run on SQLite and on PostgreSQL.
 
-One row keeps its own fence: the write itself refuses an older token, first write included.
-Several rows share the fence of the lock: the first statement of a transaction moves it, and holds
-it until the commit, so that the rest of the transaction is as safe as that statement.
+One row: the row stores the fencing token of its last writer, and the statement that writes it
+refuses a smaller token.
+
+Several rows: a table `fence` stores the largest token of each lock. The first statement of the
+transaction updates that row, and the database keeps it locked until the commit. So no writer with
+another token can write between the statements of the transaction.
 """
 
 from __future__ import annotations
@@ -44,11 +47,11 @@ WHERE fence.fencing_token <= excluded.fencing_token
 
 
 class StaleTokenError(Exception):
-    """Somebody with a newer fencing token has written before. Nothing was written."""
+    """A writer with a larger fencing token has written before; this call wrote nothing."""
 
 
 def write_report(database: sqlite3.Connection, name: str, content: str, *, token: int) -> None:
-    """One row, in one statement."""
+    """Writes one row by one statement; raises StaleTokenError if the token is stale."""
     with database:
         values = {"name": name, "content": content, "token": token}
         if database.execute(WRITE_ROW, values).rowcount == 0:
@@ -59,7 +62,7 @@ def write_report(database: sqlite3.Connection, name: str, content: str, *, token
 def fenced(
     database: sqlite3.Connection, lock_name: str, *, token: int
 ) -> Iterator[sqlite3.Connection]:
-    """A transaction of as many statements as one likes."""
+    """A transaction that first checks the token; raises StaleTokenError if it is stale."""
     with transaction(database):
         moved = database.execute(MOVE_FENCE, {"lock_name": lock_name, "token": token})
         if moved.rowcount == 0:
@@ -69,9 +72,9 @@ def fenced(
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Begun here: Python's sqlite3 does so by itself with some settings only (`isolation_level`).
+    """An explicit transaction. Python's sqlite3 begins one by itself with some settings only.
 
-    Without a transaction the fence would be moved and not held.
+    Without a transaction the row of the fence would not stay locked until the commit.
     """
     database.execute("BEGIN IMMEDIATE")
     try:

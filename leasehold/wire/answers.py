@@ -1,4 +1,4 @@
-"""Answers as JSON, as a direct invocation returns them. Times are ISO 8601, UTC, milliseconds."""
+"""The answers of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
-    """`acquired` is true or false; both are answers. A competitor never sees an owner_id."""
+    """Makes the answer of acquire. It never shows the owner_id of another owner."""
     if isinstance(answer, Grant):
         return {"acquired": True, **_held(answer)}
     details: Json = {}
@@ -34,14 +34,14 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
 
 
 def heartbeat_answer(answer: Grant | NotHeld) -> Json:
-    """`renewed` is true or false."""
+    """Makes the answer of heartbeat."""
     if isinstance(answer, Grant):
         return {"renewed": True, **_held(answer)}
     return {"renewed": False, **_not_held(answer)}
 
 
 def release_answer(answer: Released | NotHeld) -> Json:
-    """`released` is true or false."""
+    """Makes the answer of release."""
     if isinstance(answer, Released):
         return {"released": True, "lock_name": answer.lock_name, "owner_id": answer.owner_id}
     return {"released": False, **_not_held(answer)}
@@ -76,6 +76,6 @@ def _shown(holder: Holder) -> Json:
 
 
 def _seconds(milliseconds: int) -> float:
-    """Whole seconds as an integer, so that 60 does not become 60.0 on the wire."""
+    """Seconds; a whole number is an integer, so that 60 does not become 60.0 in the JSON."""
     whole, rest = divmod(milliseconds, 1000)
     return milliseconds / 1000 if rest else whole

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from tests.e2e.deployment import Deployment
+from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment
 
 _COLD_STARTS_AT_ONCE: Final = 3
 _NOBODY: Final = {"lock_name": "warm-up", "owner_id": "nobody at all..."}
@@ -28,4 +28,4 @@ def warm_up(
             invoke = partial(deployment.invoke, operation, **_NOBODY)
             for callers in range(_COLD_STARTS_AT_ONCE, environments + 1, _COLD_STARTS_AT_ONCE):
                 for call in [pool.submit(invoke) for _ in range(callers)]:
-                    call.result()
+                    call.result(LONGEST_WAIT_SECONDS)

@@ -18,7 +18,7 @@ from leasehold.store.events import Event, Extended
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.step_functions import StepFunctions
 from localaws import LocalAws
-from tests.e2e.deployment import Deployment, Ended
+from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment, Ended
 from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
 from tests.support.workflows import FakeWorkflows
@@ -119,7 +119,7 @@ def _overrun(deployment: Deployment, machine: str, workflows: FakeWorkflows) -> 
     contenders = Contenders(contested, workflows)
     with ThreadPoolExecutor(CONTENDERS) as pool:
         for knocking in [pool.submit(contenders.knock) for _ in range(CONTENDERS)]:
-            knocking.result()
+            knocking.result(LONGEST_WAIT_SECONDS)
     assert contenders.granted_at is not None
     return Overrun(
         ended=contested.ended(execution),

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tests.e2e.deployment import Deployment, Ended, Json, wait_until
+from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment, Ended, Json, wait_until
 from tests.e2e.lifetimes.contested_lock import (
     QUICK_SECONDS,
     TOLERANCE_SECONDS,
@@ -100,7 +100,7 @@ def express(deployment: Deployment, machine: str) -> Express:
             inputs = {"lock": contested.lock, "seconds": seconds}
             run = pool.submit(deployment.run_express, machine, inputs)
             wait_until(lambda: contested.holders() != [], pause_seconds=QUICK_SECONDS)
-        ended = run.result()
+        ended = run.result(LONGEST_WAIT_SECONDS)
     died_at = time.time()
     holders = deployment.state(contested.lock).holders
     lease_ends_at = max(holder.expires_at_ms for holder in holders) / 1000

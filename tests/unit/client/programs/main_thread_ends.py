@@ -36,7 +36,7 @@ class Pool:
 
 
 def work() -> None:
-    threading.main_thread().join()
+    threading.main_thread().join(60)
     table = Table()
     locks = LockClient(
         "locks",
