@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from leasehold.cli import exit_codes
-from leasehold.client.arguments import require
 from leasehold.clock import iso_utc
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.protocol.items import read_state, read_waiter
@@ -22,7 +21,7 @@ from leasehold.protocol.model import Holder, LockState, Waiter
 from leasehold.protocol.queue import oldest_waiters
 from leasehold.protocol.schema import lock_key
 from leasehold.text import printable
-from leasehold.wire.rules import LOCK_NAME
+from leasehold.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -41,7 +40,7 @@ def show(client: DynamoDBClient, table_name: str, lock_name: str) -> int:
         LockStoreMisconfigured: AWS refuses.
         LockItemMalformed: somebody has changed an item of the lock.
     """
-    require("name", LOCK_NAME, lock_name)
+    rules.require("name", rules.LOCK_NAME, lock_name)
     table = LockTable(client, table_name)
     item = table.read(lock_key(lock_name))
     if not item:

@@ -6,12 +6,10 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-from voluptuous import Invalid
 
 from leasehold.errors import InvalidRequest
 from leasehold.text import printable
@@ -55,14 +53,6 @@ class Timing:
             raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
 
 
-def require(field: str, rule: Callable[[Any], Any], value: object) -> None:
-    """Raises `InvalidRequest` if the value breaks one of the input rules."""
-    try:
-        rule(value)
-    except Invalid as broken:
-        raise InvalidRequest(field=field, rule=str(broken), value=value, show_text=False) from None
-
-
 def require_seconds(field: str, value: object, *, least: float, most: float) -> None:
     """Raises `InvalidRequest` unless the value is a number within bounds."""
     in_bounds = (
@@ -89,7 +79,7 @@ def as_text(data: Mapping[str, Any] | None) -> str | None:
     if data is None:
         return None
     plain = dict(data) if isinstance(data, Mapping) else data
-    require("data", rules.DATA, plain)
+    rules.require("data", rules.DATA, plain)
     return rules.compact_json(plain)
 
 

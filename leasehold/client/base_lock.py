@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from leasehold.client.arguments import as_text, require
+from leasehold.client.arguments import as_text
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.local_lease import LocalLease, TimedGrant
 from leasehold.client.logging import logger
@@ -143,7 +143,7 @@ class BaseLock(ABC):
         """What `heartbeat` does."""
         text, lease_ms = as_text(data), None
         if lease is not None:
-            require("lease", rules.LEASE_SECONDS, lease)
+            rules.require("lease", rules.LEASE_SECONDS, lease)
             self._settings.timing.require_room(lease)
             lease_ms = round(lease * 1000)
         try:

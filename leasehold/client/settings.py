@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.arguments import Timing, require, require_seconds
+from leasehold.client.arguments import Timing, require_seconds
 from leasehold.client.connection import Connection
 from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
@@ -71,8 +71,8 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         """Checks all rules."""
-        require("owner_name", rules.OWNER_NAME, self.owner_name or "")
-        require("lease", rules.LEASE_SECONDS, self.lease)
+        rules.require("owner_name", rules.OWNER_NAME, self.owner_name or "")
+        rules.require("lease", rules.LEASE_SECONDS, self.lease)
         if self.wait is not None:
             arguments.require_wait(self.wait)
         for field in ("heartbeat_every", "safe_period"):
@@ -101,7 +101,7 @@ class ClientSettings:
             InvalidRequest: the lease breaks its rule.
         """
         lease = self.lease if lease is None else lease
-        require("lease", rules.LEASE_SECONDS, lease)
+        rules.require("lease", rules.LEASE_SECONDS, lease)
         if self.wait is not None:
             return self.wait
         return max(_LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
@@ -133,10 +133,10 @@ class ClientSettings:
         wait = self.longest_wait(lease) if options.wait is None else options.wait
         owner_name = options.owner_name or self.owner_name or arguments.default_owner_name()
         arguments.require_wait(wait)
-        require("name", rules.LOCK_NAME, options.name)
-        require("lease", rules.LEASE_SECONDS, lease)
-        require("limit", rules.LIMIT, options.limit)
-        require("owner_name", rules.OWNER_NAME, owner_name)
+        rules.require("name", rules.LOCK_NAME, options.name)
+        rules.require("lease", rules.LEASE_SECONDS, lease)
+        rules.require("limit", rules.LIMIT, options.limit)
+        rules.require("owner_name", rules.OWNER_NAME, owner_name)
         request = AcquireRequest(
             lock_name=options.name,
             owner_id=str(uuid.uuid4()),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from leasehold.client.arguments import require, require_wait
+from leasehold.client.arguments import require_wait
 from leasehold.client.lock_client import LockClient
 from leasehold.decorator.call import LOCK_PARAMETER, Call, IfTaken, Plan, plan_for, refuse_coroutine
 from leasehold.decorator.default_clients import default_async_client, default_client
@@ -124,8 +124,8 @@ def locked(
             rule = f'must be left out with if_taken="{if_taken}", which does not wait'
             raise InvalidRequest(field="wait", rule=rule, value=wait)
     if lease is not None:
-        require("lease", rules.LEASE_SECONDS, lease)
-    require("limit", rules.LIMIT, limit)
+        rules.require("lease", rules.LEASE_SECONDS, lease)
+    rules.require("limit", rules.LIMIT, limit)
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)

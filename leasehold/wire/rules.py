@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from voluptuous import Invalid
 
+from leasehold.errors import InvalidRequest
+
 LONGEST_LOCK_NAME_BYTES: Final = 512
 LONGEST_OWNER_NAME: Final = 512
 LONGEST_OWNER_NAME_BYTES: Final = 1024
@@ -39,6 +41,14 @@ _EXECUTION_ARN: Final = re.compile(
 )
 
 Rule = Callable[[Any], Any]
+
+
+def require(field: str, rule: Rule, value: object) -> None:
+    """Raises `InvalidRequest` if the value breaks one of the input rules."""
+    try:
+        rule(value)
+    except Invalid as broken:
+        raise InvalidRequest(field=field, rule=str(broken), value=value, show_text=False) from None
 
 
 def _rule(sentence: str, allows: Callable[[Any], bool]) -> Rule:
