@@ -44,8 +44,8 @@ lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 ti
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling
 	$(BIN)/python -m bench.hand_off
-smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run workflows there, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
-	$(BIN)/python -m pytest tests/smoke -v
+smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
+	$(BIN)/python -m pytest tests/smoke -v -m aws
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Leasehold
 requirements: ## compile the pins anew

@@ -46,7 +46,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SuiteSchedul
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - pytest's, not public
     """Shows what tests have measured (`record_property("figures", …)`)."""
-    reports = terminalreporter.getreports("passed")
+    getreports = terminalreporter.getreports
+    reports = [report for end in ("passed", "failed", "skipped") for report in getreports(end)]
     figures = [
         text for report in reports for kind, text in report.user_properties if kind == "figures"
     ]

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-WHOLE_SUITES: Final = ("e2e/lifetimes", "e2e", "model", "unit/cdk")
+WHOLE_SUITES: Final = ("e2e/lifetimes", "e2e", "smoke", "model", "unit/cdk")
 """Each is run by one process, because its tests share a deployment, searches or a synthesis.
 
 The longest come first, so that the others fill the time beside them.
@@ -20,6 +20,7 @@ NOT_MEASURED: Final = (
     "e2e/",
     "model/",
     "property/",
+    "smoke/",
     "unit/aio/test_embedded.py",
     "unit/aio/test_many_locks.py",
     "unit/cdk/test_optimistic_nesting.py",

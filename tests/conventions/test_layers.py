@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.model": {*CORE, "tests.support"},
     "tests.packaging": {"leasehold.cdk", "tests.support"},
     "tests.property": {*CORE, "tests.support"},
-    "tests.smoke": set(),
+    "tests.smoke": {"infra", "leasehold.cdk", "localaws", "tests.e2e"},
     "tests.typing": PRODUCT,
     "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
 }

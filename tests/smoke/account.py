@@ -1,0 +1,237 @@
+"""An account of AWS, real or embedded, with what the smoke test has deployed into it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import boto3
+import pytest
+from aws_cdk import App, RemovalPolicy
+from aws_cdk import aws_logs as logs
+from botocore.config import Config
+
+from infra.lock_stack import LockStack
+from infra.settings import Settings
+from localaws import LocalAws
+from tests.e2e.deployment import Deployment
+from tests.e2e.optimistic.stack import OptimisticForms
+from tests.smoke.cloudformation import CloudFormation
+from tests.smoke.separate_stacks import SmokeKeys, SmokeRetained, SmokeTokenInMap
+from tests.smoke.stack import SmokeWorkflows
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SERVICE: Final = "LeaseholdSmoke"
+WORKFLOWS: Final = "LeaseholdSmokeWorkflows"
+UPDATES: Final = "LeaseholdSmokeUpdates"
+TOKEN_IN_MAP: Final = "LeaseholdSmokeTokenInMap"
+TOKEN_IN_MAP_BY_PATH: Final = "LeaseholdSmokeTokenInMapByPath"
+KEYS: Final = "LeaseholdSmokeKeys"
+RETAINED: Final = "LeaseholdSmokeRetained"
+DEPLOYED: Final = (SERVICE, WORKFLOWS, UPDATES)
+"""By the CDK CLI, before the first case."""
+SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED)
+"""By single cases."""
+_LONGEST_CDK_SECONDS: Final = 1200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much of everything: in AWS what the design asks for, in the embedded AWS a few.
+
+    Attributes:
+        iterations: of a Map, on one lock.
+        stopped: executions that are stopped together, each with a lock of its own.
+        claims: locks that one execution holds when it is stopped.
+        permits: of one lock.
+        sharing: executions that want one of these permits.
+        herd: executions that wait for one lock.
+        interval_seconds: of keep_alive, longer than a cold start of a function.
+        delay_seconds: how late a push may be.
+        miss_seconds: by how much a wait may miss `max_wait`.
+    """
+
+    iterations: int
+    stopped: int
+    claims: int
+    permits: int
+    sharing: int
+    herd: int
+    interval_seconds: int
+    delay_seconds: float
+    miss_seconds: float
+
+
+IN_AWS: Final = Sizes(
+    iterations=40,
+    stopped=200,
+    claims=2000,
+    permits=100,
+    sharing=300,
+    herd=200,
+    interval_seconds=5,
+    delay_seconds=5,
+    miss_seconds=2,
+)
+EMBEDDED: Final = Sizes(
+    iterations=4,
+    stopped=6,
+    claims=4,
+    permits=3,
+    sharing=8,
+    herd=8,
+    interval_seconds=2,
+    delay_seconds=10,  # the machine may be busy with other tests
+    miss_seconds=10,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What the cases are written against.
+
+    Attributes:
+        is_embedded: whether it is the embedded AWS, which cannot decide everything.
+        workflows: runs the deployed workflows, and calls the deployed service.
+        stacks: creates and deletes those of single cases.
+        decides: what the case decides that asks.
+        record: shows a figure in the summary of the run.
+    """
+
+    is_embedded: bool
+    sizes: Sizes
+    workflows: Deployment
+    stacks: CloudFormation
+    decides: str = ""
+    record: Callable[[str], None] = print
+
+    def client(self, service: str) -> Any:  # noqa: ANN401 - a boto3 client
+        return self.workflows.aws.client(service)
+
+    def output(self, name: str, *, stack: str = WORKFLOWS) -> str:
+        return self.workflows.outputs[stack][name]
+
+    def needs_aws(self, reason: str) -> None:
+        """Skips the rest of a case that the embedded AWS cannot decide."""
+        if self.is_embedded:
+            pytest.skip(f"{self.decides} The embedded AWS cannot: {reason}")
+
+    def tell(self, figure: str) -> None:
+        """Shows a figure in the summary of the run."""
+        place = "embedded AWS" if self.is_embedded else "AWS"
+        self.record(f"{place}: {figure}")
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Makes each client once, and closes all. `Deployment` asks its AWS for nothing else."""
+
+    make: Callable[..., Any]
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def client(self, service: str, **config: Any) -> Any:  # noqa: ANN401 - a boto3 client
+        key = f"{service} {sorted(config.items())}"
+        if key not in self.made:
+            self.made[key] = self.make(service, **config)
+        return self.made[key]
+
+    def close(self) -> None:
+        for client in self.made.values():
+            client.close()
+
+    def as_aws(self) -> LocalAws:
+        return cast("LocalAws", self)
+
+
+def _in_aws(service: str, **config: Any) -> Any:  # noqa: ANN401 - a boto3 client
+    """A client with the credentials and the region of the shell."""
+    retries = Config(retries={"mode": "adaptive", "max_attempts": 10})
+    merged = retries.merge(Config(**config))
+    return boto3.client(service, config=merged)  # type: ignore[call-overload]  # any service
+
+
+@contextmanager
+def embedded(directory: Path) -> Iterator[Account]:
+    """The embedded AWS, for as long as the block lasts."""
+    _synthesize(directory, EMBEDDED)
+    with LocalAws(settings={"LOCALAWS_FEW_ENVIRONMENTS": "1"}) as aws:
+        aws.bootstrap()
+        outputs = aws.deploy(app=directory, stacks=DEPLOYED)
+        with closing(Clients(aws.client)) as clients:
+            cloudformation = clients.client("cloudformation")
+            yield Account(
+                is_embedded=True,
+                sizes=EMBEDDED,
+                workflows=Deployment(aws=clients.as_aws(), outputs=outputs, service=SERVICE),
+                stacks=CloudFormation(cloudformation, assembly=directory, poll_seconds=0.2),
+            )
+
+
+@contextmanager
+def in_aws(directory: Path) -> Iterator[Account]:
+    """The account and region of the shell's credentials, which were bootstrapped before.
+
+    It refuses to start where one of its stacks exists, so it never touches what it did not deploy.
+    When the block is left, however that happens, everything that it deployed is destroyed.
+    """
+    with closing(Clients(_in_aws)) as clients:
+        yield from _deployed(clients, directory)
+
+
+def _deployed(clients: Clients, directory: Path) -> Iterator[Account]:
+    cloudformation = clients.client("cloudformation")
+    stacks = CloudFormation(cloudformation, assembly=directory, poll_seconds=5)
+    present = [stack for stack in (*DEPLOYED, *SEPARATE) if stacks.exists(stack)]
+    if present:
+        pytest.fail(f"{present} exist in this account already; this test leaves them alone")
+    _synthesize(directory, IN_AWS)
+    outputs = directory / "outputs.json"
+    try:
+        _cdk(directory, "deploy", "--require-approval=never", f"--outputs-file={outputs}")
+        created = json.loads(outputs.read_text())
+        workflows = Deployment(aws=clients.as_aws(), outputs=created, service=SERVICE)
+        yield Account(is_embedded=False, sizes=IN_AWS, workflows=workflows, stacks=stacks)
+    finally:
+        with ExitStack() as cleanup:  # each step is done, also if one before it fails
+            cleanup.callback(_cdk, directory, "destroy", "--force")
+            for stack in SEPARATE:
+                cleanup.callback(stacks.delete, stack)
+            cleanup.callback(_stop_executions, clients.client("stepfunctions"), stacks)
+
+
+def _stop_executions(client: Any, stacks: CloudFormation) -> None:  # noqa: ANN401 - a boto3 client
+    """Stops what failed cases have left running: a state machine is not deleted before it ends."""
+    for stack in filter(stacks.exists, (WORKFLOWS, UPDATES)):
+        for machine in stacks.resources(stack, "AWS::StepFunctions::StateMachine"):
+            try:
+                running = client.list_executions(stateMachineArn=machine, statusFilter="RUNNING")
+            except client.exceptions.StateMachineTypeNotSupported:  # Express workflows end soon.
+                continue
+            for execution in running["executions"]:
+                client.stop_execution(executionArn=execution["executionArn"])
+
+
+def _synthesize(directory: Path, sizes: Sizes) -> None:
+    """In this process: another one would take seconds to start."""
+    app = App(outdir=str(directory))
+    settings = Settings(
+        removal_policy=RemovalPolicy.DESTROY, log_retention=logs.RetentionDays.ONE_DAY
+    )
+    locks = LockStack(app, SERVICE, settings=settings).locks
+    SmokeWorkflows(app, WORKFLOWS, locks=locks, interval_seconds=sizes.interval_seconds)
+    OptimisticForms(app, UPDATES, locks=locks)
+    SmokeTokenInMap(app, TOKEN_IN_MAP, locks=locks, by_path=False)
+    SmokeTokenInMap(app, TOKEN_IN_MAP_BY_PATH, locks=locks, by_path=True)
+    SmokeKeys(app, KEYS)
+    SmokeRetained(app, RETAINED)
+    app.synth()
+
+
+def _cdk(directory: Path, *arguments: str) -> None:
+    command = ["node_modules/.bin/cdk", *arguments, *DEPLOYED, f"--app={directory}"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=_LONGEST_CDK_SECONDS)

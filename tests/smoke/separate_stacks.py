@@ -1,0 +1,125 @@
+"""Stacks that single cases create and delete: AWS may refuse them, or they are left on purpose."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from leasehold.cdk import LockGuard, LockService
+from tests.e2e.guard.stack import JSONATA
+from tests.e2e.workflow_parts import LOCK, stay
+
+_PENDING_DAYS: Final = 7  # the shortest time after which KMS deletes a key
+
+
+def service_outputs(stack: Stack, locks: LockService) -> None:
+    """The outputs by which `Deployment` finds a service."""
+    CfnOutput(stack, "LockTableName", value=locks.table.table_name)
+    for operation, function in (
+        ("Acquire", locks.acquire_function),
+        ("Heartbeat", locks.heartbeat_function),
+        ("Release", locks.release_function),
+    ):
+        CfnOutput(stack, f"{operation}FunctionName", value=function.function_name)
+
+
+class SmokeTokenInMap(Stack):
+    """A guard around a Distributed Map, whose ItemSelector reads the fencing token."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, locks: LockService, by_path: bool
+    ) -> None:
+        super().__init__(scope, construct_id)
+        each = self._each_by_path() if by_path else self._each()
+        each.item_processor(sfn.Pass.jsonata(self, "Show"))
+        guard = LockGuard(self, "Guard", service=locks, lock_name=LOCK, task=each)
+        machine = sfn.StateMachine(
+            self,
+            "Machine",
+            definition_body=sfn.DefinitionBody.from_chainable(guard),
+            query_language=None if by_path else JSONATA,
+        )
+        CfnOutput(self, "DistributedMapInGuardArn", value=machine.state_machine_arn)
+
+    def _each(self) -> sfn.DistributedMap:
+        return sfn.DistributedMap.jsonata(
+            self,
+            "Each",
+            label="Each",
+            items=sfn.ProvideItems.jsonata("{% $states.input.items %}"),
+            item_selector={
+                "item": "{% $states.context.Map.Item.Value %}",
+                "fencing_token": LockGuard.fencing_token_of(self, "Guard"),
+            },
+        )
+
+    def _each_by_path(self) -> sfn.DistributedMap:
+        token = LockGuard.fencing_token_path_of(self, "Guard")
+        return sfn.DistributedMap(
+            self,
+            "Each",
+            label="Each",
+            items_path="$.items",
+            item_selector={
+                "item": sfn.JsonPath.string_at("$$.Map.Item.Value"),
+                "fencing_token": sfn.JsonPath.number_at(token),
+            },
+        )
+
+
+class SmokeKeys(Stack):
+    """A lock table with a customer's key, and two machines, each encrypted with a key.
+
+    The functions of the service may use the key of the table, which is that of the first machine.
+    Nobody lets them use the key of the second.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        known, foreign = self._key("TableKey"), self._key("MachineKey")
+        locks = LockService(
+            self,
+            "Locks",
+            reaper=False,
+            encryption_key=known,
+            removal_policy=RemovalPolicy.DESTROY,
+            log_retention=logs.RetentionDays.ONE_DAY,
+        )
+        service_outputs(self, locks)
+        self._machine("KnownKey", locks, known)
+        self._machine("ForeignKey", locks, foreign)
+
+    def _key(self, construct_id: str) -> kms.Key:
+        return kms.Key(
+            self,
+            construct_id,
+            removal_policy=RemovalPolicy.DESTROY,
+            pending_window=Duration.days(_PENDING_DAYS),
+        )
+
+    def _machine(self, name: str, locks: LockService, key: kms.Key) -> None:
+        scope = Construct(self, name)
+        guard = LockGuard(scope, "Guard", service=locks, lock_name=LOCK, task=stay(scope))
+        machine = sfn.StateMachine(
+            scope,
+            "Machine",
+            # Without a name CDK allows the use of the key to a machine whose name is empty.
+            state_machine_name=f"{self.stack_name}{name}",
+            definition_body=sfn.DefinitionBody.from_chainable(guard),
+            query_language=JSONATA,
+            encryption_configuration=sfn.CustomerManagedEncryptionConfiguration(key),
+        )
+        CfnOutput(self, f"{name}Arn", value=machine.state_machine_arn)
+
+
+class SmokeRetained(Stack):
+    """A lock service as it is by default: its table outlives the stack."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        service_outputs(self, LockService(self, "Locks", reaper=False))

@@ -1,0 +1,31 @@
+"""Case 11: one lock with as many permits as are allowed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.smoke.account import Account
+from tests.smoke.facts import most_inside, outputs
+
+WORK_SECONDS = 1
+
+
+def test_a_lock_with_many_permits_keeps_its_limit_while_work_takes_a_second(
+    account: Account, lock: str
+) -> None:
+    """Decides whether DynamoDB throttles one item with 100 permits and work of a second."""
+    workflows = account.workflows
+    inputs = {"lock": lock, "seconds": WORK_SECONDS, "limit": account.sizes.permits}
+    executions = [workflows.start("Holds", inputs) for _ in range(account.sizes.sharing)]
+    spans = outputs(account, executions)
+    most = most_inside(spans)
+    began = min(span["began_ms"] for span in spans)
+    seconds = (max(span["ended_ms"] for span in spans) - began) / 1000
+    failed = Counter(name for each in executions for name in workflows.failed_calls(each))
+    account.tell(
+        f"{account.sizes.permits} permits, {len(spans)} executions in {seconds:.1f} s, "
+        f"at most {most} inside, calls that failed: {dict(failed)}"
+    )
+    assert 1 < most <= account.sizes.permits
+    assert workflows.held(lock) == 0
+    assert failed["LockStoreUnavailable"] == 0
