@@ -27,6 +27,8 @@ Json = dict[str, Any]
 
 OF_MACHINES = {"AwsSolutions-SF1", "AwsSolutions-SF2"}
 """The log and the traces of a state machine: its owner decides, not a guard in it."""
+SECONDS = re.compile(r'("(?:Timeout|Heartbeat)?Seconds"):"{%[^"]*%}"')
+"""A number of seconds that a state machine computes."""
 VERSIONS = re.compile(r"AwsSolutions-IAM5\[Resource::.*:\*\]")
 """CDK lets a state invoke each version of its function: a wildcard behind the function's ARN."""
 
@@ -69,8 +71,8 @@ def lint(template: Json) -> list[str]:
 def with_plain_definitions(template: Json) -> Json:
     """State machines whose definitions cfn-lint can read.
 
-    References are replaced by their names, and the seconds of a Wait by a number: Step Functions
-    documents JSONata there, cfn-lint 1.58 does not know it.
+    References are replaced by their names, and the seconds of a Wait or a timeout by a number: Step
+    Functions documents JSONata there, cfn-lint 1.58 does not know it.
     """
     plain = copy.deepcopy(template)
     for resource in plain["Resources"].values():
@@ -79,7 +81,7 @@ def with_plain_definitions(template: Json) -> Json:
             definition = flattened(properties["DefinitionString"]).replace(
                 "<AWS::Partition>", "aws"
             )
-            properties["DefinitionString"] = re.sub(r'"Seconds":"[^"]*"', '"Seconds":1', definition)
+            properties["DefinitionString"] = SECONDS.sub(r"\1:1", definition)
     return plain
 
 
