@@ -131,6 +131,7 @@ def observe_event(event: events.Event) -> None:
 
 _EVENTS: Final[dict[type[events.Event], tuple[MetricName, Callable[..., None], str]]] = {
     events.Evicted: (MetricName.TAKEN_OVER, logger.warning, "evicted"),
+    events.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, "mixed limits"),
     events.Extended: (MetricName.EXTENDED, logger.info, "extended"),
     events.LivenessUnknown: (MetricName.LIVENESS_UNKNOWN, logger.warning, "liveness unknown"),
     events.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, "push unknown"),

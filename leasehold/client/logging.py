@@ -12,6 +12,7 @@ from leasehold.store.events import (
     Extended,
     HandedOver,
     LivenessUnknown,
+    MixedLimits,
     Observe,
     PushUnknown,
 )
@@ -36,6 +37,14 @@ def log_event(event: Event) -> None:
     match event:
         case Evicted(lock_name=lock_name, holders=holders):
             logger.warning("lock %r: evicted %d holders whose lease was over", lock_name, holders)
+        case MixedLimits(lock_name=lock_name, limit=limit, holders_limits=holders_limits):
+            logger.warning(
+                "lock %r: acquired with limit %d, and its holders name %s; no more may hold than "
+                "the lowest",
+                lock_name,
+                limit,
+                ", ".join(map(str, holders_limits)),
+            )
         case Extended(lock_name=lock_name):
             logger.info("lock %r: lease extended, its workflow still runs", lock_name)
         case LivenessUnknown(lock_name=lock_name):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import all_of, conditional_update, names_in, number
-from leasehold.protocol.model import AcquireRequest, ReleaseRequest
+from leasehold.protocol.model import AcquireRequest, LockState, ReleaseRequest
 from leasehold.protocol.permits import reacquire_permit
 from leasehold.protocol.reading import reads_an_item
 from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
@@ -161,7 +161,12 @@ def mark_ended(claim: Claim, *, now_ms: int) -> Update:
 
 
 def reacquire_after_redrive(
-    claim: Claim, request: AcquireRequest, task_token: str, *, now_ms: int
+    claim: Claim,
+    request: AcquireRequest,
+    task_token: str,
+    *,
+    now_ms: int,
+    seen: LockState | None = None,
 ) -> Transaction:
     """Take a free permit again for an execution that was reaped and then redriven.
 
@@ -181,7 +186,7 @@ def reacquire_after_redrive(
     if claim.entered_at_ms is not None:
         item[schema.ENTERED_AT_MS] = number(claim.entered_at_ms)
     put = Put(item=item, condition=condition, names=names_in(condition))
-    return Transaction(state=reacquire_permit(request, now_ms=now_ms), other=put)
+    return Transaction(state=reacquire_permit(request, now_ms=now_ms, seen=seen), other=put)
 
 
 def claims_of(execution_arn: str, *, before: ReapStage) -> Query:

@@ -24,8 +24,6 @@ I_HOLD: Final = "attribute_exists(#mine)"
 I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
 NOT_RELEASED_BY_ME: Final = "(attribute_not_exists(#last_released) OR #last_released <> :me)"
 NOT_CONTENDED: Final = "(attribute_not_exists(#contended) OR #contended = :no)"
-PERMIT_FREE: Final = "(attribute_not_exists(#held) OR #held < :limit)"
-"""`<`, never `<>`: lowering a limit while more permits are out must grant nothing."""
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
 """The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that
@@ -98,6 +96,7 @@ def conditional_update(
         **removal.names,
     }
     all_values: Values = {
+        ":zero": {"N": "0"},
         ":one": {"N": "1"},
         ":yes": {"BOOL": True},
         ":no": {"BOOL": False},

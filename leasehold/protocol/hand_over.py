@@ -20,6 +20,7 @@ from leasehold.protocol import schema
 from leasehold.protocol.departure import DepartingHolder, removal
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, all_of, conditional_update, number
 from leasehold.protocol.items import new_holder
+from leasehold.protocol.limits import SET_LIMIT, may_enter_as_seen
 from leasehold.protocol.model import Grant, Holder, LockState, Waiter
 from leasehold.protocol.queue import delete_waiter
 from leasehold.protocol.requests import Transaction, Update
@@ -41,8 +42,8 @@ def hand_over_permit(
     If `is_last`, no other waiter was seen, and nobody may have joined since: a newcomer that joined
     behind a waiter with a lower limit would be next, and nobody would serve it.
 
-    A transaction returns nothing, so the token is chosen here, on condition that nobody was granted
-    one since the state was seen.
+    The state as seen has room for the waiter. A transaction returns nothing, so the token is chosen
+    here, on condition that nobody was granted one since the state was seen.
 
     Returns:
         The transaction, and the holder that the waiter becomes by it.
@@ -50,27 +51,21 @@ def hand_over_permit(
     request = waiter.request
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
     leaving = removal(departing)
+    room = may_enter_as_seen(request.limit, state, [departing.holder] if departing else [])
     # The state as seen stands: `retain_until` moves only with a grant or with a longer retention.
     retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
     update = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
-        f"{retain_item(long=retain_long)}{leaving.also_set}"
+        f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
         + ("" if departing else " ADD #held :one"),
-        # The waiter's own limit holds: others than the departing may hold at most `limit - 1`.
-        condition=all_of(
-            I_DO_NOT_HOLD,
-            "#fencing_token = :seen_token",
-            "#held <= :limit" if departing else "#held < :limit",
-            *([_WAIT_SEQ_UNMOVED] if is_last else []),
-        ),
+        condition=all_of(I_DO_NOT_HOLD, room.expression, *([_WAIT_SEQ_UNMOVED] if is_last else [])),
         values={
             ":holder": new_holder(request, now_ms=now_ms, expires_at_ms=holder.expires_at_ms),
             ":token": number(holder.fencing_token),
-            ":seen_token": number(state.fencing_token),
             ":wait_seq": number(state.wait_seq),
-            ":limit": number(request.limit),
+            **room.values,
         },
         removal=leaving,
         now_ms=now_ms,

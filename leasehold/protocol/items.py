@@ -24,6 +24,7 @@ def new_holder(
             **_identity(request),
             schema.ACQUIRED_AT_MS: number(now_ms),
             schema.EXPIRES_AT_MS: number(ends_ms),
+            schema.LIMIT: number(request.limit),
             schema.REVISION: number(1),
         }
     }
@@ -79,6 +80,7 @@ def read_state(item: Item) -> LockState:
     return LockState(
         fencing_token=_number(item, schema.FENCING_TOKEN),
         held=_number(item, schema.HELD),
+        limit=_number(item, schema.LIMIT),
         last_released=_text(item, schema.LAST_RELEASED),
         contended=schema.CONTENDED in item and item[schema.CONTENDED].get("BOOL", False),
         wait_seq=_number(item, schema.WAIT_SEQ),
@@ -97,6 +99,7 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         acquired_at_ms=_number(attributes, schema.ACQUIRED_AT_MS),
         expires_at_ms=_number(attributes, schema.EXPIRES_AT_MS),
         lease_ms=_number(attributes, schema.LEASE_MS),
+        limit=_number(attributes, schema.LIMIT),
         revision=_number(attributes, schema.REVISION),
         fencing_token=_number(item, schema.TOKEN_PREFIX + owner_id),
         data=_text(attributes, schema.DATA),

@@ -43,7 +43,7 @@ class AcquireRequest:
         owner_id: names this acquisition, and is the proof of ownership. Never shown to others.
         owner_name: a label for people. It proves nothing.
         lease_ms: how long the lock is held without a heartbeat.
-        limit: number of permits; 1 makes the lock a mutex.
+        limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
         entered_at_ms: when this acquisition began to wait: its place in the queue.
@@ -107,6 +107,7 @@ class Waiter:
             acquired_at_ms=now_ms,
             expires_at_ms=begins_ms + request.lease_ms,
             lease_ms=request.lease_ms,
+            limit=request.limit,
             revision=1,
             fencing_token=fencing_token,
             data=request.data,
@@ -173,6 +174,8 @@ class Holder:
     """An owner that has a permit, as the table describes it. Every heartbeat adds 1 to `revision`.
 
     Attributes:
+        limit: how many permits the lock has, as this owner's request said: no more than that hold
+            as long as this owner does.
         undelivered: whether a hand-off found nobody to tell.
     """
 
@@ -181,6 +184,7 @@ class Holder:
     acquired_at_ms: int
     expires_at_ms: int
     lease_ms: int
+    limit: int
     revision: int
     fencing_token: int
     data: str | None = None
@@ -198,11 +202,13 @@ class LockState:
     """One lock, as its item describes it. A lock never seen before has no holders.
 
     Attributes:
+        limit: the limit in force, never above that of a holder; 0 if nobody ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
     """
 
     fencing_token: int = 0
     held: int = 0
+    limit: int = 0
     last_released: str | None = None
     contended: bool = False
     wait_seq: int = 0
@@ -212,6 +218,18 @@ class LockState:
     def holder(self, owner_id: str) -> Holder | None:
         """The holder with this owner id, if there is one."""
         return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+    def limit_for(self, limit: int) -> int:
+        """How many may hold when an owner with this limit does: the holders' limits count too."""
+        return min([limit, *(holder.limit for holder in self.holders)])
+
+    def has_room(self, limit: int) -> bool:
+        """Whether an owner with this limit may come in."""
+        return self.held < self.limit_for(limit)
+
+    def is_full(self) -> bool:
+        """Whether the holders let nobody in, whatever the other's limit."""
+        return self.held >= min((holder.limit for holder in self.holders), default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

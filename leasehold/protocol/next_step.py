@@ -40,7 +40,7 @@ def next_step(
 ) -> Step | None:
     """The next write on a lock seen in this state, its queue read after it; None if all is done."""
     remaining = _without(state, departing)
-    if queue and remaining.held < queue[0].request.limit:
+    if queue and remaining.has_room(queue[0].request.limit):
         return _hand_over(state, remaining, queue, departing, now_ms=now_ms)
     if departing is not None:
         update = leave_without_successor(
@@ -71,6 +71,7 @@ def _hand_over(
     )
     after = replace(
         remaining,
+        limit=remaining.limit_for(waiter.request.limit),
         fencing_token=holder.fencing_token,
         held=remaining.held + 1,
         holders=(*remaining.holders, holder),

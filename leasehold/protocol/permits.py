@@ -24,47 +24,71 @@ from leasehold.protocol.expressions import (
     NEXT_TOKEN,
     NOT_CONTENDED,
     NOT_RELEASED_BY_ME,
-    PERMIT_FREE,
     Values,
     all_of,
     conditional_update,
     number,
 )
 from leasehold.protocol.items import new_holder
-from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, Holder, ReleaseRequest
+from leasehold.protocol.limits import SET_LIMIT, LimitCondition, may_enter, may_enter_as_seen
+from leasehold.protocol.model import (
+    AcquireRequest,
+    HeartbeatRequest,
+    Holder,
+    LockState,
+    ReleaseRequest,
+)
 from leasehold.protocol.requests import Update
-from leasehold.protocol.retention import RETAIN_ITEM, retain_item, retained_long_enough
+from leasehold.protocol.retention import (
+    RETAIN_ITEM,
+    needs_longer_retention,
+    retain_item,
+    retained_long_enough,
+)
 
 
-def acquire_permit(request: AcquireRequest, *, now_ms: int, retain_long: bool = False) -> Update:
+def acquire_permit(
+    request: AcquireRequest, *, now_ms: int, seen: LockState | None = None
+) -> Update:
     """Take a free permit. Grants nothing to a holder, nor to an owner who released last.
 
-    Nor on an item that TTL may delete soon, unless with `retain_long`: see `retention.py`.
+    The first write supposes what is usual: that all name the same limit (`limits.py`), and that TTL
+    will not delete the item soon (`retention.py`). If it fails although a permit is free, the
+    second supposes what was `seen`.
     """
-    conditions = (NOT_RELEASED_BY_ME, PERMIT_FREE)
-    return _grant(request, conditions, now_ms=now_ms, retain_long=retain_long)
+    retain_long = seen is not None and needs_longer_retention(seen, now_ms=now_ms)
+    room = may_enter(request.limit, seen)
+    return _grant(request, room, NOT_RELEASED_BY_ME, now_ms=now_ms, retain_long=retain_long)
 
 
-def reacquire_permit(request: AcquireRequest, *, now_ms: int) -> Update:
+def reacquire_permit(
+    request: AcquireRequest, *, now_ms: int, seen: LockState | None = None
+) -> Update:
     """Take a free permit for an acquisition that somebody released on its behalf."""
-    return _grant(request, (PERMIT_FREE,), now_ms=now_ms, retain_long=True)
+    return _grant(request, may_enter(request.limit, seen), now_ms=now_ms, retain_long=True)
 
 
 def take_over_permit(
-    request: AcquireRequest, evictable: Sequence[Holder], *, now_ms: int, retain_long: bool = False
+    request: AcquireRequest, evictable: Sequence[Holder], *, now_ms: int, seen: LockState
 ) -> Update:
-    """Take the place of holders whose lease is over.
+    """Take the place of holders whose lease is over, on a lock seen in this state.
 
     Conditioned on the revision that was seen of each, so that a heartbeat in between wins. The mark
     of the last owner who released stays as it is: an evicted holder has not released, and must be
     told so.
     """
-    conditions = (NOT_RELEASED_BY_ME, "#held < :limit")
-    return _grant(request, conditions, evictable, now_ms=now_ms, retain_long=retain_long)
+    return _grant(
+        request,
+        may_enter_as_seen(request.limit, seen, evictable),
+        NOT_RELEASED_BY_ME,
+        evictable=evictable,
+        now_ms=now_ms,
+        retain_long=needs_longer_retention(seen, now_ms=now_ms),
+    )
 
 
 def evict(lock_name: str, evictable: Sequence[Holder], *, now_ms: int) -> Update:
-    """Evict holders whose lease is over, for nobody: more permits were out than the limit."""
+    """Evict holders whose lease is over, for nobody: more permits were out than a lower limit."""
     return conditional_update(
         schema.lock_key(lock_name),
         change=f"SET {RETAIN_ITEM} ADD #held :difference",
@@ -138,9 +162,9 @@ def release_permit(request: ReleaseRequest, *, now_ms: int) -> Update:
 
 def _grant(
     request: AcquireRequest,
-    conditions: Sequence[str],
+    room: LimitCondition,
+    *conditions: str,
     evictable: Sequence[Holder] = (),
-    *,
     now_ms: int,
     retain_long: bool,
 ) -> Update:
@@ -150,16 +174,19 @@ def _grant(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
-        f"{retain_item(long=long)} ADD #held :difference",
+        f"{SET_LIMIT}, {retain_item(long=long)} ADD #held :difference",
         condition=all_of(
-            I_DO_NOT_HOLD, NOT_CONTENDED, *conditions, *retained_long_enough(long=long)
+            I_DO_NOT_HOLD,
+            NOT_CONTENDED,
+            *conditions,
+            room.expression,
+            *retained_long_enough(long=long),
         ),
         values={
             ":holder": new_holder(request, now_ms=now_ms),
             ":seed": number(now_ms * 1000),
             ":difference": number(1 - len(evictable)),
-            # Once the evicted holders are gone, `held - evicted < limit` must be true.
-            ":limit": number(request.limit + len(evictable)),
+            **room.values,
         },
         removal=eviction(evictable),
         now_ms=now_ms,

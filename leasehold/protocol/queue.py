@@ -25,20 +25,22 @@ from leasehold.protocol.expressions import (
     number,
 )
 from leasehold.protocol.items import new_waiter
-from leasehold.protocol.model import ReleaseRequest, Waiter
+from leasehold.protocol.limits import may_not_enter
+from leasehold.protocol.model import LockState, ReleaseRequest, Waiter
 from leasehold.protocol.requests import Delete, Put, Query, Transaction, Update
 from leasehold.protocol.retention import RETAIN_ITEM
 
 MOST_WAITERS_SEEN: Final = 10
 
 
-def join_queue(waiter: Waiter, *, behind_others: bool, now_ms: int) -> Transaction:
+def join_queue(waiter: Waiter, seen: LockState, *, behind_others: bool, now_ms: int) -> Transaction:
     """Enter the queue, or keep the place in it with a new task token.
 
-    Only while all permits are out; or, `behind_others`, while a permit is free that does not help,
-    because a waiter with a lower limit came first.
+    Only while all permits are out, by the waiter's own limit or by those of the holders that were
+    seen; or, `behind_others`, while a permit is free that does not help, because a waiter with a
+    lower limit came first.
     """
-    request = waiter.request
+    request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
     state = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
@@ -46,9 +48,11 @@ def join_queue(waiter: Waiter, *, behind_others: bool, now_ms: int) -> Transacti
         condition=all_of(
             I_DO_NOT_HOLD,
             NOT_RELEASED_BY_ME,
-            "(#held >= :limit OR #contended = :yes)" if behind_others else "#held >= :limit",
+            f"({no_permit.expression} OR #contended = :yes)"
+            if behind_others
+            else no_permit.expression,
         ),
-        values={":limit": number(request.limit)},
+        values=no_permit.values,
         now_ms=now_ms,
     )
     return Transaction(state=state, other=Put(item=new_waiter(waiter, now_ms=now_ms)))

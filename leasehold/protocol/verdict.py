@@ -46,7 +46,7 @@ class Situation(Enum):
     FREE_FOR_WAITERS = auto()
     """A permit is free, but others came first: it goes to the oldest waiter, not to the caller."""
     BUSY = auto()
-    """All permits are out."""
+    """All permits are out, by the caller's limit or by that of a holder."""
 
 
 Verdict = AlreadyHolder | LeasesOver | Situation
@@ -66,10 +66,10 @@ def judge(
         return AlreadyHolder(mine, is_fresh=request.task_token is None and half_is_left)
     if state.last_released == request.owner_id:
         return Situation.ALREADY_RELEASED
-    if state.held < request.limit:
+    if state.has_room(request.limit):
         return Situation.FREE_FOR_WAITERS if state.contended else Situation.FREE
     over = [holder for holder in state.holders if is_over(holder)]
-    needed = state.held - request.limit + 1
+    needed = state.held - state.limit_for(request.limit) + 1
     if len(over) >= needed:
         return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)
     return Situation.BUSY

@@ -32,10 +32,9 @@ from leasehold.protocol.model import (
 )
 from leasehold.protocol.permits import acquire_permit, evict, take_over_permit
 from leasehold.protocol.requests import Update
-from leasehold.protocol.retention import needs_longer_retention
 from leasehold.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
 from leasehold.store.context import LockContext
-from leasehold.store.events import Evicted
+from leasehold.store.events import Evicted, MixedLimits
 from leasehold.store.hand_over import hand_over, pause_or_give_up
 from leasehold.store.join import advise, join
 from leasehold.store.keep_alive import renew_lease
@@ -70,7 +69,10 @@ def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | R
         if isinstance(outcome, Written):
             holder = read_holder(outcome.item, request.owner_id)
             return Grant.of(request.lock_name, holder, taken_over=attempt.taken_over)
-        step = _react(context, request, read_state(outcome.item), attempt)
+        state = read_state(outcome.item)
+        if number == 0:
+            _report_mixed_limits(context, request, state)
+        step = _react(context, request, state, attempt)
         if not isinstance(step, _Attempt):
             return step
         # Neither granted nor refused: in the last step the caller may even have become a holder.
@@ -84,6 +86,16 @@ def already_released(request: AcquireRequest) -> Refusal:
     """The answer to an acquisition that is over, in whatever state the lock is."""
     reason = RefusalReason.ALREADY_RELEASED
     return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
+
+
+def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:
+    others = {holder.limit for holder in state.holders if holder.owner_id != request.owner_id}
+    others.discard(request.limit)
+    if others:
+        found = MixedLimits(
+            lock_name=request.lock_name, limit=request.limit, holders_limits=tuple(sorted(others))
+        )
+        context.observe(found)
 
 
 def _react(
@@ -105,9 +117,7 @@ def _react(
         case LeasesOver(candidates, needed):
             return _take_over(context, request, state, candidates, needed)
         case _:
-            return failed.queued or _wait_or_refuse(
-                context, request, state, behind_others=failed.waiters_served
-            )
+            return failed.queued or _wait_or_refuse(context, request, state)
 
 
 def _take_over(
@@ -133,8 +143,7 @@ def _take_over(
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)
-    retain_long = needs_longer_retention(state, now_ms=now_ms)
-    update = take_over_permit(request, evictable, now_ms=now_ms, retain_long=retain_long)
+    update = take_over_permit(request, evictable, now_ms=now_ms, seen=state)
     return _Attempt(update, taken_over=len(evictable))
 
 
@@ -143,15 +152,14 @@ def _wait_or_refuse(
     request: AcquireRequest,
     state: LockState,
     expired: ExpiredHolders = NONE_EXPIRED,
-    *,
-    behind_others: bool = False,
 ) -> _Attempt | Queued | Refusal:
     if not request.waits:
         return _refuse(context, request, state, RefusalReason.HELD, expired)
+    behind_others = state.has_room(request.limit)
     queued = join(context, request, state, behind_others=behind_others)
     if queued is None:
         return _attempt(context, request)
-    if state.held < request.limit:
+    if behind_others:
         # Permits were free, but not for the waiters in front. That may have changed while the
         # caller joined, and then nobody else would notice.
         return replace(_serve_waiters(context, request, state), queued=queued)
@@ -162,9 +170,8 @@ def _attempt(
     context: LockContext, request: AcquireRequest, failed_on: LockState | None = None
 ) -> _Attempt:
     """Takes a free permit; `failed_on` is the state if an attempt failed though one was free."""
-    now_ms = context.clock.wall_ms()
-    retain_long = failed_on is not None and needs_longer_retention(failed_on, now_ms=now_ms)
-    return _Attempt(acquire_permit(request, now_ms=now_ms, retain_long=retain_long))
+    update = acquire_permit(request, now_ms=context.clock.wall_ms(), seen=failed_on)
+    return _Attempt(update)
 
 
 def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockState) -> _Attempt:

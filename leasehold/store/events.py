@@ -38,6 +38,20 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MixedLimits:
+    """An acquire found holders that name another limit. All of them count; mostly a mistake.
+
+    Attributes:
+        limit: that of the acquire.
+        holders_limits: the other limits that holders name, in ascending order.
+    """
+
+    lock_name: str
+    limit: int
+    holders_limits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extended:
     """A lease ran out, and was extended because its workflow still runs."""
 
@@ -67,7 +81,9 @@ class ClaimNotRemoved:
     execution_arn: str
 
 
-Event = HandedOver | Evicted | Extended | LivenessUnknown | PushUnknown | ClaimNotRemoved
+Event = (
+    HandedOver | Evicted | MixedLimits | Extended | LivenessUnknown | PushUnknown | ClaimNotRemoved
+)
 Observe = Callable[[Event], None]
 
 

@@ -56,13 +56,18 @@ def hand_over(
             written is whole, and the next caller goes on from there.
     """
     began = context.retry_budget.clock.monotonic()
-    has_left = more_wait = False
+    has_left = more_wait = has_written = False
     queue: list[Waiter] = []
     attempt = 0
     while departing is None or departing.is_still_in(state):
         if not queue:
             queue, more_wait = _live_queue(context, lock_name, state, requester=requester)
+            has_written = False
         step = next_step(lock_name, state, queue, departing, now_ms=context.clock.wall_ms())
+        if step is None and has_written and not state.is_full():
+            # The oldest waiter has the lowest limit, or it has left the queue since that was read.
+            queue = []
+            continue
         if step is None:
             return has_left
         moved = _send(context, step, state)
@@ -73,10 +78,13 @@ def hand_over(
             state, queue, attempt = moved.state, [], attempt + 1
             continue
         has_left = has_left or departing is not None
-        if departing is not None and not departing.voluntary:
-            context.observe(Evicted(lock_name=lock_name))
+        _report_eviction(context, lock_name, departing)
+        has_written = True
         if step.hand_off is None:
-            return has_left
+            if not queue:
+                return has_left
+            state, departing = step.after, None
+            continue
         is_over = _tell(context, step.hand_off, began=began, requester=requester)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
         departing = None if holder is None else DepartingHolder(holder, voluntary=False)
@@ -84,6 +92,13 @@ def hand_over(
         if departing is None and not queue and not more_wait:
             return has_left
     return has_left or _left_before(departing, state)
+
+
+def _report_eviction(
+    context: LockContext, lock_name: str, departing: DepartingHolder | None
+) -> None:
+    if departing is not None and not departing.voluntary:
+        context.observe(Evicted(lock_name=lock_name))
 
 
 def pause_or_give_up(

@@ -39,7 +39,7 @@ def join(
         entered_at_ms=entered_at_ms,
         expires_at_ms=_gone_ms(request, now_ms=now_ms, retry_after_seconds=retry_after_seconds),
     )
-    transaction = join_queue(waiter, behind_others=behind_others, now_ms=now_ms)
+    transaction = join_queue(waiter, state, behind_others=behind_others, now_ms=now_ms)
     if not isinstance(context.table.transact(transaction), Written):
         return None
     position = max(1, context.table.count(waiters_up_to(waiter)))

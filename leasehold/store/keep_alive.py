@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from leasehold.dynamodb.lock_table import Written
+from leasehold.dynamodb.lock_table import Cancelled, Written
 from leasehold.protocol.claims import (
     Claim,
     claim_of,
@@ -29,7 +29,7 @@ from leasehold.protocol.claims import (
     record_heartbeat,
 )
 from leasehold.protocol.items import read_holder, read_state
-from leasehold.protocol.model import Grant, HeartbeatRequest, KeepAliveRequest
+from leasehold.protocol.model import Grant, HeartbeatRequest, KeepAliveRequest, LockState
 from leasehold.protocol.permits import renew
 from leasehold.store.context import LockContext
 from leasehold.store.hand_over import outcome_unknown
@@ -83,10 +83,13 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
 
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
     acquisition = request.acquisition
-    transaction = reacquire_after_redrive(
-        claim, acquisition, request.task_token, now_ms=context.clock.wall_ms()
-    )
-    outcome = context.table.transact(transaction)
+    outcome = _reacquire(context, request, claim)
+    if isinstance(outcome, Cancelled) and outcome.state is not None:
+        state = read_state(outcome.state)
+        is_free = not state.contended and state.has_room(acquisition.limit)
+        if is_free and state.holder(acquisition.owner_id) is None:
+            # The holders name other limits.
+            outcome = _reacquire(context, request, claim, seen=state)
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED
     if outcome.state is not None:
@@ -96,3 +99,14 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         return KeepAliveOutcome.DONE
     # The reaper is at work, or another copy of this heartbeat is.
     raise outcome_unknown(acquisition.lock_name, "its claim changed at the same time")
+
+
+def _reacquire(
+    context: LockContext, request: KeepAliveRequest, claim: Claim, seen: LockState | None = None
+) -> Written | Cancelled:
+    now_ms = context.clock.wall_ms()
+    return context.table.transact(
+        reacquire_after_redrive(
+            claim, request.acquisition, request.task_token, now_ms=now_ms, seen=seen
+        )
+    )

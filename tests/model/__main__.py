@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from tests.model.catalogue import MUTANTS, SEARCHES, search_mutant, search_protocol
+from tests.model.catalogue import LARGE_SEARCHES, MUTANTS, SEARCHES, search_mutant, search_protocol
 from tests.model.search import Report
 
 
 def _names() -> str:
-    sections = {"searches": [*SEARCHES], "mutants": [*MUTANTS]}
+    sections = {"searches": [*SEARCHES], "large": [*LARGE_SEARCHES], "mutants": [*MUTANTS]}
     return "\n".join(f"{title}:\n  " + "\n  ".join(names) for title, names in sections.items())
 
 

@@ -9,7 +9,12 @@ from typing import Final
 
 from tests.model.contention import invariants as of_contention
 from tests.model.contention import transitions as contention
-from tests.model.contention.configurations import CONFIGURATIONS, KNOWN_GAPS, Configuration
+from tests.model.contention.configurations import (
+    CONFIGURATIONS,
+    KNOWN_GAPS,
+    LARGE,
+    Configuration,
+)
 from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
 from tests.model.contention.traces import tell
 from tests.model.executions import invariants as of_executions
@@ -24,12 +29,13 @@ from tests.model.search import Report, Search
 SEARCHES: Final[dict[str, Configuration | Scene]] = {
     search.name: search for search in (*CONFIGURATIONS, *KNOWN_GAPS, *SCENES)
 }
+LARGE_SEARCHES: Final = {search.name: search for search in LARGE}
 MUTANTS: Final[dict[str, Mutant]] = {**MUTANTS_OF_CONTENTION, **MUTANTS_OF_EXECUTIONS}
 
 
 def search_protocol(name: str) -> Report:
     """Searches the protocol as it is."""
-    return _run(SEARCHES[name])
+    return _run({**SEARCHES, **LARGE_SEARCHES}[name])
 
 
 def search_mutant(name: str) -> Report:

@@ -147,6 +147,9 @@ class LockMachine(RuleBasedStateMachine):
         for lock in LOCKS:
             stored = read_stored(self.bench.item(lock))
             assert stored.held == len(stored.holders), "the count of permits is that of the holders"
+            for holder in stored.holders.values():
+                assert stored.held <= holder["limit"], "no more hold than any holder allows"
+                assert stored.limit <= holder["limit"], "the limit in force is never too high"
             assert stored == StoredLock.of(self.reference.locks.get(lock))
 
     def run(self, call: Call, skew_ms: int) -> None:

@@ -66,7 +66,13 @@ def _leave_waiter(name: str, request: Request) -> Request:
 
 
 MUTANTS: dict[str, Mutation] = {
-    "the limit is compared with <>": _in_condition(r"#held < :limit", "#held <> :limit"),
+    "the limit is compared with <>, and with nobody else's": _in_condition(
+        r"\(#held < :limit AND #limit = :limit\)", "#held <> :limit"
+    ),
+    "the first write ignores the limit in force": _in_condition(r" AND #limit = :limit"),
+    "the limit in force is never lowered": _in_change(
+        r"#limit = :limit", "#limit = if_not_exists(#limit, :limit)"
+    ),
     "the limit is compared with <=": _in_condition(r"#held < :limit", "#held <= :limit"),
     "a delayed duplicate may acquire again": _in_condition(
         r" AND \(attribute_not_exists\(#last_released\) OR #last_released <> :me\)"

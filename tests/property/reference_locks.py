@@ -23,6 +23,7 @@ class Permit:
     acquired_ms: int
     expires_ms: int
     lease_ms: int
+    limit: int
     revision: int = 1
 
     def is_fresh(self, now_ms: int) -> bool:
@@ -38,14 +39,34 @@ class Lock:
     permits: dict[str, Permit] = field(default_factory=dict)
     last_released: str | None = None
     ttl_seconds: int = 0
+    limit: int = 0
+
+    def lowest_limit(self, limit: int, leaving: tuple[str, ...] = ()) -> int:
+        """Of an owner's own, and of all holders that stay."""
+        staying = [p.limit for name, p in self.permits.items() if name not in leaving]
+        return min([limit, *staying])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a caller whose first write was refused decided to write next."""
+    """What a caller whose first write was refused decided to write next.
+
+    Attributes:
+        renew: whether it renews its own permit.
+        evictable: the permits, as they were seen, that it takes away.
+        last_token: of the lock as it was seen: the write fails if somebody came in since.
+        limit: the limit in force that it sets; 0 if it writes no permit.
+    """
 
     renew: bool = False
     evictable: tuple[tuple[str, Permit], ...] = ()
+    last_token: int = 0
+    limit: int = 0
+
+    def is_possible(self, state: Lock) -> bool:
+        """Whether nobody came in, and the permits to take away are as they were."""
+        unchanged = all(state.permits.get(name) == seen for name, seen in self.evictable)
+        return unchanged and state.last_token == self.last_token
 
 
 @dataclass
@@ -61,11 +82,17 @@ class ReferenceLocks:
             return None
         if owner in state.permits:
             return None if state.permits[owner].is_fresh(now_ms) else Plan(renew=True)
-        if state.last_released == owner or len(state.permits) < limit:
+        if state.last_released == owner:
             return None
+        lowest = state.lowest_limit(limit)
+        if len(state.permits) < lowest:
+            is_one_write = not state.permits or state.limit == limit
+            return None if is_one_write else Plan(last_token=state.last_token, limit=lowest)
         evictable = self._expired(state, now_ms, limit)
         return Plan(
-            evictable=tuple((name, replace(state.permits[name])) for name in evictable) or ()
+            evictable=tuple((name, replace(state.permits[name])) for name in evictable),
+            last_token=state.last_token,
+            limit=state.lowest_limit(limit, leaving=evictable) if evictable else 0,
         )
 
     def acquire(
@@ -79,13 +106,14 @@ class ReferenceLocks:
             return {"acquired": True, **_held(lock, owner, permit)}
         if state.last_released == owner:
             return self._refused(state, lock, owner, "ALREADY_RELEASED")
-        evictable = self._chosen(state, now_ms, limit, plan)
-        if evictable is None:
+        chosen = self._chosen(state, now_ms, limit, plan)
+        if chosen is None:
             return self._refused(state, lock, owner, "HELD")
+        evictable, state.limit = chosen
         for departing in evictable:
             del state.permits[departing]
         state.last_token += 1
-        permit = Permit(state.last_token, now_ms, now_ms + lease_ms, lease_ms)
+        permit = Permit(state.last_token, now_ms, now_ms + lease_ms, lease_ms, limit)
         state.permits[owner] = permit
         self._touch(state, now_ms)
         self.locks[lock] = state
@@ -111,18 +139,20 @@ class ReferenceLocks:
 
     def _chosen(
         self, state: Lock, now_ms: int, limit: int, plan: Plan | None
-    ) -> tuple[str, ...] | None:
-        """Owners that are evicted for a new holder; None if there is no permit for it."""
-        if plan is not None and plan.evictable:
-            unchanged = all(state.permits.get(name) == seen for name, seen in plan.evictable)
-            if unchanged and len(state.permits) - len(plan.evictable) < limit:
-                return tuple(name for name, _ in plan.evictable)
-        if len(state.permits) < limit:
-            return ()
-        return self._expired(state, now_ms, limit) or None
+    ) -> tuple[tuple[str, ...], int] | None:
+        """Owners that are evicted for a new holder, and the limit that is then in force.
+
+        None if there is no permit for it.
+        """
+        if plan is not None and plan.limit and plan.is_possible(state):
+            return tuple(name for name, _ in plan.evictable), plan.limit
+        if len(state.permits) < state.lowest_limit(limit):
+            return (), state.lowest_limit(limit)
+        evictable = self._expired(state, now_ms, limit)
+        return (evictable, state.lowest_limit(limit, leaving=evictable)) if evictable else None
 
     def _expired(self, state: Lock, now_ms: int, limit: int) -> tuple[str, ...]:
-        needed = len(state.permits) - limit + 1
+        needed = len(state.permits) - state.lowest_limit(limit) + 1
         over = [
             (permit.expires_ms, permit.token, name)
             for name, permit in state.permits.items()

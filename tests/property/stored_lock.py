@@ -17,6 +17,7 @@ class StoredLock:
     newest_token: int | None = None
     last_released: str | None = None
     ttl_seconds: int = 0
+    limit: int = 0
     holders: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @staticmethod
@@ -28,12 +29,14 @@ class StoredLock:
             newest_token=lock.last_token,
             last_released=lock.last_released,
             ttl_seconds=lock.ttl_seconds,
+            limit=lock.limit,
             holders={
                 owner: {
                     "token": permit.token,
                     "acquired_at_ms": permit.acquired_ms,
                     "expires_at_ms": permit.expires_ms,
                     "lease_ms": permit.lease_ms,
+                    "limit": permit.limit,
                     "revision": permit.revision,
                 }
                 for owner, permit in lock.permits.items()
@@ -45,12 +48,13 @@ def read_stored(item: Mapping[str, Any]) -> StoredLock:
     if not item:
         return StoredLock()
     owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
-    numbers = ("acquired_at_ms", "expires_at_ms", "lease_ms", "revision")
+    numbers = ("acquired_at_ms", "expires_at_ms", "lease_ms", "limit", "revision")
     return StoredLock(
         held=int(item["held"]["N"]),
         newest_token=int(item["fencing_token"]["N"]),
         last_released=item.get("last_released", {}).get("S"),
         ttl_seconds=int(item["expiry_time"]["N"]),
+        limit=int(item["limit"]["N"]),
         holders={
             owner: {
                 "token": int(item[f"token:{owner}"]["N"]),

@@ -7,8 +7,7 @@ import uuid
 import pytest
 
 from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol import permits as requests
-from leasehold.protocol.expressions import PERMIT_FREE
+from leasehold.protocol import limits
 from leasehold.protocol.model import AcquireRequest, Grant
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
@@ -48,9 +47,8 @@ def test_a_waiting_workflow_is_handed_nothing_before_either(lock: Lock) -> None:
 def test_with_another_comparison_a_lowered_limit_grants_without_bound(
     lock: Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    different = PERMIT_FREE.replace("#held < :limit", "#held <> :limit")
-    monkeypatch.setattr(requests, "PERMIT_FREE", different)
-    assert different != PERMIT_FREE
+    different = "(attribute_not_exists(#held) OR #held <> :limit)"
+    monkeypatch.setattr(limits, "PERMIT_FREE", different)
     table = LockTable(lock.dynamodb, lock.table_name)
     store = LockStore(LockContext(table=table))
 

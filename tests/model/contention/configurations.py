@@ -97,6 +97,32 @@ CONFIGURATIONS: Final = (
         clients=(_ANNA, _BEN, Client(name="carl", limit=2)),
     ),
     Configuration(
+        name="limits of one, two and three, and nobody waits",
+        clients=(
+            Client(name="anna", limit=3, waits=False),
+            Client(name="ben", limit=2, waits=False),
+            Client(name="carl", limit=2, waits=False),
+            Client(name="dora", limit=3, waits=False),
+        ),
+    ),
+    Configuration(
+        name="a narrow waiter among wide ones",
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1),
+            Client(name="carl", limit=2),
+        ),
+    ),
+    Configuration(
+        name="mixed limits, a workflow dies, and leases end",
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1, polls=1),
+            Client(name="carl", limit=3, pushed=False, polls=1),
+        ),
+        faults=Faults(crashes=1, epochs=1),
+    ),
+    Configuration(
         name="boto3 repeats a write that had happened",
         clients=workflows(3),
         faults=Faults(repeats=1),
@@ -108,6 +134,19 @@ CONFIGURATIONS: Final = (
     ),
 )
 """Each search finds nothing."""
+
+LARGE: Final = (
+    Configuration(
+        name="limits of one, two and three, in the queue",
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1, gives_up=True),
+            Client(name="carl", limit=3),
+            Client(name="dora", limit=2, waits=False),
+        ),
+    ),
+)
+"""These find nothing either, but take minutes: they run when they are named, not with the tests."""
 
 DELAYED_DUPLICATE: Final = Configuration(
     name="an acquire arrives after its owner and another have released",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -18,7 +19,8 @@ from tests.support import START_MS
 class Invariant(StrEnum):
     """What the protocol guarantees."""
 
-    LIMIT = "a grant never makes more holders than its limit, and all holders are counted"
+    LIMIT = "no more hold than the limit of any holder, and all holders are counted"
+    IN_FORCE = "the limit in force is never above the limit of a holder"
     TOKENS = "a token is issued once, and tokens rise"
     ORDER = "grants come in the order of queueing"
     EVICTED = "only a holder whose lease is over is evicted, and never a workflow that runs"
@@ -80,7 +82,6 @@ class Checker:
             ahead = [owner for owner in arrived if self._ages[owner] < self._ages[me]]
         return self._pick(
             (Invariant.TOKENS, rising and me not in tokens),
-            (Invariant.LIMIT, new.held <= self._limits[me]),
             (Invariant.ORDER, not any(owner in after.waiting for owner in ahead)),
         )
 
@@ -110,8 +111,10 @@ class Checker:
     def _table(self, lock: SeenLock) -> Invariant | None:
         state, waiting = lock
         tokens = [h.fencing_token for h in state.holders]
+        lowest = min((self._limits[h.owner_id] for h in state.holders), default=math.inf)
         return self._pick(
-            (Invariant.LIMIT, state.held == len(state.holders)),
+            (Invariant.LIMIT, state.held == len(state.holders) <= lowest),
+            (Invariant.IN_FORCE, state.limit <= lowest),
             (Invariant.TOKENS, len({*tokens}) == len(tokens)),
             (Invariant.QUEUE, state.contended or not waiting),
             (Invariant.QUEUE, not any(state.holder(owner) for owner in waiting)),
@@ -154,9 +157,13 @@ class Checker:
             for at, client in enumerate(self.world.clients, start=FIRST_CLIENT)
         )
         return self._pick(
-            (Invariant.WAKE_UP, head is None or lock.held >= self._limits[head]),
+            (Invariant.WAKE_UP, head is None or not self._has_room(lock, head)),
             (Invariant.UNTOLD, not any(untold)),
         )
+
+    def _has_room(self, lock: LockState, owner: str) -> bool:
+        inside = [holder.owner_id for holder in lock.holders]
+        return lock.held < min(self._limits[one] for one in (owner, *inside))
 
 
 def _evicted(old: LockState, new: LockState, epoch: int) -> list[str]:

@@ -6,8 +6,10 @@ from types import ModuleType
 from typing import Final
 
 from leasehold.protocol import hand_over as hand_over_protocol
-from leasehold.protocol import next_step
-from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED, PERMIT_FREE
+from leasehold.protocol import next_step, permits
+from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
+from leasehold.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
+from leasehold.protocol.model import LockState
 from leasehold.store import acquire, hand_over, join, release
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
@@ -19,6 +21,13 @@ from tests.model.mutant import Mutant, Patch, weak
 _NO_FAULTS: Final = Faults()
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
+_LIMIT_STAYS: Final = "#limit = if_not_exists(#limit, :limit)"
+_WIDE_NARROW_WIDE: Final = (
+    Client(name="anna", limit=3, waits=False),
+    Client(name="ben", limit=2, waits=False),
+    Client(name="carl", limit=3, waits=False),
+)
+_TWO_NARROW_ONE_WIDE: Final = (_ANNA, _BEN, Client(name="carl", limit=2))
 
 
 def _mutant(
@@ -69,7 +78,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "the limit is compared with <>": _mutant(
         Invariant.LIMIT,
-        weak(acquire, "acquire_permit", PERMIT_FREE, instead=PERMIT_FREE.replace("<", "<>")),
+        weak(
+            acquire,
+            "acquire_permit",
+            PERMIT_FREE,
+            instead="(attribute_not_exists(#held) OR #held <> :limit)",
+        ),
         clients=(Client(name="anna", limit=2), Client(name="ben", limit=2), _CARL),
     ),
     "a hand-off ignores the last token": _mutant(
@@ -101,7 +115,68 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "an acquire ignores the clients that wait": _mutant(
         Invariant.ORDER,
         weak(acquire, "acquire_permit", NOT_CONTENDED),
-        clients=(_ANNA, _BEN, Client(name="carl", limit=2)),
+        clients=(Client(name="anna", limit=2), _BEN, Client(name="carl", limit=2)),
+    ),
+    "the first write ignores the limit in force": _mutant(
+        Invariant.LIMIT,
+        weak(acquire, "acquire_permit", " AND #limit = :limit", instead=" "),
+        clients=_WIDE_NARROW_WIDE,
+    ),
+    "an acquire ignores the limits of the holders": _mutant(
+        Invariant.LIMIT,
+        (LockState, "limit_for", lambda _state, limit: limit),
+        clients=_WIDE_NARROW_WIDE,
+    ),
+    "an acquire does not lower the limit in force": _mutant(
+        Invariant.LIMIT, (permits, "SET_LIMIT", _LIMIT_STAYS), clients=_WIDE_NARROW_WIDE
+    ),
+    "an acquire beside other limits ignores the last token": _mutant(
+        Invariant.LIMIT,
+        weak(acquire, "acquire_permit", NOBODY_CAME_IN),
+        clients=_WIDE_NARROW_WIDE,
+    ),
+    "raising the limit in force ignores the last token": _mutant(
+        Invariant.IN_FORCE,
+        (acquire, "acquire_permit", weak_functions.acquire_permit_raising_at_any_time),
+        clients=(
+            Client(name="anna", limit=3, waits=False),
+            Client(name="ben", limit=2, waits=False),
+            Client(name="carl", limit=2, waits=False),
+            Client(name="dora", limit=3, waits=False),
+        ),
+    ),
+    "a takeover ignores the last token": _mutant(
+        Invariant.LIMIT,
+        weak(acquire, "take_over_permit", NOBODY_CAME_IN),
+        clients=(
+            Client(name="anna", limit=2, waits=False),
+            Client(name="ben", limit=1, waits=False),
+            Client(name="carl", limit=2, waits=False),
+        ),
+        faults=Faults(crashes=1, epochs=1),
+    ),
+    "a hand-off ignores the limits of the holders": _mutant(
+        Invariant.LIMIT,
+        (hand_over, "next_step", weak_functions.next_step_by_the_waiters_limit),
+        clients=_TWO_NARROW_ONE_WIDE,
+    ),
+    "a hand-off does not lower the limit in force": _mutant(
+        Invariant.LIMIT,
+        (hand_over_protocol, "SET_LIMIT", _LIMIT_STAYS),
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1),
+            Client(name="carl", limit=2, waits=False),
+        ),
+    ),
+    "joining does not ask whether the holders with a lower limit still hold": _mutant(
+        Invariant.WAKE_UP,
+        weak(join, "join_queue", NOBODY_CAME_IN),
+        clients=(
+            Client(name="anna", limit=1, waits=False),
+            Client(name="ben", limit=2, waits=False),
+            Client(name="carl", limit=2),
+        ),
     ),
     "a hand-off ignores that the waiter asked again": _mutant(
         Invariant.UNTOLD,

@@ -25,9 +25,10 @@ class Recovery:
         sleepers = [at for at in self._clients(state) if self._status(state, at) is Status.ASLEEP]
         newcomer = len(state) - 1
         if not sleepers:
-            free = self._live_holders(state) < self._world.clients[-1].limit
+            owner = self._world.clients[-1].owner_id
+            is_free = self._has_room(state, owner) and not self._dead_ahead(state, owner)
             after = self._call(state, newcomer)
-            return self._status(after, newcomer) is Status.WORKING or not free
+            return self._status(after, newcomer) is Status.WORKING or not is_free
         if not all(self._advances(state, self._call(state, at), at) for at in sleepers):
             return False
         if not self._advances(state, self._call(state, newcomer), newcomer):
@@ -39,11 +40,16 @@ class Recovery:
 
     def _advances(self, before: State, after: State, caller: int) -> bool:
         """Whether the oldest waiter alive was granted the lock, if there was a permit for it."""
-        owner = self._world.clients[caller - FIRST_CLIENT].owner_id
+        client = self._world.clients[caller - FIRST_CLIENT]
+        owner = client.owner_id
         if self._world.tables.lock(before[0]).state.holder(owner) is not None:
             return self._status(after, caller) is Status.WORKING
         heads = self._heads(before, caller)
         if self._blocked(before, heads):
+            return True
+        lock = self._world.tables.lock(before[0]).state
+        if lock.has_room(client.limit) and not lock.has_room(self._limits[heads[0]]):
+            # A caller with room of its own evicts nobody: the oldest waiter does when it polls.
             return True
         return self._world.tables.lock(after[0]).state.holder(heads[0]) is not None
 
@@ -63,14 +69,33 @@ class Recovery:
 
     def _blocked(self, state: State, heads: list[str]) -> bool:
         """Whether the oldest must wait on, because so many hold and live."""
-        return not heads or self._live_holders(state) >= self._limits[heads[0]]
+        if not heads or not self._has_room(state, heads[0]):
+            return True
+        return self._dead_ahead(state, heads[0])
 
-    def _live_holders(self, state: State) -> int:
+    def _dead_ahead(self, state: State, owner_id: str) -> bool:
+        """Whether a dead workflow waits before this owner for fewer to hold than do.
+
+        Nobody knows that it is dead before the lock is handed to it.
+        """
+        waiting = self._world.tables.lock(state[0]).waiting
+        for at, client in zip(self._clients(state), self._world.clients, strict=False):
+            if client.owner_id == owner_id:
+                return False
+            is_dead = client.owner_id in waiting and self._status(state, at) in OVER
+            if is_dead and client.pushed and not self._has_room(state, client.owner_id):
+                return True
+        return False
+
+    def _has_room(self, state: State, owner_id: str) -> bool:
+        """Whether this owner may come in, once the dead are out."""
         lock = self._world.tables.lock(state[0]).state
-        return sum(
-            lock.holder(client.owner_id) is not None and self._status(state, at) not in OVER
+        limits = [
+            client.limit
             for at, client in zip(self._clients(state), self._world.clients, strict=False)
-        )
+            if lock.holder(client.owner_id) is not None and self._status(state, at) not in OVER
+        ]
+        return len(limits) < min([self._limits[owner_id], *limits])
 
     def _call(self, state: State, at: int) -> State:
         """The client's acquire from beginning to end, while nobody else moves."""

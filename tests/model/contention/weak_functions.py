@@ -10,16 +10,21 @@ from unittest.mock import patch
 from leasehold.dynamodb.lock_table import ConditionFailed, Written
 from leasehold.protocol import schema
 from leasehold.protocol.items import read_state
+from leasehold.protocol.limits import NOBODY_CAME_IN
 from leasehold.protocol.model import AcquireRequest, Holder, LockState, Queued, ReleaseRequest
-from leasehold.protocol.next_step import Step
+from leasehold.protocol.next_step import Step, next_step
+from leasehold.protocol.permits import acquire_permit
 from leasehold.protocol.requests import Put, Transaction, Update
 from leasehold.store import hand_over, join, release
 from leasehold.store.context import LockContext
 from leasehold.store.takeover import ExpiredHolders
+from leasehold.wire.rules import HIGHEST_LIMIT
 from tests.model.mutant import Maker, weaker
 
 _SEND: Final = hand_over._send  # noqa: SLF001 - mutants differ in this step
 _JOIN: Final = join.join
+_NEXT_STEP: Final = next_step
+_ACQUIRE_PERMIT: Final = acquire_permit
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
 
@@ -50,6 +55,29 @@ def send_in_two_writes(context: LockContext, step: Step, state: LockState) -> An
         return hand_over._Moved(read_state(outcome.item))  # noqa: SLF001 - same
     context.table.delete(step.write.other)
     return None
+
+
+def next_step_by_the_waiters_limit(
+    lock_name: str,
+    state: LockState,
+    *args: Any,  # noqa: ANN401 - as the real one
+    **more: Any,  # noqa: ANN401 - same
+) -> Step | None:
+    """Hands over as if no holder had named a limit."""
+    holders = tuple(replace(holder, limit=HIGHEST_LIMIT) for holder in state.holders)
+    return _NEXT_STEP(lock_name, replace(state, holders=holders), *args, **more)
+
+
+def acquire_permit_raising_at_any_time(
+    request: AcquireRequest, *, now_ms: int, seen: LockState | None = None
+) -> Update:
+    """Raises the limit in force on condition of the number of holders only."""
+    update = _ACQUIRE_PERMIT(request, now_ms=now_ms, seen=seen)
+    in_force: Any = update.values[":limit"]
+    if seen is None or int(in_force["N"]) <= seen.limit:
+        return update
+    weak: Update = weaker(update, NOBODY_CAME_IN, instead="#held < :limit")
+    return weak
 
 
 class _TableOfTwoWrites:

@@ -173,6 +173,7 @@ def test_a_lease_that_was_handed_over_is_watched_for_as_long_as_it_was_written()
         acquired_at_ms=1_000_000,
         expires_at_ms=1_000_000 + 30_000 + 60_000,
         lease_ms=60_000,
+        limit=1,
         revision=1,
         fencing_token=7,
     )
@@ -192,6 +193,7 @@ def test_whom_it_cannot_remember_a_client_watches_from_the_beginning(
             acquired_at_ms=0,
             expires_at_ms=10_000,
             lease_ms=10_000,
+            limit=1,
             revision=1,
             fencing_token=number,
         )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import InvalidRequest
-from leasehold.protocol.model import AcquireRequest, Grant, Holder
+from leasehold.protocol.model import AcquireRequest, Grant, Holder, LockState
 from leasehold.protocol.permits import take_over_permit
 from leasehold.protocol.schema import lock_key
 from leasehold.wire.requests import parse_acquire
@@ -140,12 +140,15 @@ def test_taking_over_a_hundred_holders_keeps_the_limits_of_expressions() -> None
             acquired_at_ms=START_MS,
             expires_at_ms=START_MS,
             lease_ms=1_000,
+            limit=HOLDERS,
             revision=number,
             fencing_token=number,
         )
         for number in range(HOLDERS)
     ]
-    update = take_over_permit(replace(fullest(0), limit=1), evictable, now_ms=START_MS)
+    seen = LockState(held=HOLDERS, limit=HOLDERS, holders=tuple(evictable))
+    request = replace(fullest(0), owner_id="~" * 128, limit=1)
+    update = take_over_permit(request, evictable, now_ms=START_MS, seen=seen)
     assert update.condition.count(".#revision = :seen") == HOLDERS
     for expression in (update.condition, update.change):
         assert utf8(expression) <= LONGEST_EXPRESSION_BYTES

@@ -172,21 +172,24 @@ def test_free_permits_are_handed_over_until_they_or_the_waiters_are_used_up(worl
     for name in names:
         world.wait(name, limit=22)
     world.store().release(release("anna"))
-    assert world.hand_offs() == ["narrow", *names[:21]]
+    world.store().release(release("narrow"))
+    assert world.hand_offs() == ["narrow", *names[:22]]
     assert world.state()["held"] == {"N": "22"}
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_gets_the_free_permit(
+def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
     world: World, number: int
 ) -> None:
-    world.wait("anna", limit=1)
+    world.wait("anna", limit=2)
     world.wait("ben", limit=1)
     between = Between(world.client, before={number: lambda: world.store().release(release("anna"))})
     world.clock.advance(1)
     entered_at_ms = world.clock.now_ms
     carl = acquire("carl", limit=2, waits=True, task_token="carl", entered_at_ms=entered_at_ms)
     answer = world.store(between).acquire(carl)
+    world.store().release(release("anna"))
+    world.store().release(release("ben"))
     assert isinstance(answer, Grant) or "carl" in world.woken()
 
 

@@ -167,7 +167,7 @@ def test_if_step_functions_does_not_say_nothing_is_freed_and_the_pass_fails(benc
 
 
 def test_a_waiter_with_a_wider_limit_behind_the_dead_gets_the_free_permit(bench: Bench) -> None:
-    bench.wait("ben", execution_arn=OTHER_RUN)
+    bench.wait("ben", execution_arn=OTHER_RUN, limit=2)
     bench.wait("anna")
     bench.wait("carl", execution_arn=OTHER_RUN, limit=2)
     bench.end()

@@ -33,9 +33,9 @@ def bench(clock: FakeClock) -> Bench:
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody checks how long the item is retained."""
     monkeypatch.setattr(permits, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
-    monkeypatch.setattr(hand_over, "needs_longer_retention", lambda _state, *, now_ms: False)  # noqa: ARG005 - same
     never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
-    monkeypatch.setattr("leasehold.store.acquire.needs_longer_retention", never)
+    monkeypatch.setattr(hand_over, "needs_longer_retention", never)
+    monkeypatch.setattr(permits, "needs_longer_retention", never)
 
 
 def seconds_to_live(bench: Bench) -> int:

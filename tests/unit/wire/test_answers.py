@@ -44,6 +44,7 @@ COMPETITOR = Holder(
     acquired_at_ms=START_MS + 1,
     expires_at_ms=START_MS + 2,
     lease_ms=1_000,
+    limit=1,
     revision=12,
     fencing_token=77,
     data='{"secret":true}',

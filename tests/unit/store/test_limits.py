@@ -1,0 +1,236 @@
+"""Mixed limits on one lock: each holder is protected by the limit that its own request named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leasehold.protocol.model import Grant, LockState, Queued, Refusal, Released
+from leasehold.store.events import MixedLimits
+from leasehold.store.keep_alive import KeepAliveOutcome
+from tests.support import LOCK, FakeClock, acquire, release
+from tests.support.memory_table import MemoryTable
+from tests.support.store_bench import Bench, Between, workflow_heartbeat
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    return Bench(MemoryTable(), clock)
+
+
+def grant(bench: Bench, name: str, limit: int, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
+    answer = bench.store().acquire(acquire(name, limit=limit, **fields))
+    assert isinstance(answer, Grant), answer
+    return answer
+
+
+def is_granted(bench: Bench, name: str, limit: int) -> bool:
+    return isinstance(bench.store().acquire(acquire(name, limit=limit)), Grant)
+
+
+def in_force(bench: Bench) -> int:
+    return bench.store().read_state(LOCK).limit
+
+
+def test_a_caller_with_a_higher_limit_does_not_get_in_beside_a_mutex(bench: Bench) -> None:
+    grant(bench, "guard", limit=1)
+    assert not is_granted(bench, "attacker", limit=2)
+    assert not is_granted(bench, "attacker", limit=100)
+    assert bench.holders() == ["guard"]
+
+
+def test_without_the_limit_in_force_it_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: the condition of before."""
+    own_limit_only = "(attribute_not_exists(#held) OR #held < :limit)"
+    monkeypatch.setattr("leasehold.protocol.limits.PERMIT_FREE", own_limit_only)
+    grant(bench, "guard", limit=1)
+    assert is_granted(bench, "attacker", limit=2)
+
+
+def test_a_caller_with_a_lower_limit_gets_in_while_fewer_hold_and_then_nobody(
+    bench: Bench,
+) -> None:
+    grant(bench, "anna", limit=5)
+    grant(bench, "ben", limit=2)
+    assert in_force(bench) == 2
+    assert not is_granted(bench, "carl", limit=5)
+
+
+def test_when_the_strict_holder_has_left_the_limit_rises_again(bench: Bench) -> None:
+    grant(bench, "anna", limit=5)
+    grant(bench, "ben", limit=2)
+    bench.store().release(release("ben"))
+    assert in_force(bench) == 2, "too low, which is safe"
+    grant(bench, "carl", limit=5)
+    assert in_force(bench) == 5
+    grant(bench, "dora", limit=5)
+
+
+def test_an_idle_lock_takes_any_limit_in_one_request(bench: Bench) -> None:
+    client, store = bench.counting()
+    for name, limit in (("anna", 1), ("ben", 5), ("carl", 2)):
+        assert isinstance(store.acquire(acquire(name, limit=limit)), Grant)
+        store.release(release(name))
+    assert client.calls == ["update_item"] * 6
+
+
+def test_equal_limits_cost_one_request_each_and_a_different_one_two(bench: Bench) -> None:
+    client, store = bench.counting()
+    store.acquire(acquire("anna", limit=3))
+    store.acquire(acquire("ben", limit=3))
+    assert len(client.calls) == 2
+    store.acquire(acquire("carl", limit=4))
+    assert len(client.calls) == 4
+    assert bench.holders() == ["anna", "ben", "carl"]
+
+
+@pytest.mark.parametrize("lower", [1, 2])
+def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
+    bench: Bench, lower: int
+) -> None:
+    grant(bench, "anna", limit=3)
+    between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=3)})
+    assert isinstance(bench.store(between).acquire(acquire("carl", limit=lower)), Refusal)
+    assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
+
+
+def test_without_the_token_in_its_condition_it_does_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    monkeypatch.setattr("leasehold.protocol.limits.NOBODY_CAME_IN", ":seen_token = :seen_token")
+    grant(bench, "anna", limit=3)
+    between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=3)})
+    assert isinstance(bench.store(between).acquire(acquire("carl", limit=2)), Grant)
+    assert len(bench.holders()) == 3
+
+
+def test_a_takeover_leaves_the_other_holders_their_limits(bench: Bench) -> None:
+    grant(bench, "gone", limit=2, lease_ms=1_000)
+    grant(bench, "strict", limit=2)
+    bench.clock.advance(10)
+    answer = grant(bench, "wide", limit=9)
+    assert (answer.taken_over, bench.holders(), in_force(bench)) == (1, ["strict", "wide"], 2)
+    assert not is_granted(bench, "wider", limit=9)
+
+
+def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:
+    grant(bench, "gone", limit=2, lease_ms=1_000)
+    bench.clock.advance(10)
+    between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=2)})
+    assert isinstance(bench.store(between).acquire(acquire("strict", limit=1)), Refusal)
+    assert "ben" in bench.holders()
+
+
+def test_raising_takes_effect_as_the_old_holders_leave(bench: Bench) -> None:
+    for name in ("old-1", "old-2", "old-3"):
+        grant(bench, name, limit=3)
+    assert not is_granted(bench, "new-1", limit=5)
+    bench.store().release(release("old-1"))
+    grant(bench, "new-1", limit=5)
+    assert not is_granted(bench, "new-2", limit=5), "two of the old still hold"
+    bench.store().release(release("old-2"))
+    bench.store().release(release("old-3"))
+    for name in ("new-2", "new-3", "new-4", "new-5"):
+        grant(bench, name, limit=5)
+    assert not is_granted(bench, "new-6", limit=5)
+
+
+def test_a_waiter_kept_out_by_a_holders_limit_joins_and_is_served_when_it_leaves(
+    bench: Bench,
+) -> None:
+    bench.wait("strict", limit=1, execution_arn=None)
+    assert isinstance(bench.wait("wide", limit=3, execution_arn=None), Queued)
+    bench.store().release(release("strict"))
+    assert (bench.pushed, bench.holders()) == (["wide"], ["wide"])
+
+
+def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -> None:
+    bench.wait("strict", limit=1, execution_arn=None)
+
+    def replace_the_strict_holder() -> None:
+        bench.store().release(release("strict"))
+        grant(bench, "other", limit=3)
+
+    between = Between(bench.client, before={1: replace_the_strict_holder})
+    wide = acquire("wide", limit=3, waits=True, task_token="wide", entered_at_ms=1)
+    assert isinstance(bench.store(between).acquire(wide), Grant)
+
+
+def leave_while_another_joins(bench: Bench) -> None:
+    """The departing holder has read the queue when an older waiter with a higher limit joins."""
+    for name in ("anna", "ben"):
+        grant(bench, name, limit=2)
+    older_ms = bench.clock.now_ms
+    bench.wait("strict", limit=1, execution_arn=None)
+
+    def join() -> None:
+        bench.wait("wide", limit=2, execution_arn=None, entered_at_ms=older_ms)
+
+    between = Between(bench.client, before={2: join})
+    assert isinstance(bench.store(between).release(release("anna")), Released)
+
+
+def leave_while_the_head_gives_up(bench: Bench) -> None:
+    """The departing holder has read the queue when the waiter with the lower limit leaves it.
+
+    That waiter serves those behind it, but has read the lock before the holder departs.
+    """
+    for name in ("anna", "ben"):
+        grant(bench, name, limit=2)
+    bench.wait("strict", limit=1, execution_arn=None)
+    entered_at_ms = bench.clock.now_ms
+    bench.wait("wide", limit=2, execution_arn=None)
+    gives_up = release("strict", entered_at_ms=entered_at_ms)
+    between = Between(bench.client, before={2: lambda: bench.store().release(gives_up)})
+    assert isinstance(bench.store(between).release(release("anna")), Released)
+
+
+@pytest.mark.parametrize("leave", [leave_while_another_joins, leave_while_the_head_gives_up])
+def test_the_queue_is_read_again_after_a_holder_left_without_successor(
+    bench: Bench, leave: Callable[[Bench], None]
+) -> None:
+    leave(bench)
+    assert (bench.pushed, bench.holders()) == (["wide"], ["ben", "wide"])
+
+
+@pytest.mark.parametrize("leave", [leave_while_another_joins, leave_while_the_head_gives_up])
+def test_without_that_a_waiter_sleeps_beside_a_free_permit(
+    bench: Bench, leave: Callable[[Bench], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    monkeypatch.setattr(LockState, "is_full", lambda _state: True)
+    leave(bench)
+    assert (bench.pushed, bench.holders()) == ([], ["ben"])
+
+
+@pytest.mark.parametrize(("limit", "taken"), [(2, True), (3, True), (1, False)])
+def test_a_redriven_workflow_takes_its_lock_again_only_as_far_as_limits_allow(
+    bench: Bench, *, limit: int, taken: bool
+) -> None:
+    bench.wait("guard", limit=limit)
+    bench.end()
+    bench.reap()
+    bench.redrive()
+    grant(bench, "other", limit=2)
+    outcome = bench.store().keep_alive(workflow_heartbeat("guard", limit=limit))
+    assert outcome is (KeepAliveOutcome.REACQUIRED if taken else KeepAliveOutcome.LOST)
+    assert in_force(bench) == 2
+
+
+def test_mixed_limits_are_observed_once_a_call(bench: Bench) -> None:
+    grant(bench, "anna", limit=5)
+    grant(bench, "ben", limit=2)
+    found = MixedLimits(lock_name=LOCK, limit=2, holders_limits=(5,))
+    assert [event for event in bench.events if isinstance(event, MixedLimits)] == [found]
+    bench.events.clear()
+    assert not is_granted(bench, "carl", limit=2)
+    assert bench.events == [found]
+
+
+def test_equal_limits_are_not(bench: Bench) -> None:
+    grant(bench, "anna", limit=1)
+    assert not is_granted(bench, "ben", limit=1)
+    assert bench.events == []
