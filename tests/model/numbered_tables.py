@@ -82,7 +82,7 @@ class NumberedTables:
         return self._answers.values[number]
 
     def answer_number(self, answer: object) -> int:
-        text = json.dumps(answer, sort_keys=True, default=_described)
+        text = described(answer)
         return self._answers.number((type(answer), text), answer)
 
     def apply(self, table: int, call: Call) -> Outcome:
@@ -134,6 +134,11 @@ class _LockTable(LockTable):
         """A write that only a mutant makes."""
         self._client.put_item(TableName=self._name, Item=put.item)
         return True
+
+
+def described(value: object) -> str:
+    """A text that differs if values differ, also in what their `repr` does not show."""
+    return json.dumps(value, sort_keys=True, default=_described)
 
 
 def _described(value: Any) -> object:  # noqa: ANN401 - what JSON does not know

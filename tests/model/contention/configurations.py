@@ -114,6 +114,32 @@ CONFIGURATIONS: Final = (
         ),
     ),
     Configuration(
+        name="mixed limits, and a workflow dies",
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1),
+            Client(name="carl", limit=3, waits=False),
+        ),
+        faults=Faults(crashes=1),
+    ),
+    Configuration(
+        name="mixed limits, and leases end",
+        clients=(
+            Client(name="anna", limit=2, pushed=False, waits=False),
+            Client(name="ben", limit=1),
+            Client(name="carl", limit=3, waits=False),
+        ),
+        faults=Faults(epochs=1),
+    ),
+    Configuration(
+        name="a narrow waiter among wide ones",
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1),
+            Client(name="carl", limit=2),
+        ),
+    ),
+    Configuration(
         name="mixed limits, a workflow dies, and leases end",
         clients=(
             Client(name="anna", limit=2),

@@ -19,7 +19,7 @@ from tests.model.contention.clients import (
     operate,
     task_token,
 )
-from tests.model.numbered_tables import Numbered, NumberedTables
+from tests.model.numbered_tables import Numbered, NumberedTables, described
 from tests.model.replay import Call, RecordedWorld, run_to_next_call
 from tests.model.request_names import Names
 
@@ -121,7 +121,7 @@ class Progress:
         return self.number(concluded(client, local, result))
 
     def _number_of_call(self, call: Call) -> int:
-        number = self._numbered_calls.number(repr(call), call)
+        number = self._numbered_calls.number(described(call), call)
         if number == len(self.calls):
             self.calls.append(call)
         return number
