@@ -18,11 +18,11 @@ from leasehold.protocol.requests import Put, Transaction, Update
 from leasehold.store import hand_over, join, release
 from leasehold.store.context import LockContext
 from leasehold.store.takeover import ExpiredHolders
-from leasehold.wire.rules import HIGHEST_LIMIT
 from tests.model.mutant import Maker, weaker
 
 _SEND: Final = hand_over._send  # noqa: SLF001 - mutants differ in this step
 _JOIN: Final = join.join
+_NO_LIMIT: Final = 100
 _NEXT_STEP: Final = next_step
 _ACQUIRE_PERMIT: Final = acquire_permit
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
@@ -64,7 +64,7 @@ def next_step_by_the_waiters_limit(
     **more: Any,  # noqa: ANN401 - same
 ) -> Step | None:
     """Hands over as if no holder had named a limit."""
-    holders = tuple(replace(holder, limit=HIGHEST_LIMIT) for holder in state.holders)
+    holders = tuple(replace(holder, limit=_NO_LIMIT) for holder in state.holders)
     return _NEXT_STEP(lock_name, replace(state, holders=holders), *args, **more)
 
 
