@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SECOND := .second_engine
 # Every process would compile all modules anew where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model lifetimes lint bench smoke deploy clean requirements
+.PHONY: help demo test suites controls model lifetimes lint bench smoke second-engine deploy clean requirements
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,7 +29,7 @@ demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch 
 
 lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy leasehold lambdas infra localaws examples bench tests app.py
+	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine tests app.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint suites
@@ -46,9 +47,19 @@ bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and re
 	$(BIN)/python -m bench.hand_off
 smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
 	$(BIN)/python -m pytest tests/smoke -v -m aws
+# LocalStack's requirements are not ours, so it has an environment of its own.
+$(SECOND)/ready: second_engine/requirements.txt second_engine/package-lock.json | $(VENV)/ready
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SECOND)/venv
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(SECOND)/venv/bin/python --require-hashes second_engine/requirements.txt
+	cp second_engine/package.json second_engine/package-lock.json $(SECOND)
+	cd $(SECOND) && npm ci --silent --no-audit --no-fund
+	touch $@
+second-engine: $(VENV)/ready node_modules/ready $(SECOND)/ready ## run tests on another interpreter and another DynamoDB, and compare (needs Java 17 to 23)
+	$(BIN)/python -m second_engine
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Leasehold
 requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev -o requirements.txt pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o second_engine/requirements.txt second_engine/requirements.in
 clean: ## remove what make has made
-	rm -rf $(VENV) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SECOND) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

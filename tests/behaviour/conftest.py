@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from localaws import LocalAws
-from tests.support import TABLE, create_lock_table
+from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
 @pytest.fixture(scope="module")
-def dynamodb(aws: LocalAws) -> Iterator[DynamoDBClient]:
-    client: DynamoDBClient = aws.client("dynamodb", max_pool_connections=64)
+def dynamodb(request: pytest.FixtureRequest) -> Iterator[DynamoDBClient]:
+    client: DynamoDBClient | None = request.config.stash.get(OTHER_DYNAMODB, None)
+    if client is None:
+        aws: LocalAws = request.getfixturevalue("aws")
+        client = aws.client("dynamodb", max_pool_connections=64)
     create_lock_table(client)
     yield client
     client.delete_table(TableName=TABLE)

@@ -188,11 +188,11 @@ def test_the_guard_of_the_readme_makes_a_machine(tmp_path: Path) -> None:
 
 
 def test_make_targets_and_programs_that_documents_name_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for path in documents():
         text = path.read_text()
         code = " ".join((*CODE.findall(text), *(block for _, block in FENCE.findall(text))))
-        assert set(re.findall(r"\bmake ([a-z]+)\b", code)) <= targets, path
+        assert set(re.findall(r"\bmake ([a-z-]+)\b", code)) <= targets, path
         assert all(
             exists(name) for name in re.findall(r"python -m ((?:examples|localaws)[\w.]*)", code)
         )

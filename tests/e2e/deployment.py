@@ -195,11 +195,12 @@ class Deployment:
         return [read_claim(execution_arn, item) for item in table.query_all(query)]
 
     def failed_calls(self, execution_arn: str) -> list[str]:
-        """The errors of all tasks, also of those that were repeated."""
+        """The errors of all tasks and of what they assign, also of those that were repeated."""
         return [
-            event["taskFailedEventDetails"]["error"]
+            event[details]["error"]
             for event in self._history(execution_arn)
-            if "taskFailedEventDetails" in event
+            for details in ("taskFailedEventDetails", "evaluationFailedEventDetails")
+            if details in event
         ]
 
     def held(self, lock_name: str) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
 
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 LOCK = "nightly-report"
 TABLE = "locks"
 START_MS = 1_900_000_000_000
+OTHER_DYNAMODB: Final = pytest.StashKey[Any]()
+"""A DynamoDB client that `make second-engine` runs tests with, instead of theirs."""
 
 
 @dataclass

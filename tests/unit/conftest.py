@@ -14,7 +14,7 @@ from hypothesis import settings
 from moto import mock_aws
 
 from lambdas import runtime, telemetry
-from tests.support import TABLE, create_lock_table
+from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -25,7 +25,10 @@ settings.load_profile("ci")
 
 
 @pytest.fixture(scope="module")
-def moto_dynamodb() -> Iterator[DynamoDBClient]:
+def moto_dynamodb(pytestconfig: pytest.Config) -> Iterator[DynamoDBClient]:
+    if OTHER_DYNAMODB in pytestconfig.stash:
+        yield pytestconfig.stash[OTHER_DYNAMODB]
+        return
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
