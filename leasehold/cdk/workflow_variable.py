@@ -44,6 +44,10 @@ class WorkflowVariable:
         """A field of the variable as a whole JSONata value."""
         return jsonata(self.field(field))
 
+    def merged(self, fields: str) -> str:
+        """The variable with other fields, which are written as JSONata has them in an object."""
+        return f"$merge([${self.name}, {{{fields}}}])"
+
     def state_name(self, purpose: str) -> str:
         """The name of a state of the construct, as unique in a machine as the construct's id."""
         return f"{self.label}: {purpose}"
@@ -56,4 +60,5 @@ def jsonata(expression: str) -> str:
 
 def is_jsonata(value: object) -> bool:
     """Whether Step Functions would evaluate a value of a JSONata state."""
-    return isinstance(value, str) and value.startswith("{%") and value.endswith("%}")
+    is_marked = isinstance(value, str) and value.startswith("{%") and value.endswith("%}")
+    return is_marked and len(value) >= len("{%%}")  # type: ignore[arg-type]  # a string by now

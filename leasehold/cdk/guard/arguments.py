@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, TypeVar
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
+from aws_cdk import aws_stepfunctions as sfn
 from voluptuous import Invalid
 
+from leasehold.cdk.construct_arguments import check_states, whole_seconds
+from leasehold.cdk.service.imported_service import ILockService
 from leasehold.cdk.workflow_variable import is_jsonata
 from leasehold.errors import InvalidRequest
 from leasehold.wire.rules import LEASE_SECONDS, LIMIT, Rule
@@ -17,6 +21,7 @@ LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
 """A waiter's item is retained for 48 h after its last call, which must stay far above a period."""
 HEARTBEATS_A_LEASE: Final = 3
 
+_FUNCTIONS: Final = ("acquire_function", "heartbeat_function", "release_function")
 _T = TypeVar("_T")
 
 
@@ -33,21 +38,68 @@ def checked(field: str, rule: Rule, value: _T) -> _T:
     return value
 
 
+def check_service(service: ILockService) -> None:
+    """Checks that there are functions to call."""
+    if any(not hasattr(getattr(service, name, None), "function_arn") for name in _FUNCTIONS):
+        rule = "must be a LockService of this app, or one of LockService.from_function_arns(…)"
+        raise InvalidRequest(field="service", rule=rule, value=service)
+
+
+def name_of_service(service: ILockService) -> str:
+    """The same for every guard of one lock service, imported or not."""
+    function = service.acquire_function
+    arn = function.function_arn
+    return function.node.path if Token.is_unresolved(arn) else arn
+
+
+def check_work(task: sfn.IChainable, on_timeout: sfn.IChainable | None) -> None:
+    """Checks what is guarded, and what is done instead when the wait is over."""
+    check_states("task", task)
+    if on_timeout is None:
+        return
+    check_states("on_timeout", on_timeout)
+    if on_timeout.start_state is task.start_state:
+        rule = "must begin with another state than the task, which would run without the lock"
+        raise InvalidRequest(field="on_timeout", rule=rule, value=task.start_state.state_id)
+
+
+def check_flag(field: str, value: object) -> None:
+    """Checks that an argument is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidRequest(field=field, rule="must be True or False", value=value)
+
+
+def checked_jsonata(field: str, expression: str) -> str:
+    """One JSONata expression that is not empty."""
+    inner = expression[2:-2]
+    if not inner.strip() or "{%" in inner or "%}" in inner:
+        rule = "must be one JSONata expression as a whole: '{% 'customer/' & $states.input.id %}'"
+        raise InvalidRequest(field=field, rule=rule, value=expression)
+    return expression
+
+
 def checked_limit(limit: int | str) -> int | str:
     """A number of permits, or JSONata that gives one when the workflow runs."""
-    return limit if is_jsonata(limit) else checked("limit", LIMIT, limit)
+    if is_jsonata(limit):
+        return checked_jsonata("limit", str(limit))
+    if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
+        rule = (
+            "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
+        )
+        raise InvalidRequest(field="limit", rule=rule, value="a token")
+    return checked("limit", LIMIT, limit)
 
 
 def checked_lease_seconds(lease: Duration) -> int:
     """Whole seconds, from one second to twelve hours."""
-    return checked("lease", LEASE_SECONDS, _whole_seconds("lease", lease))
+    return checked("lease", LEASE_SECONDS, whole_seconds("lease", lease))
 
 
 def checked_max_wait_seconds(
     max_wait: Duration, *, shortest_seconds: int, longest: Duration, express: bool
 ) -> int:
     """Whole seconds within the bounds of the way to wait and of the kind of workflow."""
-    seconds = _whole_seconds("max_wait", max_wait)
+    seconds = whole_seconds("max_wait", max_wait)
     if seconds < shortest_seconds:
         rule = (
             f"must be at least {shortest_seconds} s, so that the service has time to answer; "
@@ -67,7 +119,7 @@ def checked_max_wait_seconds(
 
 def checked_fallback_seconds(fallback: Duration) -> int:
     """Whole seconds after which a waiter that sleeps in the queue asks again."""
-    seconds = _whole_seconds("fallback", fallback)
+    seconds = whole_seconds("fallback", fallback)
     if not SHORTEST_FALLBACK_SECONDS <= seconds <= LONGEST_FALLBACK_SECONDS:
         rule = f"must be from {SHORTEST_FALLBACK_SECONDS} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
         raise InvalidRequest(field="fallback", rule=rule, value=f"{seconds} s")
@@ -84,13 +136,13 @@ def checked_keep_alive_seconds(
     """
     if keep_alive is None:
         return None
+    seconds = whole_seconds("keep_alive", keep_alive)
     if express:
         rule = (
             "must be left out in an Express workflow: Step Functions has no task tokens there, "
             "so nothing could end the heartbeat; choose a lease that is longer than the work"
         )
         raise InvalidRequest(field="keep_alive", rule=rule, value=keep_alive.to_human_string())
-    seconds = _whole_seconds("keep_alive", keep_alive)
     longest_seconds = lease_seconds // HEARTBEATS_A_LEASE
     if not 1 <= seconds <= longest_seconds:
         rule = (
@@ -99,11 +151,3 @@ def checked_keep_alive_seconds(
         )
         raise InvalidRequest(field="keep_alive", rule=rule, value=f"{seconds} s")
     return seconds
-
-
-def _whole_seconds(field: str, duration: Duration) -> int:
-    milliseconds = duration.to_milliseconds()
-    if milliseconds % 1000:
-        rule = "must be a whole number of seconds"
-        raise InvalidRequest(field=field, rule=rule, value=f"{milliseconds} ms")
-    return int(milliseconds // 1000)

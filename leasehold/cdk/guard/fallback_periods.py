@@ -8,6 +8,10 @@ from typing import Final
 _PAUSES_SECONDS: Final = range(1, 11)
 """A Retry of Step Functions pauses for a second at least. In a pause no push reaches a waiter."""
 _LARGEST_MISS_SECONDS: Final = 2
+_SHORTEST_SECONDS: Final = 5
+_LATEST: Final = 20
+_MOST_AFTER_RESTART: Final = 1000
+"""At eleven events a period: less than half of an execution's history of 25,000 events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,6 @@ class FallbackPeriods:
     def total_seconds(self) -> int:
         """How long the periods and the pauses between them last."""
         return self.number * (self.seconds + self.pause_seconds) - self.pause_seconds
-
-    def seconds_within(self, remaining_seconds: str) -> str:
-        """JSONata: how long as many periods may be each, to end within a shorter wait."""
-        pause = self.pause_seconds
-        return f"$max([1, $floor(({remaining_seconds} + {pause}) / {self.number}) - {pause}])"
 
 
 def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
@@ -49,3 +48,17 @@ def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeri
         for candidate in candidates
         if abs(candidate.total_seconds - max_wait_seconds) <= _LARGEST_MISS_SECONDS
     )
+
+
+def period_after_restart(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
+    """One period of an acquisition that has begun anew, in the middle of its wait.
+
+    A Retry cannot count the rest of a wait, so the time is looked at after each period. The last
+    one ends a twentieth of the wait too late at most, or five seconds.
+    """
+    seconds = max(
+        _SHORTEST_SECONDS,
+        min(fallback_seconds, max_wait_seconds // _LATEST),
+        max_wait_seconds // _MOST_AFTER_RESTART,
+    )
+    return FallbackPeriods(1, seconds, min(_PAUSES_SECONDS))

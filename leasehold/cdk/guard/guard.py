@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from leasehold.cdk.guard.arguments import (
-    checked_keep_alive_seconds,
-    checked_lease_seconds,
-    checked_limit,
-    checked_max_wait_seconds,
-)
+from leasehold.cdk.construct_arguments import check_place
+from leasehold.cdk.guard.arguments import check_service, check_work, name_of_service
 from leasehold.cdk.guard.guarded_work import work_beside_heartbeat, work_then_release
-from leasehold.cdk.guard.lock_name import workflow_lock_name
-from leasehold.cdk.guard.service_calls import AcquireOptions, ServiceCalls
+from leasehold.cdk.guard.lock_name import literal_lock_name, workflow_lock_name
+from leasehold.cdk.guard.machine_rules import GuardInMachine
+from leasehold.cdk.guard.options import checked_options
+from leasehold.cdk.guard.service_calls import ServiceCalls
 from leasehold.cdk.guard.states import GuardStates
-from leasehold.cdk.guard.waiting import NextStates, Waiting, checked_waiting
+from leasehold.cdk.guard.waiting import NextStates, Waiting
+from leasehold.cdk.machine_checks import MachineChecks
 from leasehold.cdk.service.imported_service import ILockService
 from leasehold.cdk.workflow_variable import WorkflowVariable
-
-_DEFAULT_LEASE: Final = Duration.minutes(1)
-_DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
-_DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
 
 
 class LockGuard(sfn.StateMachineFragment):
@@ -106,27 +99,27 @@ class LockGuard(sfn.StateMachineFragment):
         Raises:
             InvalidRequest: an argument breaks its rule.
         """
+        check_place(scope, construct_id)
+        check_service(service)
+        check_work(task, on_timeout)
+        options = checked_options(
+            limit=limit,
+            lease=lease,
+            max_wait=max_wait,
+            waiting=waiting,
+            keep_alive=keep_alive,
+            express=express,
+        )
+        workflow_name = workflow_lock_name(scope, lock_name)
+
         super().__init__(scope, construct_id)
         self._variable = WorkflowVariable.of(scope, construct_id)
-        waiting = checked_waiting(
-            waiting or (Waiting.poll() if express else Waiting.queue()), express=express
-        )
-        max_wait = max_wait or (_DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT)
-        options = AcquireOptions(
-            lease_seconds=checked_lease_seconds(lease or _DEFAULT_LEASE),
-            limit=checked_limit(limit),
-            max_wait_seconds=checked_max_wait_seconds(
-                max_wait,
-                shortest_seconds=waiting.shortest_seconds,
-                longest=waiting.longest,
-                express=express,
-            ),
-        )
-        interval_seconds = checked_keep_alive_seconds(
-            keep_alive, lease_seconds=options.lease_seconds, express=express
-        )
         calls = ServiceCalls(
-            scope=self, service=service, variable=self._variable, options=options, express=express
+            scope=self,
+            service=service,
+            variable=self._variable,
+            options=options.acquire,
+            express=express,
         )
         states = GuardStates(scope=self, variable=self._variable, calls=calls)
         failed = states.rethrow()
@@ -136,6 +129,7 @@ class LockGuard(sfn.StateMachineFragment):
         give_up = calls.release("Give up", then=after_timeout, may_wait=True)
         give_up.next(after_timeout)
 
+        interval_seconds = options.interval_seconds
         self._work = (
             work_then_release(task, states, on_error=release_after_error)
             if interval_seconds is None
@@ -143,11 +137,20 @@ class LockGuard(sfn.StateMachineFragment):
                 task, states, interval_seconds=interval_seconds, on_error=release_after_error
             )
         )
-        self._enter = states.enter(
-            workflow_lock_name(self, lock_name), waiting.fields(options.max_wait_seconds)
-        )
+        self._enter = states.enter(workflow_name)
         next_states = NextStates(granted=self._work, timed_out=give_up, failed=release_after_error)
-        self._enter.next(waiting.begin(states, next_states))
+        self._enter.next(options.waiting.begin(states, next_states))
+        placed = GuardInMachine(
+            construct=self,
+            variable=self._variable.name,
+            work=self._work.start_state,
+            lock_name=literal_lock_name(lock_name),
+            service=name_of_service(service),
+            express=express,
+            limit=options.acquire.limit,
+            waiting=options.waiting.shown,
+        )
+        MachineChecks.add(self, placed)
 
     @property
     @jsii.member(jsii_name="startState")

@@ -10,11 +10,12 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk.guard.arguments import checked
+from leasehold.cdk.guard.arguments import checked, checked_jsonata
 from leasehold.cdk.workflow_variable import is_jsonata, jsonata
 from leasehold.errors import InvalidRequest
 from leasehold.wire.rules import LOCK_NAME
 
+_NOT_EVALUATED: Final = ("{%", "%}", "$.", "$$", "$states", "States.Format(")
 _STEP: Final = r"""\.(?P<name>[A-Za-z_]\w*)|\['(?P<quoted>[^'`]+)'\]|\[(?P<index>\d+)\]"""
 _PATH: Final = re.compile(
     r"(?P<root>\$\$|\$[A-Za-z_]\w*|\$)(?P<steps>(?:" + re.sub(r"\?P<\w+>", "", _STEP) + r")*)"
@@ -31,13 +32,33 @@ def workflow_lock_name(scope: Construct, lock_name: str) -> str:
         InvalidRequest: the literal is no lock name, or the path has no counterpart in JSONata.
     """
     if is_jsonata(lock_name):
-        return lock_name
-    if Token.is_unresolved(lock_name):
-        return _from_token(scope, lock_name)
-    if isinstance(lock_name, str) and lock_name.startswith("$"):
+        return checked_jsonata("lock_name", lock_name)
+    if not isinstance(lock_name, str):
+        return checked("lock_name", LOCK_NAME, lock_name)
+    if lock_name.startswith("$") and not Token.is_unresolved(lock_name):
         rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
         raise InvalidRequest(field="lock_name", rule=rule, value=lock_name)
+    _refuse_parts_that_nobody_evaluates(lock_name)
+    if Token.is_unresolved(lock_name):
+        return _from_token(scope, lock_name)
     return checked("lock_name", LOCK_NAME, lock_name)
+
+
+def literal_lock_name(lock_name: str) -> str | None:
+    """The lock name, if it is known at synth."""
+    return None if is_jsonata(lock_name) or Token.is_unresolved(lock_name) else lock_name
+
+
+def _refuse_parts_that_nobody_evaluates(literal: str) -> None:
+    """Step Functions takes such a text as it is: it would be one lock for all customers."""
+    found = next((part for part in _NOT_EVALUATED if part in literal), None)
+    if found is not None:
+        rule = (
+            f"must not contain {found}, which nothing evaluates within a literal: "
+            "write JSONata as a whole, '{% 'customer/' & $states.input.id %}', "
+            "or JsonPath.format('customer/{}', JsonPath.string_at('$.id'))"
+        )
+        raise InvalidRequest(field="lock_name", rule=rule, value=literal)
 
 
 def _from_token(scope: Construct, lock_name: str) -> str:

@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from leasehold.cdk.guard.fallback_periods import FallbackPeriods
+from leasehold.cdk.guard.own_answer import ANSWER, catch_unknown, if_own
+from leasehold.cdk.guard.restart import restarted
 from leasehold.cdk.repeats import (
     ANY_ERROR,
     ERROR_OUTPUT,
-    EVALUATION_ERROR,
     NOT_WORTH_REPEATING,
     TIMEOUT,
     UNCHANGED,
@@ -27,7 +28,7 @@ from leasehold.cdk.repeats import (
 )
 from leasehold.cdk.service.imported_service import ILockService
 from leasehold.cdk.workflow_variable import WorkflowVariable, is_jsonata, jsonata
-from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
+from leasehold.errors import KeepAliveEnded, LockLost
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
 _TASK_TOKEN: Final = jsonata("$states.context.Task.Token")
@@ -35,11 +36,8 @@ _REQUEST_SECONDS: Final = 30
 """The function's own 20 s, and a cold start."""
 _WAIT_FOR_TASK_TOKEN: Final = sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN
 _SHORTEST_PAUSE_SECONDS: Final = 2
-PERIOD_SECONDS: Final = "period_seconds"
-"""The field of the variable that says how long a waiter in the queue sleeps on one task token."""
 _HEARTBEAT_ENDED: Final = {"ended": True}
 """Short: it counts toward the largest output beside that of the work."""
-_SENT_BY_ANOTHER: Final = "$error('the answer names another lock or another owner')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +73,12 @@ class ServiceCalls:
             assign=self._answer_in_variable("$states.result.Payload"),
         )
         repeat_unknown(acquire, express=self.express)
-        self._catch_unknown(acquire, on_error)
+        catch_unknown(acquire, self.variable, on_error)
         return acquire
 
     def acquire_in_queue(
         self,
+        purpose: str,
         periods: FallbackPeriods,
         *,
         on_restart: sfn.IChainable,
@@ -92,12 +91,12 @@ class ServiceCalls:
         grant whose push was lost, and evicts a holder that died.
         """
         acquire = self._invoke(
-            "Acquire",
+            purpose,
             self.service.acquire_function,
             payload=self._request(),
             # Whoever has the task token can complete it, with anything.
-            assign=self._answer_in_variable("$states.result", only_if="$answer.acquired = true"),
-            sleep_seconds=_as_number(self.variable.jsonata(PERIOD_SECONDS)),
+            assign=self._answer_in_variable("$states.result", only_if=f"{ANSWER}.acquired = true"),
+            sleep_seconds=periods.seconds,
         )
         acquire.add_retry(
             errors=[TIMEOUT],
@@ -106,9 +105,11 @@ class ServiceCalls:
             backoff_rate=1,
         )
         repeat_unknown(acquire, express=self.express)
-        acquire.add_catch(on_restart, errors=[LockLost.__name__], outputs=UNCHANGED)
-        acquire.add_catch(on_timeout, errors=[TIMEOUT], outputs=UNCHANGED)
-        self._catch_unknown(acquire, on_error)
+        restart = self._assigned(restarted(self.variable))
+        next_period = self._assigned(self.variable.merged("'pause_seconds': 1"))
+        acquire.add_catch(on_restart, errors=[LockLost.__name__], outputs=UNCHANGED, assign=restart)
+        acquire.add_catch(on_timeout, errors=[TIMEOUT], outputs=UNCHANGED, assign=next_period)
+        catch_unknown(acquire, self.variable, on_error)
         return acquire
 
     def release(
@@ -147,7 +148,7 @@ class ServiceCalls:
             "Heartbeat",
             self.service.heartbeat_function,
             payload=self._request(),
-            outputs=self._if_own("$states.result", then=json.dumps(_HEARTBEAT_ENDED)),
+            outputs=if_own(self.variable, "$states.result", then=json.dumps(_HEARTBEAT_ENDED)),
             sleep_seconds=interval_seconds,
         )
         ended = KeepAliveEnded.__name__
@@ -167,7 +168,7 @@ class ServiceCalls:
         payload: Mapping[str, object],
         assign: Mapping[str, str] | None = None,
         outputs: str = UNCHANGED,
-        sleep_seconds: float | None = None,
+        sleep_seconds: int | None = None,
     ) -> tasks.LambdaInvoke:
         """A call without any repeats, which hands on its input unless `outputs` says otherwise.
 
@@ -202,43 +203,14 @@ class ServiceCalls:
         """Assigns an answer to the variable, with the fields that the answer lacks."""
         kept = ("entered_at_ms", "restarts", *(["limit"] if is_jsonata(self.options.limit) else []))
         fields = ", ".join(f"'{name}': {self.variable.field(name)}" for name in kept)
-        then = f"$merge([$answer, {{{fields}}}])"
-        return {self.variable.name: self._if_own(answer, then=then, only_if=only_if)}
+        then = f"$merge([{ANSWER}, {{{fields}}}])"
+        return {self.variable.name: if_own(self.variable, answer, then=then, only_if=only_if)}
 
-    def _if_own(self, answer: str, *, then: str, only_if: str = "true") -> str:
-        """A value if the answer is one to this very acquisition, else an evaluation error.
-
-        Only the service and this workflow know the owner id, so nobody else can make up an answer.
-        """
-        own = (
-            f"$answer.lock_name = {self.variable.field('lock_name')}"
-            f" and $answer.owner_id = {self.variable.field('owner_id')} and {only_if}"
-        )
-        return jsonata(f"($answer := {answer}; {own} ? {then} : {_SENT_BY_ANOTHER})")
-
-    def _catch_unknown(self, acquire: tasks.LambdaInvoke, on_error: sfn.IChainable) -> None:
-        """Goes to `on_error` when repeats did not help.
-
-        Of an acquire, only the check of its answer can fail to evaluate: its arguments were
-        evaluated when the guard was entered.
-        """
-        lock_name = self.variable.field("lock_name")
-        unknown = {
-            "Error": LockStoreUnavailable.__name__,
-            "Cause": jsonata(
-                f"'lock ' & {lock_name} & ': the answers were to another acquisition'"
-            ),
-        }
-        acquire.add_catch(on_error, errors=[EVALUATION_ERROR], outputs=unknown)
-        acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=ERROR_OUTPUT)
+    def _assigned(self, expression: str) -> dict[str, str]:
+        return {self.variable.name: jsonata(expression)}
 
     def _acquisition(self) -> dict[str, str]:
         """Names no Express execution: Step Functions neither describes it nor reports its end."""
         execution = {} if self.express else {"execution_arn": _EXECUTION}
         names = ("lock_name", "owner_id")
         return {**{name: self.variable.jsonata(name) for name in names}, **execution}
-
-
-def _as_number(expression: str) -> float:
-    """JSONata in the place of a number: CDK would make a path of a `Timeout.at`."""
-    return Token.as_number(expression)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,11 +38,8 @@ class GuardStates:
     variable: WorkflowVariable
     calls: ServiceCalls
 
-    def enter(self, lock_name: str, more: Mapping[str, object]) -> sfn.Pass:
-        """Makes the owner id and the time of entry once, for all calls of this acquisition.
-
-        `more` are the fields that the way to wait needs.
-        """
+    def enter(self, lock_name: str) -> sfn.Pass:
+        """Makes the owner id and the time of entry once, for all calls of this acquisition."""
         limit = self.calls.options.limit
         lock = {
             "lock_name": lock_name,
@@ -51,22 +47,18 @@ class GuardStates:
             "entered_at_ms": jsonata("$millis()"),
             "restarts": 0,
             **({"limit": limit} if is_jsonata(limit) else {}),
-            **more,
         }
         name = self.variable.state_name("Enter")
         return sfn.Pass.jsonata(self.scope, name, assign={self.variable.name: lock})
 
-    def wait(self, seconds: str, *, assign: str) -> sfn.Wait:
-        """Waits, and assigns fields of the variable.
-
-        The pause never exceeds the deadline, so that the last try falls on it.
-        """
+    def wait(self, seconds: str, *, assign: str | None = None) -> sfn.Wait:
+        """Waits, but never past the deadline, so that the last try falls on it."""
         pause = f"$max([1, $min([{seconds}, {self.deadline.remaining_seconds}])])"
         return sfn.Wait.jsonata(
             self.scope,
             self.variable.state_name("Wait"),
             time=sfn.WaitTime.seconds(jsonata(pause)),
-            assign={self.variable.name: jsonata(f"$merge([${self.variable.name}, {assign}])")},
+            assign=None if assign is None else {self.variable.name: jsonata(assign)},
         )
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -11,8 +10,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk.guard.arguments import checked_fallback_seconds
-from leasehold.cdk.guard.fallback_periods import FallbackPeriods, divide_wait
-from leasehold.cdk.guard.service_calls import PERIOD_SECONDS
+from leasehold.cdk.guard.fallback_periods import divide_wait, period_after_restart
+from leasehold.cdk.guard.restart import pause_before_restart, restarted
 from leasehold.cdk.guard.states import GuardStates
 from leasehold.cdk.workflow_variable import jsonata
 from leasehold.errors import InvalidRequest
@@ -69,21 +68,20 @@ class Waiting(ABC):
         Raises:
             InvalidRequest: the fallback period breaks its rule.
         """
-        return _Queue(checked_fallback_seconds(fallback or _DEFAULT_FALLBACK))
+        given = _DEFAULT_FALLBACK if fallback is None else fallback
+        return _Queue(checked_fallback_seconds(given))
 
     express: ClassVar[bool] = True
     """Whether it works in Express workflows."""
     shortest_seconds: ClassVar[int] = 0
     """The shortest `max_wait` that leaves the service time to answer."""
+    shown: ClassVar[str] = "Waiting.poll()"
+    """How a caller writes it."""
 
     @property
     @abstractmethod
     def longest(self) -> Duration:
         """The longest `max_wait` whose events fit into the history of an execution."""
-
-    def fields(self, max_wait_seconds: int) -> Mapping[str, object]:  # noqa: ARG002 - the queue's
-        """What the guard's variable holds besides, when the guard is entered."""
-        return {}
 
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
@@ -101,9 +99,10 @@ class _Poll(Waiting):
         lock = states.variable.field
         acquire = states.calls.acquire(on_error=next_states.failed)
         released = f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"
+        pause = pause_before_restart(states.variable)
         wait = states.wait(
-            f"{released} ? {_restart_pause(lock)} : {lock('retry_after_seconds')}",
-            assign=f"{released} ? {{{_restart(lock)}}} : {{}}",
+            f"{released} ? {pause} : {lock('retry_after_seconds')}",
+            assign=f"{released} ? {restarted(states.variable)} : ${states.variable.name}",
         )
         wait.next(acquire)
         choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
@@ -118,69 +117,62 @@ class _Poll(Waiting):
 class _Queue(Waiting):
     """acquire, which returns when the lock is granted.
 
-    If the acquisition was released meanwhile: acquire → time left? → wait → acquire.
+    If the acquisition was released meanwhile: time left? → wait → acquire again → time left? → …
     """
 
     fallback_seconds: int
     express: ClassVar[bool] = False
     shortest_seconds: ClassVar[int] = _SHORTEST_QUEUE_SECONDS
+    shown: ClassVar[str] = "Waiting.queue()"
 
     @property
     def longest(self) -> Duration:
         return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
 
-    def fields(self, max_wait_seconds: int) -> Mapping[str, object]:
-        return {PERIOD_SECONDS: self._periods(max_wait_seconds).seconds}
-
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        lock = states.variable.field
-        periods = self._periods(states.calls.options.max_wait_seconds)
+        max_wait_seconds = states.calls.options.max_wait_seconds
         time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
         acquire = states.calls.acquire_in_queue(
-            periods,
+            "Acquire",
+            divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
             on_timeout=next_states.timed_out,
             on_error=next_states.failed,
         )
-        # The number of periods is fixed in the Retry, so those after a restart are shorter.
-        shorter = periods.seconds_within(states.deadline.remaining_seconds)
-        wait = states.wait(
-            _restart_pause(lock), assign=f"{{{_restart(lock)}, '{PERIOD_SECONDS}': {shorter}}}"
+        again = states.calls.acquire_in_queue(
+            "Acquire again",
+            period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
+            on_restart=time_left,
+            on_timeout=time_left,
+            on_error=next_states.failed,
         )
-        wait.next(acquire)
+        wait = states.wait(states.variable.field("pause_seconds"))
         time_left.when(_when(states.deadline.is_over), next_states.timed_out)
-        time_left.otherwise(wait)
+        time_left.otherwise(wait.next(again))
         acquire.next(next_states.granted)
+        again.next(next_states.granted)
         return acquire
-
-    def _periods(self, max_wait_seconds: int) -> FallbackPeriods:
-        return divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds)
-
-
-def _restart(lock: Callable[[str], str]) -> str:
-    """The fields of another acquisition in the same wait."""
-    return f"'owner_id': $uuid(), 'restarts': {lock('restarts')} + 1"
-
-
-def _restart_pause(lock: Callable[[str], str]) -> str:
-    """1, 2, 4 … seconds: so a wait has few restarts, whatever happens to it."""
-    return f"$power(2, {lock('restarts')})"
 
 
 def _when(expression: str) -> sfn.Condition:
     return sfn.Condition.jsonata(jsonata(expression))
 
 
-def checked_waiting(waiting: Waiting, *, express: bool) -> Waiting:
-    """The way to wait, if the kind of workflow can do it.
+def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
+    """The way to wait that was given, else that of the kind of workflow.
 
     Raises:
-        InvalidRequest: an Express workflow cannot wait in the queue.
+        InvalidRequest: it is no way to wait, or an Express workflow cannot wait in the queue.
     """
+    if waiting is None:
+        return Waiting.poll() if express else Waiting.queue()
+    if not isinstance(waiting, Waiting):
+        rule = "must be Waiting.queue() or Waiting.poll()"
+        raise InvalidRequest(field="waiting", rule=rule, value=waiting)
     if express and not waiting.express:
         rule = (
             "must be Waiting.poll() in an Express workflow: "
             "Step Functions has no task tokens there, so nothing could wake it"
         )
-        raise InvalidRequest(field="waiting", rule=rule, value="Waiting.queue()")
+        raise InvalidRequest(field="waiting", rule=rule, value=waiting.shown)
     return waiting

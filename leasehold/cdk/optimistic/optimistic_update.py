@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,14 +10,15 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from leasehold.cdk.construct_arguments import check_place, check_states
+from leasehold.cdk.machine_checks import MachineChecks
+from leasehold.cdk.optimistic.arguments import check_update
 from leasehold.cdk.optimistic.expressions import VersionedExpressions
+from leasehold.cdk.optimistic.machine_rules import UpdateInMachine
 from leasehold.cdk.optimistic.states import VersionedStates
 from leasehold.cdk.workflow_variable import WorkflowVariable
-from leasehold.errors import InvalidRequest
-from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE, write_id_attribute
+from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE
 
-_ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,200}")
-_MOST_RETRIES: Final = 100
 _DEFAULT_RETRIES: Final = 10
 
 
@@ -83,8 +83,10 @@ class OptimisticUpdate(sfn.StateMachineFragment):
         Raises:
             InvalidRequest: an argument breaks its rule.
         """
+        check_place(scope, construct_id)
+        check_states("task", task)
+        check_update(table, key, version_attribute, retries)
         super().__init__(scope, construct_id)
-        _check(key, version_attribute, retries)
         variable = WorkflowVariable.of(scope, construct_id, prefix="item")
         states = VersionedStates(
             scope=self,
@@ -96,6 +98,7 @@ class OptimisticUpdate(sfn.StateMachineFragment):
         )
         body = sfn.Chain.start(states.read(key)).next(task).next(states.write())
         self._tries = states.tries(body, retries=retries)
+        MachineChecks.add(self, UpdateInMachine(construct=self, variable=variable.name))
 
     @property
     @jsii.member(jsii_name="startState")
@@ -108,24 +111,3 @@ class OptimisticUpdate(sfn.StateMachineFragment):
     def end_states(self) -> list[sfn.INextable]:
         """Where the update ends after the item was written."""
         return [self._tries]
-
-
-def _check(key: Mapping[str, Mapping[str, object]], version_attribute: str, retries: int) -> None:
-    for name, value in key.items() if isinstance(key, Mapping) else ():
-        if not isinstance(value, Mapping) or len(value) != 1 or set(value) - {"S", "N", "B"}:
-            rule = "must map each attribute to a value in DynamoDB's form, like {'S': 'text'}"
-            raise InvalidRequest(field="key", rule=rule, value={name: value})
-    if not isinstance(key, Mapping) or not key:
-        rule = "must be the item's whole primary key, like {'account': {'S': 'anna'}}"
-        raise InvalidRequest(field="key", rule=rule, value=key)
-    if not isinstance(version_attribute, str) or not _ATTRIBUTE.fullmatch(version_attribute):
-        rule = "must be a name of letters, digits and _.- that does not begin with a digit"
-        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
-    if {version_attribute, write_id_attribute(version_attribute)} & set(key):
-        rule = "must not be a part of the key"
-        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
-    if isinstance(retries, bool) or not isinstance(retries, int):
-        raise InvalidRequest(field="retries", rule="must be a whole number", value=retries)
-    if not 0 <= retries <= _MOST_RETRIES:
-        rule = f"must be from 0, for a single try, to {_MOST_RETRIES}"
-        raise InvalidRequest(field="retries", rule=rule, value=retries)

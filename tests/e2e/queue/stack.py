@@ -11,8 +11,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk import Waiting
+from leasehold.cdk.guard import service_calls
 from leasehold.cdk.guard.fallback_periods import divide_wait
-from leasehold.cdk.guard.service_calls import ServiceCalls
+from leasehold.cdk.guard.own_answer import ANSWER
 from leasehold.cdk.workflow_variable import jsonata
 from tests.e2e.guard.stack import (
     INPUT,
@@ -124,10 +125,10 @@ class KeptAliveBelieving(KeptAlive):
 def believing_any_answer() -> Iterator[None]:
     """Guards that are made meanwhile do not check whose answers they get."""
 
-    def believed(_self: ServiceCalls, answer: str, *, then: str, **_condition: str) -> str:
-        return jsonata(f"($answer := {answer}; {then})")
+    def believed(_own: object, answer: str, *, then: str, **_condition: str) -> str:
+        return jsonata(f"({ANSWER} := {answer}; {then})")
 
-    with patch.object(ServiceCalls, "_if_own", believed):
+    with patch.object(service_calls, "if_own", believed):
         yield
 
 

@@ -18,7 +18,7 @@ class GuardFactory:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._made = 0
-        self._locks = ImportedLockService(
+        self.locks = ImportedLockService(
             stack,
             "Locks",
             acquire_function_arn=f"{FUNCTION}:acquire",
@@ -31,7 +31,7 @@ class GuardFactory:
         scope = Construct(self._stack, f"Guard{self._made}")
         task = sfn.Pass(scope, "Work")
         arguments = {"lock_name": "x", "waiting": Waiting.poll(), **props}
-        return LockGuard(scope, name, service=self._locks, task=task, **arguments)
+        return LockGuard(scope, name, service=self.locks, task=task, **arguments)
 
     def lock_name(self, lock_name: str) -> str:
         """What the guard's first state makes of a lock name."""

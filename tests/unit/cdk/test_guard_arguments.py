@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
 from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
 
 from leasehold.cdk import LockGuard, Waiting
 from leasehold.errors import InvalidRequest
@@ -26,6 +28,28 @@ Json = dict[str, Any]
         ({"lock_name": "a\u200bb"}, r"^lock_name: .* without control or invisible characters"),
         ({"lock_name": "ä" * 257}, r"^lock_name: must be a string of 1 to 512 bytes"),
         ({"lock_name": "$.customer"}, r"^lock_name: must not start with \$: write JsonPath"),
+        (
+            {"lock_name": "customer/{% $states.input.id %}"},
+            r"^lock_name: must not contain {%, which",
+        ),
+        (
+            {"lock_name": " {% $states.input.id %}"},
+            r"^lock_name: must not contain {%, which nothing",
+        ),
+        ({"lock_name": "customer/$.id"}, r"^lock_name: must not contain \$\., .* JsonPath.format"),
+        (
+            {"lock_name": "customer/$states.input.id"},
+            r"^lock_name: must not contain \$states, which",
+        ),
+        ({"lock_name": f"{Aws.REGION}/$.id"}, r"^lock_name: must not contain \$\., which nothing"),
+        ({"lock_name": "States.Format('{}', 1)"}, r"^lock_name: must not contain States.Format\(,"),
+        ({"lock_name": "{% $a %}/{% $b %}"}, r"^lock_name: must be one JSONata expression as a"),
+        ({"lock_name": "{% %}"}, r"^lock_name: must be one JSONata expression as a whole"),
+        ({"limit": "{%%}"}, r"^limit: must be one JSONata expression as a whole"),
+        (
+            {"limit": sfn.JsonPath.number_at("$.n")},
+            r"^limit: must be a number or JSONata, .* token",
+        ),
         ({"limit": 0}, r"^limit: must be a whole number from 1 to 100 \(got 0\)"),
         ({"limit": 101}, r"^limit: must be a whole number from 1 to 100"),
         ({"limit": "3"}, r"^limit: must be a whole number from 1 to 100"),
@@ -77,6 +101,72 @@ def test_a_broken_rule_is_named_with_its_field(
 ) -> None:
     with pytest.raises(InvalidRequest, match=message):
         guards.guard(**props)
+
+
+NO_DURATIONS: list[object] = [
+    60,
+    0,
+    -1,
+    1.5,
+    float("nan"),
+    10**400,
+    True,
+    "60",
+    "",
+    [],
+    {},
+    object(),
+]
+WRONG: dict[str, list[object]] = {
+    "lease": NO_DURATIONS,
+    "max_wait": NO_DURATIONS,
+    "keep_alive": NO_DURATIONS,
+    "lock_name": [None, 7, float("nan"), b"x", [], {}, Duration.seconds(1), object()],
+    "limit": [None, True, 1.5, float("nan"), 10**400, "", "five", [], Duration.seconds(1)],
+    "waiting": [Waiting.queue, "queue", 5, False, Duration.seconds(1)],
+    "express": [None, 1, "true", sfn.StateMachineType.EXPRESS],
+    "task": [None, "", 7, float("nan"), [], {}, sfn.Pass, Duration.seconds(1), Waiting.poll()],
+    "on_timeout": ["", 7, float("nan"), [], {}, sfn.Pass, Duration.seconds(1)],
+    "service": [None, "arn:aws:lambda:…", 7, float("nan"), {}, Duration.seconds(1)],
+    "scope": [None, "Stack", 7, float("nan")],
+    "construct_id": [None, "", 7, float("nan")],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(field, value) for field, values in WRONG.items() for value in values],
+    ids=lambda value: str(value)[:20].split(" object")[0],
+)
+def test_a_value_of_another_type_is_refused_by_name_before_anything_is_made(
+    stack: Stack, guards: GuardFactory, field: str, value: object
+) -> None:
+    scope, task = Construct(stack, f"Wrong{uuid.uuid4()}"), guards.guard()
+    right: Json = {
+        "scope": scope,
+        "construct_id": "Guard",
+        "service": guards.locks,
+        "task": task,
+        "lock_name": "x",
+    }
+    with pytest.raises(InvalidRequest, match=rf"^{field}: must be .*\(got "):
+        LockGuard(**{**right, field: value})
+    assert scope.node.children == []
+    LockGuard(**right)
+
+
+@pytest.mark.parametrize("fallback", NO_DURATIONS, ids=lambda value: str(value)[:20])
+def test_a_fallback_period_that_is_no_duration_is_refused(fallback: Any) -> None:  # noqa: ANN401 - on purpose
+    with pytest.raises(InvalidRequest, match=r"^fallback: must be a Duration, such as Duration"):
+        Waiting.queue(fallback=fallback)
+
+
+def test_the_task_cannot_be_what_is_done_when_the_wait_is_over(
+    stack: Stack, guards: GuardFactory
+) -> None:
+    task = sfn.Pass(stack, "Charge")
+    with pytest.raises(InvalidRequest, match=r"^on_timeout: must begin with another state than"):
+        LockGuard(stack, "Guard", service=guards.locks, task=task, lock_name="x", on_timeout=task)
 
 
 @pytest.mark.parametrize(

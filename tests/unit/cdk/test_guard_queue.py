@@ -79,16 +79,16 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
     }
     assert acquire.pop("Resource").endswith(":states:::lambda:invoke.waitForTaskToken")
     unchanged, error = "{% $states.input %}", "{% $states.errorOutput %}"
+    assert [set(rule.pop("Assign")) for rule in acquire["Catch"][:2]] == [{variable}, {variable}]
     unknown = acquire["Catch"].pop(2)
     assert unknown["ErrorEquals"] == ["States.QueryEvaluationError"]
     assert unknown["Next"] == "Guard: Release after error"
     assert unknown["Output"]["Error"] == "LockStoreUnavailable"
-    assert machine.states["Guard: Enter"]["Assign"][variable]["period_seconds"] == 299
     assert set(acquire.pop("Assign")) == {variable}
     assert acquire == {
         "Type": "Task",
         "QueryLanguage": "JSONata",
-        "TimeoutSeconds": f"{{% ${variable}.period_seconds %}}",
+        "TimeoutSeconds": 299,
         "Retry": [next_period(6, pause_seconds=1), *polling["Retry"]],
         "Catch": [
             {"ErrorEquals": ["LockLost"], "Output": unchanged, "Next": "Guard: Time left?"},
@@ -121,8 +121,7 @@ def test_max_wait_is_as_many_tries_as_it_has_fallback_periods(  # noqa: PLR0917 
     waiting = Waiting.queue(fallback=Duration.seconds(fallback_seconds))
     guard = guards.guard(waiting=waiting, max_wait=Duration.seconds(max_wait_seconds))
     acquire = acquire_of(guard)
-    [lock] = guard.start_state.to_state_json()["Assign"].values()
-    assert lock["period_seconds"] == seconds
+    assert acquire["TimeoutSeconds"] == seconds
     assert acquire["Retry"][0] == next_period(number, pause_seconds)
     assert abs(number * (seconds + pause_seconds) - pause_seconds - max_wait_seconds) <= 2
 
@@ -144,16 +143,18 @@ def evaluated(
     *,
     waited_ms: int,
     restarts: int = 0,
+    pause_seconds: int | None = None,
     redriven_at: str | None = None,
 ) -> Any:  # noqa: ANN401 - whatever the expression gives
     """An expression of a queueing guard whose acquisition was released `waited_ms` after entry."""
     [name] = machine.assigned()
     entry = {"lock_name": "customer/7", "owner_id": "me", "entered_at_ms": ENTERED_MS}
+    pause = {} if pause_seconds is None else {"pause_seconds": pause_seconds}
     redrive = {} if redriven_at is None else {"RedriveTime": redriven_at}
     return evaluate(
         expression,
         states={"context": {"Execution": {"Id": "arn", **redrive}}},
-        variables={name: {**entry, "restarts": restarts}},
+        variables={name: {**entry, "restarts": restarts, **pause}},
         now_ms=ENTERED_MS + waited_ms,
         functions={"uuid": lambda: "another"},
     )
@@ -173,32 +174,49 @@ def test_an_acquisition_that_was_released_meanwhile_waits_no_longer_than_from_it
     assert (rule["Next"] if is_over else choice["Default"]) == next_state
 
 
-@pytest.mark.parametrize(
-    ("waited_ms", "restarts", "pause_seconds", "period_seconds"),
-    [
-        (0, 0, 1, 299),
-        (0, 3, 8, 299),
-        (600_000, 0, 1, 199),
-        (HALF_HOUR_MS - 3_000, 5, 3, 1),
-        (HALF_HOUR_MS + 5_000, 0, 1, 1),
-    ],
-)
-def test_it_begins_anew_as_another_owner_after_a_pause_within_the_rest_of_its_wait(
-    forms: Json, waited_ms: int, restarts: int, pause_seconds: int, period_seconds: int
+@pytest.mark.parametrize("state", ["Guard: Acquire", "Guard: Acquire again"])
+@pytest.mark.parametrize(("restarts", "pause_seconds"), [(0, 1), (3, 8)])
+def test_it_begins_anew_as_another_owner_after_a_pause_that_doubles(
+    forms: Json, state: str, restarts: int, pause_seconds: int
 ) -> None:
     machine = machine_of(forms, "QueueFlat")
-    wait = machine.states["Guard: Wait"]
-    assert wait["Next"] == "Guard: Acquire"
-    seconds = evaluated(machine, wait["Seconds"], waited_ms=waited_ms, restarts=restarts)
-    assert seconds == pause_seconds
-    [assigned] = wait["Assign"].values()
-    assert evaluated(machine, assigned, waited_ms=waited_ms, restarts=restarts) == {
+    caught = machine.states[state]["Catch"][0]
+    assert (caught["ErrorEquals"], caught["Next"]) == (["LockLost"], "Guard: Time left?")
+    [assigned] = caught["Assign"].values()
+    assert evaluated(machine, assigned, waited_ms=0, restarts=restarts) == {
         "lock_name": "customer/7",
         "owner_id": "another",
         "entered_at_ms": ENTERED_MS,
         "restarts": restarts + 1,
-        "period_seconds": period_seconds,
+        "pause_seconds": pause_seconds,
     }
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "pause_seconds", "seconds"),
+    [(0, 8, 8), (HALF_HOUR_MS - 3_000, 8, 3), (HALF_HOUR_MS + 5_000, 8, 1)],
+)
+def test_the_pause_before_it_never_exceeds_the_deadline(
+    forms: Json, waited_ms: int, pause_seconds: int, seconds: int
+) -> None:
+    machine = machine_of(forms, "QueueFlat")
+    wait = machine.states["Guard: Wait"]
+    assert wait["Next"] == "Guard: Acquire again"
+    pause = evaluated(machine, wait["Seconds"], waited_ms=waited_ms, pause_seconds=pause_seconds)
+    assert pause == seconds
+
+
+def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Json) -> None:
+    machine = machine_of(forms, "QueueFlat")
+    again = machine.states["Guard: Acquire again"]
+    assert again["TimeoutSeconds"] == 90  # a twentieth of half an hour
+    assert handling(again, "States.Timeout") == Handling(0, "Guard: Time left?")
+    [assigned] = again["Catch"][1]["Assign"].values()
+    lock = evaluated(machine, assigned, waited_ms=0, pause_seconds=64)
+    assert (lock["owner_id"], lock["restarts"], lock["pause_seconds"]) == ("me", 0, 1)
+    for error in ("LockStoreUnavailable", "InvalidRequest", "States.QueryEvaluationError"):
+        assert handling(again, error) == handling(machine.states["Guard: Acquire"], error)
+    assert again["Next"] == machine.states["Guard: Acquire"]["Next"]
 
 
 @pytest.mark.parametrize("max_wait_seconds", [5, 300, 1800, 86_400, 6 * 86_400])
@@ -209,13 +227,17 @@ def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
     states = sfn.StateGraph(guard.start_state, "a guard by itself").to_graph_json()["States"]
     machine = Scope(states, "")
     [rule] = machine.states["Guard: Time left?"]["Choices"]
-    now_ms, restarts = 0, 0
-    while not evaluated(machine, rule["Condition"], waited_ms=now_ms):
-        seconds = machine.states["Guard: Wait"]["Seconds"]
-        now_ms += 1000 * evaluated(machine, seconds, waited_ms=now_ms, restarts=restarts)
-        restarts += 1
-    assert now_ms == max_wait_seconds * 1000
-    assert 2 ** (restarts - 1) <= max_wait_seconds + 1
+    [restarted] = machine.states["Guard: Acquire again"]["Catch"][0]["Assign"].values()
+    waited_ms, lock = 0, {"restarts": 0}
+    while not evaluated(machine, rule["Condition"], waited_ms=waited_ms):
+        lock = evaluated(machine, restarted, waited_ms=waited_ms, restarts=lock["restarts"])
+        wait = machine.states["Guard: Wait"]["Seconds"]
+        pause_seconds = lock["pause_seconds"]
+        waited_ms += 1000 * evaluated(
+            machine, wait, waited_ms=waited_ms, pause_seconds=pause_seconds
+        )
+    assert waited_ms == max_wait_seconds * 1000
+    assert 2 ** (lock["restarts"] - 1) <= max_wait_seconds + 1
 
 
 @pytest.mark.parametrize("after_ms", [HALF_HOUR_MS - 1, HALF_HOUR_MS])
@@ -236,7 +258,7 @@ def checked(machine: Scope, answer: object) -> object:
     """What the guard's variable is after an answer to its Acquire."""
     [(name, expression)] = machine.states["Guard: Acquire"]["Assign"].items()
     lock = {**OWN, "entered_at_ms": ENTERED_MS, "restarts": 0}
-    result = answer if "Guard: Time left?" in machine.states else {"Payload": answer}
+    result = answer if "Guard: Acquire again" in machine.states else {"Payload": answer}
     return evaluate(expression, states={"result": result}, variables={name: lock})
 
 

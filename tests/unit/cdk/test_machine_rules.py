@@ -1,0 +1,227 @@
+"""Rules that need the whole state machine are told at synth, by field and rule.
+
+All cases are in one app, which is synthesized once: sound ones beside those that break a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aws_cdk import App, Duration, Stack, Stage
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from leasehold.cdk import ImportedLockService, LockGuard, OptimisticUpdate, Waiting
+from tests.unit.cdk.guard_forms import FUNCTION
+
+EXPRESS = sfn.StateMachineType.EXPRESS
+POLL, QUEUE = Waiting.poll(), Waiting.queue()
+
+
+class Cases(Stack):
+    """One construct a case, which is a method that makes a guard, and mostly a machine."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.locks = self.service("Locks", FUNCTION)
+        self.other_locks = self.service("OtherLocks", f"{FUNCTION}-of-another-service")
+
+    def service(self, name: str, prefix: str) -> ImportedLockService:
+        return ImportedLockService(
+            self,
+            name,
+            acquire_function_arn=f"{prefix}:acquire",
+            heartbeat_function_arn=f"{prefix}:heartbeat",
+            release_function_arn=f"{prefix}:release",
+        )
+
+    def case(self, name: str) -> Case:
+        return Case(self, name)
+
+
+class Case(Construct):
+    """A scope of its own."""
+
+    def __init__(self, scope: Cases, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.stack = scope
+
+    def guard(self, name: str = "Guard", task: Any = None, **props: Any) -> LockGuard:  # noqa: ANN401 - a guard's
+        arguments = {"lock_name": f"{self.node.id}/{name}", "service": self.stack.locks, **props}
+        return LockGuard(self, name, task=task or self.step(f"{name}Work"), **arguments)
+
+    def step(self, name: str, **props: Any) -> sfn.Pass:  # noqa: ANN401 - a state's
+        return sfn.Pass.jsonata(self, name, **props)
+
+    def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a machine's
+        definition = sfn.DefinitionBody.from_chainable(body)
+        sfn.StateMachine(self, "Machine", definition_body=definition, **props)
+
+    def map(
+        self, name: str, body: sfn.IChainable, kind: sfn.StateMachineType | None = None
+    ) -> sfn.IChainable:
+        """A Map; a Distributed Map with children of this kind, if one is given."""
+        items = sfn.ProvideItems.jsonata("{% $states.input %}")
+        if kind is None:
+            return sfn.Map.jsonata(self, name, items=items).item_processor(body)
+        children = sfn.DistributedMap.jsonata(self, name, items=items, map_execution_type=kind)
+        return children.item_processor(body)
+
+
+def sound(cases: Cases) -> None:
+    """Whatever is right, and near to a mistake."""
+    case = cases.case("Express")
+    case.machine(case.guard(express=True), state_machine_type=EXPRESS)
+    case = cases.case("ExpressChildren")
+    case.machine(case.map("Each", case.guard(express=True), EXPRESS))
+    case = cases.case("StandardChildren")
+    case.machine(case.map("Each", case.guard(), sfn.StateMachineType.STANDARD))
+    case = cases.case("TwoNames")
+    case.machine(case.guard("Outer", case.guard("Inner")))
+    case = cases.case("TwoServices")
+    inner = case.guard("Inner", lock_name="same", service=cases.other_locks)
+    case.machine(case.guard("Outer", inner, lock_name="same"))
+    case = cases.case("OneAfterTheOther")
+    case.machine(case.guard("One", lock_name="row").next(case.guard("Two", lock_name="row")))
+    case = cases.case("GivesUpElsewhere")
+    later = case.guard("Later", lock_name="elsewhere")
+    case.machine(case.guard(lock_name="elsewhere", on_timeout=later))
+    case = cases.case("Token")
+    token = LockGuard.fencing_token_of(case, "Guard")
+    case.machine(case.guard(task=case.map("Each", case.step("Tell", outputs=token))))
+    case = cases.case("ByHand")
+    graph = sfn.StateGraph(case.guard().start_state, "by hand").to_graph_json()
+    text = Stack.of(case).to_json_string(graph)
+    sfn.CfnStateMachine(case, "Machine", role_arn="arn:aws:iam::1:role/r", definition_string=text)
+    case = cases.case("MachineElsewhere")
+    elsewhere = Case(Cases(cases.node.scope, "Elsewhere"), "There")  # type: ignore[arg-type]  # the app
+    elsewhere.machine(case.guard())
+
+
+def broken(cases: Cases) -> None:
+    """One case a rule."""
+    case = cases.case("NoMachine")
+    case.guard(task=case.step("One").next(case.step("Two")))
+    sfn.StateMachine.from_state_machine_arn(
+        case, "Imported", "arn:aws:states:us-east-1:123456789012:stateMachine:imported"
+    )
+    case = cases.case("NoMachineForUpdate")
+    table = dynamodb.Table.from_table_name(case, "Accounts", "accounts")
+    key = {"account": {"S": "{% $states.input.account %}"}}
+    OptimisticUpdate(case, "Update", table=table, key=key, task=case.step("Compute"))
+    case = cases.case("NotToldOfExpress")
+    parallel = sfn.Parallel.jsonata(case, "Both").branch(case.guard(waiting=POLL))
+    case.machine(case.map("Each", parallel), state_machine_type=EXPRESS)
+    case = cases.case("NoExpress")
+    case.machine(case.guard(express=True))
+    case = cases.case("NotToldOfExpressChildren")
+    case.machine(case.map("Each", case.guard(), EXPRESS))
+    case = cases.case("OwnLock")
+    inner = case.guard("Inner", lock_name="mine")
+    chain = case.step("Before").next(inner)
+    case.machine(case.guard("Outer", chain, lock_name="mine", keep_alive=Duration.seconds(20)))
+    case = cases.case("WrongId")
+    token = LockGuard.fencing_token_of(case, "Gaurd")
+    case.machine(case.guard(task=case.step("Tell", outputs=token)))
+    case = cases.case("ChildSeesNoVariable")
+    token = LockGuard.fencing_token_of(case, "Guard")
+    child = case.step("Tell", outputs=token)
+    case.machine(case.guard(task=case.map("Each", child, sfn.StateMachineType.STANDARD)))
+
+
+def doubtful(cases: Cases) -> None:
+    """Guards of one lock that do not fit together, which is mostly a mistake."""
+    case = cases.case("Limits")
+    first = case.guard("One", lock_name="mixed", limit=1)
+    case.machine(first.next(case.guard("Two", lock_name="mixed", limit=2)))
+    case = cases.case("Ways")
+    first = case.guard("One", lock_name="ways", waiting=POLL)
+    case.machine(first.next(case.guard("Two", lock_name="ways", waiting=QUEUE)))
+    case = cases.case("OtherMachine")
+    case.machine(case.guard("Three", lock_name="mixed", limit=3))
+    case = cases.case("Unknown")
+    first = case.guard("One", lock_name="unknown", limit=4)
+    expression = "{% $states.input.limit %}"
+    case.machine(first.next(case.guard("Two", lock_name="unknown", limit=expression)))
+    case = cases.case("Evaluated")
+    name = "{% $states.input.id %}"
+    first = case.guard("One", lock_name=name, limit=1)
+    case.machine(first.next(case.guard("Two", lock_name=name, limit=2)))
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
+    made = Cases(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Cases")
+    for build in (sound, broken, doubtful):
+        build(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def faults(cases: Cases) -> dict[str, str]:
+    """Each fault by the path that it names."""
+    app = Stage.of(cases)
+    assert app is not None
+    with pytest.raises(RuntimeError, match="Validation failed") as refusal:
+        app.synth()
+    lines = [line.strip() for line in str(refusal.value).splitlines()]
+    return dict(line.removeprefix("[] ").split(": ", 1) for line in lines if line.startswith("[] "))
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("NoMachine/Guard", "guard: must be a part of a state machine, by DefinitionBody"),
+        ("NoMachineForUpdate/Update", "update: must be a part of a state machine"),
+        ("NotToldOfExpress/Guard", "express: must be True in an Express workflow: "),
+        ("NotToldOfExpressChildren/Guard", "express: must be True in an Express workflow: "),
+        ("NoExpress/Guard", "express: must be left out in a Standard workflow: "),
+        (
+            "OwnLock/Inner",
+            "lock_name: must not be that of the guard around this one, Cases/OwnLock",
+        ),
+        ("WrongId/Machine", "variable: must be that of a guard around the state 'Tell': "),
+        (
+            "ChildSeesNoVariable/Machine",
+            "variable: must be that of a guard around the state 'Tell'",
+        ),
+    ],
+)
+def test_a_broken_rule_is_told_with_path_field_and_rule(
+    faults: dict[str, str], path: str, fault: str
+) -> None:
+    assert faults[f"Cases/{path}"].startswith(fault)
+
+
+def test_nothing_else_is_refused(faults: dict[str, str]) -> None:
+    assert {path.split("/")[1] for path in faults} == {
+        "NoMachine",
+        "NoMachineForUpdate",
+        "NotToldOfExpress",
+        "NotToldOfExpressChildren",
+        "NoExpress",
+        "OwnLock",
+        "WrongId",
+        "ChildSeesNoVariable",
+    }
+
+
+def warnings(construct: Construct) -> Iterator[str]:
+    for child in construct.node.find_all():
+        for entry in child.node.metadata:
+            if entry.type == "aws:cdk:warning":
+                yield f"{child.node.path}: {entry.data}"
+
+
+@pytest.mark.usefixtures("faults")
+def test_guards_of_one_lock_that_do_not_fit_together_are_warned_of(cases: Cases) -> None:
+    mixed, ways = "lock_name 'mixed' is also that of", "lock_name 'ways' is also that of"
+    here, there = "waiting=Waiting.queue() here", "Waiting.poll() there"
+    assert [text.split(" [ack", 1)[0] for text in warnings(cases)] == [
+        f"Cases/Limits/Two: {mixed} Cases/Limits/One: limit=2 here and 1 there",
+        f"Cases/Ways/Two: {ways} Cases/Ways/One: {here} and {there}",
+        f"Cases/OtherMachine/Three: {mixed} Cases/Limits/One: limit=3 here and 1 there",
+    ]
