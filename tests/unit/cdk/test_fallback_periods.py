@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.cdk.guard.fallback_periods import FallbackPeriods, divide_wait
+from leasehold.cdk.guard.fallback_periods import FallbackPeriods, divide_wait, period_after_restart
 
 
 @pytest.mark.parametrize("fallback_seconds", [10, 60, 300, 3600])
@@ -37,6 +37,24 @@ def test_half_an_hour_is_six_periods_of_less_than_five_minutes() -> None:
     assert divide_wait(1800, fallback_seconds=300) == FallbackPeriods(
         number=6, seconds=299, pause_seconds=1
     )
+
+
+@pytest.mark.parametrize(
+    ("max_wait_seconds", "fallback_seconds", "seconds"),
+    [
+        (5, 300, 5),
+        (60, 10, 5),
+        (1800, 300, 90),
+        (86_400, 300, 300),
+        (86_400, 10, 86),  # else the events of its periods would fill the history
+        (7 * 86_400, 43_200, 30_240),
+    ],
+)
+def test_a_period_after_a_restart_is_short_beside_the_wait_but_not_for_the_history(
+    max_wait_seconds: int, fallback_seconds: int, seconds: int
+) -> None:
+    period = period_after_restart(max_wait_seconds, fallback_seconds=fallback_seconds)
+    assert period == FallbackPeriods(number=1, seconds=seconds, pause_seconds=1)
 
 
 def test_a_division_that_misses_is_seen() -> None:

@@ -231,11 +231,9 @@ def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(
     waited_ms, lock = 0, {"restarts": 0}
     while not evaluated(machine, rule["Condition"], waited_ms=waited_ms):
         lock = evaluated(machine, restarted, waited_ms=waited_ms, restarts=lock["restarts"])
-        wait = machine.states["Guard: Wait"]["Seconds"]
-        pause_seconds = lock["pause_seconds"]
-        waited_ms += 1000 * evaluated(
-            machine, wait, waited_ms=waited_ms, pause_seconds=pause_seconds
-        )
+        wait, pause_seconds = machine.states["Guard: Wait"]["Seconds"], lock["pause_seconds"]
+        seconds = evaluated(machine, wait, waited_ms=waited_ms, pause_seconds=pause_seconds)
+        waited_ms += 1000 * seconds
     assert waited_ms == max_wait_seconds * 1000
     assert 2 ** (lock["restarts"] - 1) <= max_wait_seconds + 1
 
