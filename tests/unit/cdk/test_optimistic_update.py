@@ -344,5 +344,5 @@ def test_arguments_that_break_a_rule_are_refused_by_name(
 ) -> None:
     scope = Construct(stack, f"Refused{next(NUMBERS)}")
     with pytest.raises(InvalidRequest) as caught:
-        update(scope, "Update", sfn.Pass(scope, "Compute"), **props)
+        update(scope, "Update", **{"task": sfn.Pass(scope, "Compute"), **props})
     assert caught.value.field == field
