@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.settings import Settings
@@ -23,6 +24,8 @@ class LockStack(Stack):
             construct_id,
             description="Leasehold: a lock service with leases, fencing tokens and semaphores",
         )
+        name = settings.architecture
+        architecture = None if name is None else lambda_.Architecture.custom(name)
         self.locks = LockService(
             self,
             "Locks",
@@ -30,6 +33,10 @@ class LockStack(Stack):
             deletion_protection=settings.deletion_protection,
             log_retention=settings.log_retention,
             log_level=settings.log_level,
+            memory_size_mib=settings.memory_size_mib,
+            tracing=settings.tracing,
+            architecture=architecture,
+            table_name=settings.table_name,
         )
         self._output("LockTable", self.locks.table.table_name, self.locks.table.table_arn)
         for operation, function in (
@@ -47,6 +54,7 @@ class LockStack(Stack):
         self._output("ReapFunction", reap.function_name, reap.function_arn)
         for name, queue in zip(("ReapQueueUrl", "ReapDeadLetterQueueUrl"), queues, strict=True):
             CfnOutput(self, name, value=queue.queue_url)
+        CfnOutput(self, "ReapDeadLetterQueueArn", value=reaper.dead_letter_queue.queue_arn)
 
     def _output(self, prefix: str, name: str, arn: str) -> None:
         CfnOutput(self, f"{prefix}Name", value=name)

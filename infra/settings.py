@@ -23,6 +23,7 @@ _LOG_RETENTION: Final = {
     "365": logs.RetentionDays.ONE_YEAR,
 }
 _LOG_LEVELS: Final = {level: level for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
+_ARCHITECTURES: Final = {"arm64": "arm64", "x86_64": "x86_64", "default": None}
 
 
 class SettingError(ValueError):
@@ -39,6 +40,10 @@ class Settings:
         deletion_protection: whether DynamoDB refuses to delete the table.
         log_retention: how long logs are retained.
         log_level: what the functions log.
+        memory_size_mib: memory of each function.
+        tracing: whether X-Ray traces the functions; None where it can.
+        architecture: of the functions' processors; None for arm64 where it is usual.
+        table_name: the name of the table; None lets CloudFormation name it.
     """
 
     demo: bool = False
@@ -46,10 +51,14 @@ class Settings:
     deletion_protection: bool = False
     log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH
     log_level: str = "INFO"
+    memory_size_mib: int = 256
+    tracing: bool | None = None
+    architecture: str | None = None
+    table_name: str | None = None
 
     @classmethod
     def from_context(cls, node: Node) -> Settings:
-        """Reads `demo`, `removal_policy`, `deletion_protection`, `log_retention_days`, `log_level`.
+        """Reads the settings; `log_retention` from `log_retention_days`, the others by their names.
 
         Raises:
             SettingError: names the setting, its value and the allowed values.
@@ -60,7 +69,19 @@ class Settings:
             deletion_protection=_choice(node, "deletion_protection", _FLAGS, default="false"),
             log_retention=_choice(node, "log_retention_days", _LOG_RETENTION, default="30"),
             log_level=_choice(node, "log_level", _LOG_LEVELS, default="INFO"),
+            memory_size_mib=_memory(node),
+            tracing=_choice(node, "tracing", {**_FLAGS, "default": None}, default="default"),
+            architecture=_choice(node, "architecture", _ARCHITECTURES, default="default"),
+            table_name=node.try_get_context("table_name"),
         )
+
+
+def _memory(node: Node) -> int:
+    given = node.try_get_context("memory_size_mib")
+    text = "256" if given is None else str(given)
+    if not text.isdecimal():
+        raise SettingError(f"-c memory_size_mib={text}: must be a whole number")
+    return int(text)
 
 
 def _choice(node: Node, name: str, choices: Mapping[str, _T], *, default: str) -> _T:

@@ -15,6 +15,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from leasehold.cdk.service.asset import AssetError, assemble
+from leasehold.cdk.service.platform import Platform
 from leasehold.metrics import NAMESPACE, SERVICE
 
 FUNCTION_TIMEOUT_SECONDS: Final = 20
@@ -56,6 +57,7 @@ class FunctionFactory:
     log_removal_policy: RemovalPolicy
     log_level: str
     memory_size_mib: int
+    platform: Platform
 
     def make(
         self,
@@ -65,6 +67,7 @@ class FunctionFactory:
         table_actions: Sequence[str],
         workflow_actions: Sequence[str],
         environment: Mapping[str, str] | None = None,
+        recursive_loop: lambda_.RecursiveLoop | None = None,
     ) -> lambda_.Function:
         """Makes a function with the handler of the same name as its id.
 
@@ -84,12 +87,13 @@ class FunctionFactory:
             code=self.code,
             handler=f"lambdas.{construct_id.lower()}.handler",
             runtime=lambda_.Runtime.PYTHON_3_13,
-            architecture=lambda_.Architecture.ARM_64,
+            architecture=self.platform.architecture,
             memory_size=self.memory_size_mib,
             timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
-            tracing=lambda_.Tracing.ACTIVE,
+            tracing=self.platform.tracing,
             role=self._role(construct_id, log_group, table_actions),
             log_group=log_group,
+            recursive_loop=recursive_loop,
             environment={
                 "LEASEHOLD_TABLE_NAME": self.table.table_name,
                 "POWERTOOLS_SERVICE_NAME": SERVICE,
@@ -98,6 +102,7 @@ class FunctionFactory:
                 **(environment or {}),
             },
         )
+        self.platform.set_defaults(function)
         _acknowledge_wildcard(function, "Resource::*", "X-Ray's write actions take no resource.")
         Validations.of(function).acknowledge(
             Acknowledgment(id="AwsSolutions-L1", reason="The handlers are tested with python3.13.")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NoReturn, Protocol, Unpack
 
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk.service.metrics import LockMetrics
+from leasehold.cdk.service.functions import grant_workflow_action
+from leasehold.cdk.service.metrics import LockMetrics, MetricOptions
+from leasehold.cdk.service.table import grant_client_actions
+from leasehold.errors import InvalidRequest
 
 
 class ILockService(Protocol):
@@ -34,6 +42,11 @@ class LockServiceBase(LockMetrics, Construct):
     heartbeat_function: lambda_.IFunction
     release_function: lambda_.IFunction
 
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table."""
+        raise NotImplementedError
+
     def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal ask for locks. It should be able to release them, too."""
         return self.acquire_function.grant_invoke(grantee)
@@ -51,6 +64,19 @@ class LockServiceBase(LockMetrics, Construct):
         acquire, heartbeat = self.grant_acquire(grantee), self.grant_heartbeat(grantee)
         return acquire.combine(heartbeat).combine(self.grant_release(grantee))
 
+    def grant_client(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal use the table itself, as `LockClient` does.
+
+        Such a principal can write anything into the table, wake workflows that wait, and ask
+        whether one that holds a lock still runs: give this to code that may hold any lock of the
+        service. `grant_use` lets it call the functions only.
+        """
+        table = grant_client_actions(self.table, grantee)
+        wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
+        return table.combine(wake).combine(
+            grant_workflow_action(self, grantee, "DescribeExecution")
+        )
+
 
 class ImportedLockService(LockServiceBase):
     """A lock service that another stack or app deployed; guards take it like their stack's own.
@@ -67,14 +93,73 @@ class ImportedLockService(LockServiceBase):
         acquire_function_arn: str,
         heartbeat_function_arn: str,
         release_function_arn: str,
+        table_name: str | None = None,
+        encryption_key: kms.IKey | None = None,
+        dead_letter_queue_arn: str | None = None,
     ) -> None:
-        """Refers to functions by ARNs, which are outputs of the stack `Leasehold`."""
+        """Refers to what is deployed by outputs of the stack `Leasehold`.
+
+        Args:
+            scope: the parent construct.
+            construct_id: the name within the parent.
+            acquire_function_arn: the output AcquireFunctionArn.
+            heartbeat_function_arn: the output HeartbeatFunctionArn.
+            release_function_arn: the output ReleaseFunctionArn.
+            table_name: the output LockTableName; for `table` and `grant_client`.
+            encryption_key: the customer's key of that table, if it has one.
+            dead_letter_queue_arn: the output ReapDeadLetterQueueArn; for `metric_dead_letters`.
+        """
         super().__init__(scope, construct_id)
+        self._table = None
+        if table_name is not None:
+            self._table = dynamodb.Table.from_table_attributes(
+                self, "Table", table_name=table_name, encryption_key=encryption_key
+            )
+        self._dead_letters = None
+        if dead_letter_queue_arn is not None:
+            self._dead_letters = sqs.Queue.from_queue_arn(
+                self, "DeadLetterQueue", dead_letter_queue_arn
+            )
         self.acquire_function = self._imported("Acquire", acquire_function_arn)
         self.heartbeat_function = self._imported("Heartbeat", heartbeat_function_arn)
         self.release_function = self._imported("Release", release_function_arn)
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table.
+
+        Raises:
+            InvalidRequest: the service was imported without `table_name`.
+        """
+        return self._table or _left_out("table_name", "LockTableName")
+
+    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """See `LockService.metric_dead_letters`.
+
+        Raises:
+            InvalidRequest: the service was imported without `dead_letter_queue_arn`.
+        """
+        queue = self._dead_letters or _left_out("dead_letter_queue_arn", "ReapDeadLetterQueueArn")
+        return queue.metric_approximate_number_of_messages_visible(**options)
+
+    def watch(self, *_machines: sfn.IStateMachine) -> NoReturn:
+        """Not possible: the rules of a deployed service belong to the app that deploys it.
+
+        Raises:
+            InvalidRequest: always.
+        """
+        rule = (
+            "must be called in the app that deploys the service, with machines of any app "
+            "(StateMachine.from_state_machine_arn)"
+        )
+        raise InvalidRequest(field="watch", rule=rule, value=self.node.path)
 
     def _imported(self, construct_id: str, arn: str) -> lambda_.IFunction:
         return lambda_.Function.from_function_attributes(
             self, construct_id, function_arn=arn, same_environment=True
         )
+
+
+def _left_out(argument: str, output: str) -> NoReturn:
+    rule = f"must be given where the service is imported: the stack's output {output}"
+    raise InvalidRequest(field=argument, rule=rule, missing=True)

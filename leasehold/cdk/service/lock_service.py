@@ -6,17 +6,20 @@ from typing import Unpack
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_iam as iam
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk.service.functions import FunctionFactory, grant_workflow_action, handler_code
+from leasehold.cdk.service.functions import FunctionFactory, handler_code
 from leasehold.cdk.service.imported_service import ImportedLockService, LockServiceBase
 from leasehold.cdk.service.metrics import MetricOptions
+from leasehold.cdk.service.platform import Platform
 from leasehold.cdk.service.reaper import ExecutionReaper
-from leasehold.cdk.service.table import grant_client_actions, lock_table
+from leasehold.cdk.service.settings import check_existing_table, check_functions, check_table
+from leasehold.cdk.service.table import lock_table
 from leasehold.errors import InvalidRequest
 
 
@@ -39,12 +42,16 @@ class LockService(LockServiceBase):
         construct_id: str,
         *,
         reaper: bool = True,
+        table: dynamodb.ITable | None = None,
+        table_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         deletion_protection: bool = False,
         encryption_key: kms.IKey | None = None,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
         log_level: str = "INFO",
         memory_size_mib: int = 256,
+        tracing: bool | None = None,
+        architecture: lambda_.Architecture | None = None,
     ) -> None:
         """Declares the service.
 
@@ -54,17 +61,50 @@ class LockService(LockServiceBase):
             reaper: whether to free the locks of executions that fail, time out or are aborted, as
                 soon as Step Functions reports it; of all state machines of the account and region,
                 or of those that `watch` names. Without it a lock is free when its lease is over.
-            removal_policy: what becomes of the table and the logs when the stack goes. Removing the
-                table while work goes on lets two holders in: it is retained by default.
+            table: a table that exists, for instance one that an earlier stack has retained, in this
+                account and region. It must have the key and the TTL attribute that this service
+                makes. Default is a new table.
+            table_name: the name of a new table. With a name, a table that was retained makes the
+                deployment fail, instead of standing unused beside a second one.
+            removal_policy: what becomes of a new table and the logs when the stack goes. Removing
+                the table while work goes on lets two holders in: it is retained by default.
             deletion_protection: whether DynamoDB refuses to delete the table.
             encryption_key: the customer's key for the table; default is the key that AWS manages.
             log_retention: how long the functions' logs are retained.
             log_level: the functions' level of Python's logging. INFO is one line a call.
-            memory_size_mib: memory, and with it CPU, of each function.
+            memory_size_mib: memory, and with it CPU, of each function, from 128 to 10,240.
+            tracing: whether X-Ray traces the functions; default is yes in the partition `aws` and
+                no in others, as Lambda has no X-Ray in the regions of China.
+            architecture: of the functions' processors; default is arm64 in the partition `aws` and
+                x86_64 in others. Give x86_64 for a region without arm64.
+
+        Raises:
+            InvalidRequest: names the argument and its rule, before anything is declared.
         """
+        check_functions(
+            log_level=log_level,
+            log_retention=log_retention,
+            memory_size_mib=memory_size_mib,
+            tracing=tracing,
+            architecture=architecture,
+        )
+        check_table(
+            table_name=table_name,
+            removal_policy=removal_policy,
+            deletion_protection=deletion_protection,
+            encryption_key=encryption_key,
+        )
+        if table is not None:
+            check_existing_table(
+                table,
+                table_name=table_name,
+                deletion_protection=deletion_protection,
+                encryption_key=encryption_key,
+            )
         super().__init__(scope, construct_id)
-        self.table = lock_table(
+        self._table = table or lock_table(
             self,
+            table_name=table_name,
             encryption_key=encryption_key,
             removal_policy=removal_policy,
             deletion_protection=deletion_protection,
@@ -72,11 +112,12 @@ class LockService(LockServiceBase):
         functions = FunctionFactory(
             scope=self,
             code=handler_code(self),
-            table=self.table,
+            table=self._table,
             log_retention=log_retention,
             log_removal_policy=removal_policy,
             log_level=log_level,
             memory_size_mib=memory_size_mib,
+            platform=Platform(self, tracing=tracing, architecture=architecture),
         )
         self.acquire_function = functions.make(
             "Acquire",
@@ -97,6 +138,11 @@ class LockService(LockServiceBase):
             workflow_actions=["SendTaskSuccess", "SendTaskFailure"],
         )
         self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table: a new one, or the one that was given."""
+        return self._table
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper from all state machines of the account and region to these.
@@ -123,16 +169,3 @@ class LockService(LockServiceBase):
             rule = f"must be True for {purpose}(): this service was made without a reaper"
             raise InvalidRequest(field="reaper", rule=rule, value=False)
         return self.reaper
-
-    def grant_client(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal use the table itself, as `LockClient` does.
-
-        Such a principal can write anything into the table, wake workflows that wait, and ask
-        whether one that holds a lock still runs: give this to code that may hold any lock of the
-        service. `grant_use` lets it call the functions only.
-        """
-        table = grant_client_actions(self.table, grantee)
-        wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
-        return table.combine(wake).combine(
-            grant_workflow_action(self, grantee, "DescribeExecution")
-        )

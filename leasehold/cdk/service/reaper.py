@@ -7,6 +7,7 @@ EventBridge rule ──▶ queue ──▶ Reap     a first pass at once, a seco
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Unpack
@@ -14,24 +15,19 @@ from typing import Final, Unpack
 from aws_cdk import ArnFormat, Duration, Names, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
-from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from leasehold.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS, FunctionFactory
 from leasehold.cdk.service.metrics import MetricOptions
+from leasehold.cdk.service.reap_queue import allow_rules, deny_all_but, reap_queues
 from leasehold.cdk.service.reaper_target import ReaperTarget
 from leasehold.errors import InvalidRequest
-
-SECOND_PASS_SECONDS: Final = FUNCTION_TIMEOUT_SECONDS + 15
-"""Longer than an acquire, its cold start included, that was called before the execution ended."""
+from leasehold.protocol.claims import SECOND_PASS_MS
 
 _ENDS: Final = ["FAILED", "TIMED_OUT", "ABORTED"]
-_MOST_TRIES: Final = 10
-"""One each visibility timeout: twenty minutes, longer than throttles of Step Functions last."""
 _BATCH: Final = 10
 _MOST_AT_ONCE: Final = 5
 """Thousands of executions may be stopped at one go: this many functions ask Step Functions about
@@ -56,7 +52,8 @@ class ExecutionReaper(Construct):
 
     An event that ten tries could not handle stays in the dead-letter queue for two weeks; the locks
     are then free when their lease is over. The messages name executions, and do not contain their
-    inputs; both queues are encrypted.
+    inputs; both queues are encrypted. The queue's policy lets only the reaper's rules and its
+    function send, and denies everybody else: dead letters cannot be sent back to the queue.
 
     Attributes:
         function: frees the locks that an execution claimed.
@@ -67,29 +64,16 @@ class ExecutionReaper(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, functions: FunctionFactory) -> None:
         """Declares the reaper; `LockService` does."""
         super().__init__(scope, construct_id)
-        self.dead_letter_queue = sqs.Queue(
-            self,
-            "DeadLetterQueue",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-            retention_period=Duration.days(14),
-        )
-        self.queue = sqs.Queue(
-            self,
-            "Queue",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-            visibility_timeout=Duration.seconds(
-                FUNCTION_TIMEOUT_SECONDS * _TRIES_IN_A_VISIBILITY_TIMEOUT
-            ),
-            dead_letter_queue=sqs.DeadLetterQueue(
-                queue=self.dead_letter_queue, max_receive_count=_MOST_TRIES
-            ),
-        )
-        for queue in (self.queue, self.dead_letter_queue):
-            self._allow_rules(queue)
+        timeout = Duration.seconds(FUNCTION_TIMEOUT_SECONDS * _TRIES_IN_A_VISIBILITY_TIMEOUT)
+        self.queue, self.dead_letter_queue = reap_queues(self, visibility_timeout=timeout)
         self.function = self._reap_function(replace(functions, scope=self))
-        self._rule(self, _EVERY_MACHINE, detail={"status": _ENDS})
+        self._rule_arns: list[str] = []
+        for queue in (self.queue, self.dead_letter_queue):
+            allow_rules(queue, self._rule_arns)
+        if self.function.role is not None:
+            deny_all_but(self.queue, self._rule_arns, self.function.role)
+        rule = self._rule(self, _EVERY_MACHINE, detail={"status": _ENDS})
+        self._rule_arns.append(rule.rule_arn)
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper to these state machines; see `LockService.watch`."""
@@ -98,7 +82,8 @@ class ExecutionReaper(Construct):
             raise InvalidRequest(field="machines", rule=rule, value=[])
         for machine in machines:
             _check_place(machine, service=self)
-        self.node.try_remove_child(_EVERY_MACHINE)
+        if self.node.try_remove_child(_EVERY_MACHINE):
+            self._rule_arns.clear()
         for machine in machines:
             names = [Names.unique_resource_name(end, max_length=80) for end in (machine, self)]
             construct_id = "ReapedBy".join(names)
@@ -106,7 +91,9 @@ class ExecutionReaper(Construct):
                 arn = machine.state_machine_arn
                 # The children of a Distributed Map have the map's label in the ARN: machine/label.
                 detail = {"status": _ENDS, "stateMachineArn": [arn, {"prefix": f"{arn}/"}]}
-                self._rule(machine.stack, construct_id, detail=detail)
+                name = self._rule_name(machine.stack, construct_id)
+                self._rule(machine.stack, construct_id, detail=detail, name=name)
+                self._rule_arns.append(self._rule_arn(name))
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Events that could not be delivered or handled, by default the maximum of 5 minutes.
@@ -123,8 +110,12 @@ class ExecutionReaper(Construct):
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
             environment={
                 "LEASEHOLD_REAP_QUEUE_URL": self.queue.queue_url,
-                "LEASEHOLD_SECOND_PASS_SECONDS": str(SECOND_PASS_SECONDS),
+                "LEASEHOLD_SECOND_PASS_SECONDS": str(SECOND_PASS_MS // 1000),
             },
+            # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
+            # execution may have more claims than that many rounds free. The function has a bound of
+            # its own, `lambdas.reap_messages.MOST_ROUNDS`.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
         self.queue.grant(reap, "sqs:SendMessage")
         reap.add_event_source(
@@ -137,11 +128,19 @@ class ExecutionReaper(Construct):
         )
         return reap
 
-    def _rule(self, scope: Construct, construct_id: str, *, detail: Mapping[str, object]) -> None:
+    def _rule(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        detail: Mapping[str, object],
+        name: str | None = None,
+    ) -> events.Rule:
         """Makes a rule in the stack of the machine: so it refers to the queue, never vice versa."""
-        events.Rule(
+        return events.Rule(
             scope,
             construct_id,
+            rule_name=name,
             description="Executions that end without releasing their locks, for Leasehold",
             event_pattern=events.EventPattern(
                 source=["aws.states"],
@@ -151,21 +150,22 @@ class ExecutionReaper(Construct):
             targets=[ReaperTarget(self.queue, self.dead_letter_queue)],
         )
 
-    def _allow_rules(self, queue: sqs.Queue) -> None:
-        """Allows any rule of the account and region: naming one of another stack makes a cycle."""
-        rules = Stack.of(self).format_arn(
+    def _rule_name(self, stack: Stack, construct_id: str) -> str:
+        """A name that is known before the rule is deployed, so that the queue's policy can name it.
+
+        Its ARN as a reference would make the service's stack depend on the machine's.
+        """
+        places = (Stack.of(self).stack_name, stack.stack_name, construct_id)
+        known = [place for place in places if not Token.is_unresolved(place)]
+        digest = hashlib.sha256("\0".join(known).encode()).hexdigest()
+        return f"leasehold-reaper-{digest[:32]}"
+
+    def _rule_arn(self, name: str) -> str:
+        return Stack.of(self).format_arn(
             service="events",
             resource="rule",
-            resource_name="*",
+            resource_name=name,
             arn_format=ArnFormat.SLASH_RESOURCE_NAME,
-        )
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                actions=["sqs:SendMessage"],
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                resources=[queue.queue_arn],
-                conditions={"ArnLike": {"aws:SourceArn": rules}},
-            )
         )
 
 

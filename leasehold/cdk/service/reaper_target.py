@@ -10,7 +10,7 @@ from aws_cdk.interfaces.aws_events import IRuleRef
 
 @jsii.implements(events.IRuleTarget)
 class ReaperTarget:
-    """A queue whose policy allows every rule; CDK's own target would add the ARN of each rule."""
+    """A queue whose policy names the rules; CDK's own target would refer to each rule."""
 
     def __init__(self, queue: sqs.IQueue, dead_letter_queue: sqs.IQueue) -> None:
         """Takes the queue of the events, and that of the events it could not get."""

@@ -19,6 +19,7 @@ _WRITES: Final = ("ConditionCheckItem", "PutItem", "UpdateItem", "DeleteItem")
 def lock_table(
     scope: Construct,
     *,
+    table_name: str | None,
     encryption_key: kms.IKey | None,
     removal_policy: RemovalPolicy,
     deletion_protection: bool,
@@ -31,6 +32,7 @@ def lock_table(
     return dynamodb.Table(
         scope,
         "Table",
+        table_name=table_name,
         partition_key=dynamodb.Attribute(name=PARTITION_KEY, type=dynamodb.AttributeType.STRING),
         sort_key=dynamodb.Attribute(name=SORT_KEY, type=dynamodb.AttributeType.STRING),
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,

@@ -47,6 +47,10 @@ def test_without_context_nothing_is_lost_and_no_demo_is_deployed() -> None:
         deletion_protection=False,
         log_retention=logs.RetentionDays.ONE_MONTH,
         log_level="INFO",
+        memory_size_mib=256,
+        tracing=None,
+        architecture=None,
+        table_name=None,
     )
 
 
@@ -57,12 +61,20 @@ def test_every_setting_can_be_given_as_the_command_line_gives_it() -> None:
         deletion_protection="TRUE",
         log_retention_days="7",
         log_level="debug",
+        memory_size_mib="512",
+        tracing="false",
+        architecture="x86_64",
+        table_name="locks",
     ) == Settings(
         demo=True,
         removal_policy=RemovalPolicy.DESTROY,
         deletion_protection=True,
         log_retention=logs.RetentionDays.ONE_WEEK,
         log_level="DEBUG",
+        memory_size_mib=512,
+        tracing=False,
+        architecture="x86_64",
+        table_name="locks",
     )
 
 
@@ -80,11 +92,18 @@ def test_a_value_may_be_json_as_in_cdk_json() -> None:
         ("deletion_protection", "1", "true, false"),
         ("log_retention_days", "8", "1, 7, 14, 30, 90, 365"),
         ("log_level", "TRACE", "DEBUG, INFO, WARNING, ERROR"),
+        ("tracing", "maybe", "true, false, default"),
+        ("architecture", "mips", "arm64, x86_64, default"),
     ],
 )
 def test_an_unknown_value_is_told_with_the_known_ones(name: str, value: str, choices: str) -> None:
     with pytest.raises(SettingError, match=f"^-c {name}={value}: must be one of {choices}$"):
         settings(**{name: value})
+
+
+def test_a_memory_size_that_is_no_number_is_told() -> None:
+    with pytest.raises(SettingError, match=r"^-c memory_size_mib=1GB: must be a whole number$"):
+        settings(memory_size_mib="1GB")
 
 
 def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The options of `LockService`, its grants, its metrics, its importer."""
+"""The options of `LockService`, its grants, its metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aws_cdk import App, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk.assertions import Match, Template
 
@@ -17,7 +18,6 @@ from leasehold.cdk import LockService
 from leasehold.cdk.service.metrics import MetricOptions
 from leasehold.errors import InvalidRequest
 from leasehold.metrics import MetricName
-from tests.unit.cdk.guard_forms import FUNCTION
 
 Json = dict[str, Any]
 
@@ -42,6 +42,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> LockService:
         log_retention=logs.RetentionDays.ONE_WEEK,
         log_level="WARNING",
         memory_size_mib=512,
+        tracing=False,
+        architecture=lambda_.Architecture.X86_64,
+        table_name="locks-of-a-name",
     )
 
 
@@ -61,6 +64,7 @@ def test_the_table_follows_its_options(template: Template) -> None:
         {
             "DeletionPolicy": "Delete",
             "Properties": {
+                "TableName": "locks-of-a-name",
                 "DeletionProtectionEnabled": True,
                 "SSESpecification": {
                     "SSEEnabled": True,
@@ -78,10 +82,14 @@ def test_functions_and_logs_follow_their_options(template: Template) -> None:
         "AWS::Lambda::Function",
         {
             "MemorySize": 512,
+            "Architectures": ["x86_64"],
+            "TracingConfig": Match.absent(),
             "Environment": {"Variables": Match.object_like({"POWERTOOLS_LOG_LEVEL": "WARNING"})},
         },
         4,
     )
+    assert "xray" not in str(template.to_json())
+    assert template.find_conditions("*") == {}
 
 
 def test_with_a_customer_key_each_role_and_client_may_use_that_key(template: Template) -> None:
@@ -185,22 +193,3 @@ def test_a_metric_passes_every_option_on(own: LockService) -> None:
 def test_an_option_that_no_metric_has_is_refused(own: LockService) -> None:
     with pytest.raises(TypeError, match="colour"):
         own.metric_granted(colour="#ff0000")  # type: ignore[call-arg]  # the mistake under test
-
-
-def test_an_imported_service_refers_to_functions_and_makes_none(stack: Stack) -> None:
-    imported = LockService.from_function_arns(
-        stack,
-        "Imported",
-        acquire_function_arn=f"{FUNCTION}:acquire",
-        heartbeat_function_arn=f"{FUNCTION}:heartbeat",
-        release_function_arn=f"{FUNCTION}:release",
-    )
-    imported.grant_use(iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
-    template = Template.from_stack(stack)
-    template.resource_count_is("AWS::Lambda::Function", 0)
-    allowed = str(template.to_json()["Resources"])
-    assert [f"{FUNCTION}:{name}'" in allowed for name in ("acquire", "heartbeat", "release")] == [
-        True,
-        True,
-        True,
-    ]

@@ -10,6 +10,7 @@ from tests.unit.cdk.template import arn, one, resources
 
 Json = dict[str, Any]
 
+PARTITION_AWS = "LocksPartitionAws444EEFFB"
 OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
 ABOUT_WORKFLOWS = {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"}
 ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -62,13 +63,14 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
     properties = dict(function["Properties"])
     assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
     assert properties.pop("Description").startswith("Leasehold: ")
+    assert properties.pop("RecursiveLoop", None) == ("Allow" if operation == "ReaperReap" else None)
     assert properties == {
         "Handler": f"lambdas.{operation.removeprefix('Reaper').lower()}.handler",
         "Runtime": "python3.13",
-        "Architectures": ["arm64"],
+        "Architectures": [in_partition_aws("arm64", otherwise="x86_64")],
         "MemorySize": 256,
         "Timeout": 20,
-        "TracingConfig": {"Mode": "Active"},
+        "TracingConfig": {"Mode": in_partition_aws("Active", otherwise="PassThrough")},
         "Role": arn(role),
         "LoggingConfig": {"LogGroup": {"Ref": logs}},
         "Environment": {
@@ -80,6 +82,18 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
             }
         },
     }
+
+
+def in_partition_aws(value: str, *, otherwise: str) -> Json:
+    """What holds in China as well: Lambda has no X-Ray there, and not everywhere arm64."""
+    return {"Fn::If": [PARTITION_AWS, value, otherwise]}
+
+
+def test_the_default_of_tracing_and_architecture_depends_on_the_partition(
+    lock_template: Json,
+) -> None:
+    condition = {"Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]}
+    assert lock_template["Conditions"] == {PARTITION_AWS: condition}
 
 
 def test_all_functions_share_one_asset(lock_template: Json) -> None:
@@ -163,6 +177,7 @@ def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
     for name in ("Queue", "DeadLetterQueue"):
         queue, _ = one(lock_template, "AWS::SQS::Queue", f"Reaper{name}")
         expected[f"Reap{name}Url"] = {"Ref": queue}
+    expected["ReapDeadLetterQueueArn"] = arn(queue)
     assert {name: output["Value"] for name, output in lock_template["Outputs"].items()} == expected
 
 

@@ -89,14 +89,18 @@ def test_dead_letters_are_retained_for_two_weeks(lock_template: Json) -> None:
     }
 
 
+def statements(template: Json, name: str) -> list[Json]:
+    _, policy = one(template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
+    found: list[Json] = policy["Properties"]["PolicyDocument"]["Statement"]
+    return found
+
+
 @pytest.mark.parametrize("name", QUEUES)
-def test_rules_of_this_account_may_send_and_no_principal_may_without_tls(
+def test_the_rule_of_this_service_may_send_and_no_principal_may_without_tls(
     lock_template: Json, name: str
 ) -> None:
-    _, policy = one(lock_template, "AWS::SQS::QueuePolicy", f"Reaper{name}Policy")
-    region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
-    rules = ["arn:", {"Ref": "AWS::Partition"}, ":events:", region, ":", account, ":rule/*"]
-    assert policy["Properties"]["PolicyDocument"]["Statement"] == [
+    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    assert statements(lock_template, name)[:2] == [
         {
             "Effect": "Deny",
             "Principal": {"AWS": "*"},
@@ -109,9 +113,37 @@ def test_rules_of_this_account_may_send_and_no_principal_may_without_tls(
             "Principal": {"Service": "events.amazonaws.com"},
             "Action": "sqs:SendMessage",
             "Resource": queue_arn(lock_template, name),
-            "Condition": {"ArnLike": {"aws:SourceArn": {"Fn::Join": ["", rules]}}},
+            "Condition": {"ArnEquals": {"aws:SourceArn": [arn(rule)]}},
         },
     ]
+
+
+def test_nobody_but_the_rule_and_the_reap_function_may_send(lock_template: Json) -> None:
+    """A key that a request does not have counts as not equal."""
+    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")
+    senders = {"aws:SourceArn": [arn(rule)], "aws:PrincipalArn": arn(role)}
+    assert statements(lock_template, "Queue")[2:] == [
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sqs:SendMessage",
+            "Resource": queue_arn(lock_template, "Queue"),
+            "Condition": {"ArnNotEquals": senders},
+        }
+    ]
+    assert statements(lock_template, "DeadLetterQueue")[2:] == []
+
+
+def test_the_reap_function_alone_may_send_messages_to_itself_again_and_again(
+    lock_template: Json,
+) -> None:
+    """Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`."""
+    functions = resources(lock_template, "AWS::Lambda::Function")
+    loops = {name: f["Properties"].get("RecursiveLoop") for name, f in functions.items()}
+    reap, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
+    assert loops.pop(reap) == "Allow"
+    assert set(loops.values()) == {None}
 
 
 def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(

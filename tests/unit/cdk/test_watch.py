@@ -15,6 +15,7 @@ from leasehold.errors import InvalidRequest
 
 Json = dict[str, Any]
 
+LONGEST_RULE_NAME = 64
 ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 
 
@@ -96,6 +97,56 @@ def test_the_rule_of_another_stack_has_the_same_targets(own: Stack, other: Stack
     assert "LocksReaperQueue" in str(target["Arn"]["Fn::ImportValue"])
     assert "LocksReaperDeadLetterQueue" in str(target["DeadLetterConfig"]["Arn"])
     assert "RoleArn" not in target
+
+
+def senders(stack: Stack) -> list[Any]:
+    """The rules that the policies of the two queues allow, and the ones that are not denied."""
+    policies = Template.from_stack(stack).find_resources("AWS::SQS::QueuePolicy").values()
+    conditions = [
+        statement["Condition"]
+        for policy in policies
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    found = [
+        condition[operator]["aws:SourceArn"]
+        for condition in conditions
+        for operator in ("ArnEquals", "ArnNotEquals")
+        if operator in condition
+    ]
+    assert len(found) == 3
+    assert found[0] == found[1] == found[2]
+    arns: list[Any] = found[0]
+    return arns
+
+
+def rule_names(stack: Stack) -> list[str]:
+    rules = Template.from_stack(stack).find_resources("AWS::Events::Rule").values()
+    return [rule["Properties"]["Name"] for rule in rules]
+
+
+def test_the_queue_takes_messages_of_the_rules_of_watched_machines_only(
+    own: Stack, other: Stack
+) -> None:
+    locks = LockService(own, "Locks")
+    locks.watch(machine(own, "Near", locks))
+    locks.watch(machine(other, "Far", locks))
+    [near], [far] = rule_names(own), rule_names(other)
+    ends = [arn["Fn::Join"][1][-1] for arn in senders(own)]
+    assert [end.removeprefix(":rule/") for end in ends] == [near, far]
+    assert near != far
+    assert max(len(name) for name in (near, far)) <= LONGEST_RULE_NAME
+
+
+def test_an_app_that_is_deployed_twice_under_two_stack_names_has_other_rules(
+    tmp_path: Path,
+) -> None:
+    names = []
+    for name in ("test", "production"):
+        stack = Stack(App(outdir=str(tmp_path / name)), "Own", stack_name=name)
+        imported = sfn.StateMachine.from_state_machine_arn(stack, "Imported", ELSEWHERE)
+        LockService(stack, "Locks").watch(imported)
+        names += rule_names(stack)
+    assert len(set(names)) == len(names) == 2
 
 
 def test_two_services_may_watch_one_machine(own: Stack) -> None:
