@@ -122,7 +122,7 @@ class LockService(LockServiceBase):
         self.acquire_function = functions.make(
             "Acquire",
             description="Leasehold: acquires locks",
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
         )
         self.release_function = functions.make(

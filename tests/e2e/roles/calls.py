@@ -100,7 +100,7 @@ def _calls(
 
 
 _LOCKS: Final = {
-    "get_item": "Acquire Heartbeat Release Client",
+    "get_item": "Heartbeat Release Client",
     "put_item": "Acquire Heartbeat Client",
     "update_item": "Acquire Heartbeat Release Reap Client",
     "delete_item": "Acquire Release Reap Client",

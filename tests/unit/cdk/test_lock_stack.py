@@ -14,7 +14,7 @@ PARTITION_AWS = "LocksPartitionAws444EEFFB"
 OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
 ABOUT_WORKFLOWS = {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"}
 ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
-    "Acquire": (["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"], ABOUT_WORKFLOWS),
+    "Acquire": (["UpdateItem", "PutItem", "DeleteItem", "Query"], ABOUT_WORKFLOWS),
     "Heartbeat": (
         ["UpdateItem", "PutItem", "GetItem"],
         {"SendTaskSuccess": "stateMachine", "SendTaskFailure": "stateMachine"},
