@@ -27,6 +27,8 @@ from leasehold.cdk.service.reaper_target import ReaperTarget
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.claims import SECOND_PASS_MS
 
+SECOND_PASS_SECONDS: Final = SECOND_PASS_MS // 1000
+
 _ENDS: Final = ["FAILED", "TIMED_OUT", "ABORTED"]
 _BATCH: Final = 10
 _MOST_AT_ONCE: Final = 5
@@ -110,7 +112,7 @@ class ExecutionReaper(Construct):
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
             environment={
                 "LEASEHOLD_REAP_QUEUE_URL": self.queue.queue_url,
-                "LEASEHOLD_SECOND_PASS_SECONDS": str(SECOND_PASS_MS // 1000),
+                "LEASEHOLD_SECOND_PASS_SECONDS": str(SECOND_PASS_SECONDS),
             },
             # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
             # execution may have more claims than that many rounds free. The function has a bound of
