@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def most_inside(spans: Iterable[Json]) -> int:
-    """How many of the spans `{began_ms, ended_ms}` overlapped at most."""
+    """How many of the spans `{began_ms, ended_ms}` overlapped at most; they must take time."""
     known = [(float(span["began_ms"]), float(span["ended_ms"])) for span in spans]
     return max(sum(began <= moment < ended for began, ended in known) for moment, _ in known)
 

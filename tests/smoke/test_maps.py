@@ -10,11 +10,13 @@ from tests.e2e.deployment import Deployment
 from tests.smoke.account import SERVICE, TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, Account
 from tests.smoke.facts import most_inside, outputs
 
+WORK_SECONDS = 1
+
 
 @pytest.mark.parametrize("machine", ["GuardInMap", "GuardInDistributedMap"])
 def test_iterations_take_turns(account: Account, lock: str, machine: str) -> None:
     """Decides whether many iterations, or child executions, get one lock one after the other."""
-    items = [{"lock": lock, "seconds": 0}] * account.sizes.iterations
+    items = [{"lock": lock, "seconds": WORK_SECONDS}] * account.sizes.iterations
     execution = account.workflows.start(machine, {"items": items})
     [spans] = outputs(account, [execution])
     seconds = account.workflows.seconds(execution)

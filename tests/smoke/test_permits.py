@@ -21,10 +21,13 @@ def test_a_lock_with_many_permits_keeps_its_limit_while_work_takes_a_second(
     most = most_inside(spans)
     began = min(span["began_ms"] for span in spans)
     seconds = (max(span["ended_ms"] for span in spans) - began) / 1000
-    failed = Counter(name for each in executions for name in workflows.failed_calls(each))
+    events = [event for each in executions for event in workflows.timeline(each).events]
+    failures = [event.get("taskFailedEventDetails") for event in events]
+    failed = Counter(failure["error"] for failure in failures if failure)
+    causes = {failure["error"]: failure.get("cause", "")[:300] for failure in failures if failure}
     account.tell(
         f"{account.sizes.permits} permits, {len(spans)} executions in {seconds:.1f} s, "
-        f"at most {most} inside, calls that failed: {dict(failed)}"
+        f"at most {most} inside, calls that failed: {dict(failed)} {causes}"
     )
     assert 1 < most <= account.sizes.permits
     assert workflows.held(lock) == 0
