@@ -7,7 +7,7 @@ SECOND := .second_engine
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model lifetimes lint bench smoke second-engine deploy clean requirements
+.PHONY: help demo test suites controls model fuzz lifetimes lint bench smoke second-engine deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -41,6 +41,8 @@ controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single co
 model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make test` does it after a change of it
 	$(BIN)/python -m pytest tests/model
 	$(BIN)/python -m tests.support.record model
+fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
+	$(BIN)/python -m tests.fuzz
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling

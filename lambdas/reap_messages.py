@@ -88,9 +88,10 @@ def parse_reap_message(body: str) -> ReapMessage:
         redrives = _redrives(detail.get("redriveCount"))
         ended = ExecutionEnded(execution_arn=detail["executionArn"], redrives=redrives)
         return ReapMessage(_checked(ended))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Invalid) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Invalid):
         rule = "must be an Execution Status Change event of Step Functions"
-        raise InvalidRequest(field="message", rule=rule, value=body) from error
+        # The body may hold the input of an execution, and so may the text of what failed.
+        raise InvalidRequest(field="message", rule=rule, value=body, show_text=False) from None
 
 
 def _redrives(count: object) -> int:

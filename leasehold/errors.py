@@ -72,11 +72,10 @@ class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API
     ) -> None:
         self.field = field if _is_harmless(field) else f"a field of {len(field)} characters"
         self.rule = rule
-        hides = isinstance(value, str) and not show_text
-        described = _describe(str(value)) if hides else shorten(value)
-        self.value = None if missing else described
-        shown = "it is missing" if missing else f"got {self.value}"
-        super().__init__(f"{self.field}: {rule} ({shown})")
+        shown = shorten(value) if show_text else _describe(value)
+        self.value = None if missing else shown
+        got = "it is missing" if missing else f"got {shown}"
+        super().__init__(f"{self.field}: {rule} ({got})")
 
 
 class LockStoreUnavailable(LeaseholdError):  # noqa: N818 - class names are API
@@ -236,7 +235,15 @@ def _is_harmless(field: str) -> bool:
     return is_short or _PLAIN_NAME.fullmatch(field) is not None
 
 
-def _describe(text: str) -> str:
+def _describe(value: object) -> str:
+    """A value that may be an owner_id, or hold one: its kind, and the literal of a number."""
+    if isinstance(value, str):
+        return _describe_text(value)
+    harmless = value is None or isinstance(value, bool | int | float | Mapping | list | tuple)
+    return shorten(value) if harmless else f"a value of type {type(value).__name__}"
+
+
+def _describe_text(text: str) -> str:
     """Text without its contents, but with the character that most likely breaks the rule."""
     odd = next((letter for letter in text if not letter.isprintable()), None)
     described = f"text of {len(text)} characters"

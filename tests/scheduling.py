@@ -18,6 +18,7 @@ NOT_MEASURED: Final = (
     "behaviour/",
     "conventions/",
     "e2e/",
+    "fuzz/",
     "model/",
     "property/",
     "smoke/",

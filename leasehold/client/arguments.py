@@ -9,13 +9,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeGuard
 
 from leasehold.errors import InvalidRequest
 from leasehold.text import printable
 from leasehold.wire import rules
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
+_LARGEST: Final = sys.float_info.max
 _LONGEST_DEFAULT_NAME: Final = 256
 
 
@@ -53,14 +54,23 @@ class Timing:
             raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
 
 
+def refuse(field: str, rule: str, value: object) -> NoReturn:
+    """Raises `InvalidRequest`, without text: an owner_id may stand in the wrong place."""
+    raise InvalidRequest(field=field, rule=rule, value=value, show_text=False) from None
+
+
 def require_seconds(field: str, value: object, *, least: float, most: float) -> None:
     """Raises `InvalidRequest` unless the value is a number within bounds."""
-    in_bounds = (
-        isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
-    )
-    if not in_bounds:
+    if not _is_number(value) or not least <= value <= most:
         rule = f"must be a number of seconds from {least:g} to {most:g}"
-        raise InvalidRequest(field=field, rule=rule, value=value, show_text=False)
+        refuse(field, rule, value)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether the value is a number to calculate with. A whole one may be beyond any float."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return isinstance(value, float) or abs(value) <= _LARGEST
 
 
 def require_wait(value: object) -> None:
@@ -71,7 +81,7 @@ def require_wait(value: object) -> None:
 def require_callable(field: str, value: object) -> None:
     """Raises `InvalidRequest` unless the value is a function, or None."""
     if value is not None and not callable(value):
-        raise InvalidRequest(field=field, rule="must be a function", value=value)
+        refuse(field, "must be a function", value)
 
 
 def as_text(data: Mapping[str, Any] | None) -> str | None:

@@ -11,12 +11,11 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.arguments import Timing, require_seconds
+from leasehold.client.arguments import Timing, refuse, require_seconds
 from leasehold.client.connection import Connection
 from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock
-from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import AcquireRequest
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
@@ -71,7 +70,8 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         """Checks all rules."""
-        rules.require("owner_name", rules.OWNER_NAME, self.owner_name or "")
+        if self.owner_name is not None:
+            rules.require("owner_name", rules.OWNER_NAME, self.owner_name)
         rules.require("lease", rules.LEASE_SECONDS, self.lease)
         if self.wait is not None:
             arguments.require_wait(self.wait)
@@ -80,18 +80,17 @@ class ClientSettings:
             if seconds is not None:
                 require_seconds(field, seconds, least=_SHORTEST_PERIOD_SECONDS, most=math.inf)
         self.timing.require_room(self.lease)
-        if self.takeover not in {"observed", "stored_expiry"}:
-            rule = 'must be "observed" or "stored_expiry"'
-            raise InvalidRequest(field="takeover", rule=rule, value=self.takeover)
+        if self.takeover not in ("observed", "stored_expiry"):
+            refuse("takeover", 'must be "observed" or "stored_expiry"', self.takeover)
         require_seconds(
             "longest_poll", self.longest_poll, least=_SHORTEST_PERIOD_SECONDS, most=3600
         )
-        if not isinstance(self.max_workers, int) or not 1 <= self.max_workers <= _MOST_WORKERS:
+        if type(self.max_workers) is not int or not 1 <= self.max_workers <= _MOST_WORKERS:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
-            raise InvalidRequest(field="max_workers", rule=rule, value=self.max_workers)
+            refuse("max_workers", rule, self.max_workers)
         if not isinstance(self.table_name, str) or not _TABLE_NAME.fullmatch(self.table_name):
             rule = "must be the name or ARN of a DynamoDB table"
-            raise InvalidRequest(field="table_name", rule=rule, value=self.table_name)
+            refuse("table_name", rule, self.table_name)
         arguments.require_callable("observe", self.observe)
 
     def longest_wait(self, lease: float | None) -> float:
@@ -131,7 +130,8 @@ class ClientSettings:
         """
         lease = self.lease if options.lease is None else options.lease
         wait = self.longest_wait(lease) if options.wait is None else options.wait
-        owner_name = options.owner_name or self.owner_name or arguments.default_owner_name()
+        owner_name = self.owner_name if options.owner_name is None else options.owner_name
+        owner_name = arguments.default_owner_name() if owner_name is None else owner_name
         arguments.require_wait(wait)
         rules.require("name", rules.LOCK_NAME, options.name)
         rules.require("lease", rules.LEASE_SECONDS, lease)

@@ -45,7 +45,8 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
         named = _by_name(signature, args, kwargs)
         try:
             return _Strict().vformat(text, (), named)
-        except (LookupError, AttributeError, ValueError, TypeError) as error:
+        except Exception as error:
+            # Whatever a value's own text raises: this is about the arguments of a call.
             what = f"{type(error).__name__}: {error}"
             rule = f"must be formed from the arguments of the call, but {shorten(what)}"
             raise InvalidRequest(field="name", rule=rule, value=text) from error

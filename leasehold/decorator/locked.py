@@ -115,7 +115,7 @@ def locked(
         LockStoreUnavailable: at a call, as of `acquire`; the function did not run.
         LockLost: at a call; the function has run to its end, but was not alone.
     """
-    if if_taken not in {"wait", "skip", "raise"}:
+    if if_taken not in ("wait", "skip", "raise"):
         rule = 'must be "wait", "skip" or "raise"'
         raise InvalidRequest(field="if_taken", rule=rule, value=if_taken)
     if wait is not None:

@@ -97,8 +97,8 @@ def fence_condition(fencing_token: int, *, attribute: str = DEFAULT_ATTRIBUTE) -
     """
     if isinstance(fencing_token, bool) or not isinstance(fencing_token, int) or fencing_token < 1:
         rule = "must be the fencing token of a grant, a positive whole number"
-        raise InvalidRequest(field="fencing_token", rule=rule, value=fencing_token)
+        raise InvalidRequest(field="fencing_token", rule=rule, value=fencing_token, show_text=False)
     if not isinstance(attribute, str) or not attribute:
         rule = "must be the name of an attribute"
-        raise InvalidRequest(field="attribute", rule=rule, value=attribute)
+        raise InvalidRequest(field="attribute", rule=rule, value=attribute, show_text=False)
     return FenceCondition(fencing_token=fencing_token, attribute=attribute)

@@ -194,7 +194,7 @@ class GuardedWrites:
         most = MOST_ITEMS - (_OWN_WRITES_OF_A_HAND_OFF if release else _OWN_WRITES)
         if not isinstance(items, _LISTS):
             rule = "must be a list of writes, as for boto3's transact_write_items"
-            raise InvalidRequest(field="items", rule=rule, value=items)
+            raise InvalidRequest(field="items", rule=rule, value=items, show_text=False)
         if not 1 <= len(items) <= most:
             rule = f"must be 1 to {most} writes{' when the lock is released with them' * release}"
             raise InvalidRequest(field="items", rule=rule, value=f"{len(items)} items")
@@ -207,13 +207,13 @@ class GuardedWrites:
         verbs = list(item) if isinstance(item, dict) else []
         if len(verbs) != 1 or verbs[0] not in _VERBS:
             rule = f"item {index} must be a dict with one of {', '.join(_VERBS)}"
-            raise InvalidRequest(field="items", rule=rule, value=item)
+            raise InvalidRequest(field="items", rule=rule, value=item, show_text=False)
         write = cast("Mapping[str, Any]", item)[verbs[0]]
         fields = write if isinstance(write, dict) else {}
         table_name, key = fields.get("TableName"), fields.get("Item", fields.get("Key"))
         if not isinstance(table_name, str) or not isinstance(key, dict):
             rule = f"item {index} must have a TableName, and an Item or a Key"
-            raise InvalidRequest(field="items", rule=rule, value=item)
+            raise InvalidRequest(field="items", rule=rule, value=item, show_text=False)
         is_lock_table = _plain_name(table_name) == _plain_name(self._table_name)
         partition = {"S": partition_of(self._grant.lock_name)}
         if is_lock_table and key.get(PARTITION_KEY) == partition:

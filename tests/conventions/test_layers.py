@@ -65,6 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.conventions": {*PRODUCT, *HELPERS},
     "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
+    "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},
     "tests.localaws": HELPERS,
     "tests.model": {*CORE, "tests.support"},
     "tests.packaging": {"leasehold.cdk", "tests.support"},

@@ -51,6 +51,13 @@ def client_error(code: str, status: int = 400) -> ClientError:
     )
 
 
+def refusal(code: str) -> ClientError:
+    """An answer to the first and only sending of a request."""
+    error = client_error(code)
+    error.response["ResponseMetadata"]["RetryAttempts"] = 0
+    return error
+
+
 def unknown_outcomes() -> dict[str, Exception]:
     """By name, all that must become LockStoreUnavailable."""
     return {

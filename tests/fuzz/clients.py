@@ -1,0 +1,232 @@
+"""Fuzzed calls of the Python clients, over a table in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from io import StringIO
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+from leasehold import AsyncLockClient, Lock, LockClient
+from leasehold.errors import InvalidRequest
+from tests.fuzz.findings import Findings, captured_log
+from tests.fuzz.values import LOCKS, MARK, hostile, leaks, shown
+from tests.support import FakeClock, acquire, store_over
+from tests.support.faults import lost_reply, refusal
+from tests.support.memory_table import MemoryTable
+
+_CALLS_PER_CLIENT: Final = 100
+_FAULT_SHARE: Final = 0.02
+_WRITES: Final = frozenset({"update_item", "transact_write_items", "put_item", "delete_item"})
+_REFUSALS: Final = ("AccessDeniedException", "ThrottlingException")
+_SETTINGS: Final[dict[str, Any]] = {
+    "lease": 30,
+    "wait": 0,
+    "owner_name": "a host",
+    "heartbeat_every": float("inf"),
+    "safe_period": 1,
+    "takeover": "stored_expiry",
+    "longest_poll": 5,
+    "max_workers": 4,
+    "best_effort_release": False,
+    "observe": None,
+}
+_OPTIONS: Final[dict[str, Any]] = {
+    "lease": 20,
+    "limit": 2,
+    "data": {"job": 7},
+    "owner_name": "another",
+    "on_lost": None,
+    "on_danger": None,
+}
+
+
+@dataclass
+class FaultyTable:
+    """A table in memory of which any request may fail; counts the writes."""
+
+    random: Random
+    memory: MemoryTable = field(default_factory=MemoryTable)
+    writes: int = 0
+    exceptions: Any = MemoryTable.exceptions
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+            self.writes += name in _WRITES
+            if self.random.random() < _FAULT_SHARE:
+                refusals = [refusal(code) for code in _REFUSALS]
+                raise self.random.choice([lost_reply(), *refusals])
+            return getattr(self.memory, name)(**arguments)
+
+        if name in _WRITES or name in {"get_item", "query"}:
+            return call
+        raise AttributeError(name)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass
+class AwaitableTable:
+    """The same for the asynchronous client."""
+
+    inner: FaultyTable
+    exceptions: Any = MemoryTable.exceptions
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation
+        async def call(**arguments: Any) -> Any:  # noqa: ANN401 - as aiobotocore answers
+            return getattr(self.inner, name)(**arguments)
+
+        return call
+
+
+@dataclass
+class Calls:
+    """One client, the locks that it holds, and calls of both with arguments of any kind."""
+
+    random: Random
+    table: FaultyTable
+    clock: FakeClock = field(default_factory=FakeClock)
+    held: list[Any] = field(default_factory=list)
+
+    def settings(self) -> dict[str, Any]:
+        return self._spoilt(_SETTINGS, share=0.05)
+
+    def next(self, client: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either client
+        """A call's name, and the call."""
+        self.clock.advance(self.random.choice((0, 0, 1, 30)))
+        if self.held and self.random.random() < 0.5:
+            return self._of_lock(self.random.choice(self.held))
+        name: Any = self.random.choice(LOCKS)
+        if self.random.random() < 0.3:
+            name = hostile(self.random)
+        options = self._spoilt(_OPTIONS, share=0.2)
+        how = self.random.choice(("acquire", "try_acquire", "longest_wait"))
+        if how == "longest_wait":
+            return how, lambda: client.longest_wait(options.get("lease"))
+        if how == "acquire":
+            options["wait"] = 0 if self.random.random() < 0.8 else hostile(self.random)
+        return f"{how} {shown(name)[:80]} {shown(options)[:200]}", lambda: getattr(client, how)(
+            name, **options
+        )
+
+    def _of_lock(self, lock: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either kind
+        value = hostile(self.random)
+        item = {"Put": {"TableName": "t", "Item": {"pk": {"S": "p"}, "sk": {"S": "s"}}}}
+        items = [item] if self.random.random() < 0.5 else value
+        calls: dict[str, Callable[[], Any]] = {
+            "release": lock.release,
+            "check": lock.check,
+            "repr": lambda: repr(lock),
+            "heartbeat": lambda: lock.heartbeat(**self._spoilt({"lease": 20}, share=0.5)),
+            "heartbeat with data": lambda: lock.heartbeat(data=value),
+            "transact_write": lambda: lock.transact_write(items),
+            "fence_condition": lambda: bool(lock.fence_condition(value)),
+        }
+        name = self.random.choice(list(calls))
+        return f"{name} {shown(value)[:200]}", calls[name]
+
+    def _spoilt(self, valid: dict[str, Any], *, share: float) -> dict[str, Any]:
+        """Some of the arguments, each of them of any kind now and then."""
+        return {
+            name: hostile(self.random) if self.random.random() < share else value
+            for name, value in valid.items()
+            if self.random.random() < 0.5
+        }
+
+
+def fuzz_clients(calls: int, *, seed: int) -> Findings:
+    """Makes so many calls, a fifth of them of the asynchronous client, and judges each of them."""
+    return asyncio.run(_fuzz(calls, seed))
+
+
+async def _fuzz(calls: int, seed: int) -> Findings:
+    random, findings = Random(seed), Findings()  # noqa: S311 - it is to be repeatable
+    with _environment() as output:
+        for number in range(0, calls, _CALLS_PER_CLIENT):
+            made = Calls(random, FaultyTable(random))
+            _fill(made.table.memory, made.clock)
+            most = min(_CALLS_PER_CLIENT, calls - number)
+            is_async = number // _CALLS_PER_CLIENT % 5 == 4
+            await _use_a_client(findings, made, output, most=most, is_async=is_async)
+    return findings
+
+
+def _fill(table: MemoryTable, clock: FakeClock) -> None:
+    """Locks that others hold already."""
+    for number, name in enumerate(LOCKS[:2]):
+        request = acquire("x", lock_name=name, owner_id=f"{MARK * 4}-foreign-{number}", limit=2)
+        store_over(table, clock).acquire(request)
+
+
+async def _use_a_client(
+    findings: Findings, made: Calls, output: StringIO, *, most: int, is_async: bool
+) -> None:
+    client = await _call(findings, made, output, "a client", lambda: _client(made, is_async))
+    for _ in range(most - 1):
+        if client is None:
+            client = _client(made, is_async, valid=True)
+        name, call = made.next(client)
+        await _call(findings, made, output, name, call)
+    if client is not None:
+        made.table.random = Random(0)  # noqa: S311 - so that it can be closed
+        closed = client.close()
+        if isawaitable(closed):
+            await closed
+
+
+def _client(made: Calls, is_async: bool, *, valid: bool = False) -> Any:  # noqa: ANN401, FBT001 - either client
+    settings = dict(_SETTINGS) if valid else made.settings()
+    settings.setdefault("heartbeat_every", float("inf"))
+    settings.setdefault("safe_period", 1)
+    if is_async:
+        return AsyncLockClient("locks", client=AwaitableTable(made.table), **settings)
+    return LockClient("locks", client=made.table, clock=made.clock, **settings)  # type: ignore[arg-type]  # stands in for one
+
+
+async def _call(
+    findings: Findings,
+    made: Calls,
+    output: StringIO,
+    name: str,
+    call: Callable[[], Any | Awaitable[Any]],
+) -> Any:  # noqa: ANN401 - what the call returned
+    writes, answer = made.table.writes, None
+    try:
+        answer = call()
+        if isawaitable(answer):
+            answer = await answer
+    except Exception as error:  # noqa: BLE001 - to judge them is the purpose
+        findings.judge_error(error, name)
+        if isinstance(error, InvalidRequest) and made.table.writes != writes:
+            findings.add("writes on refusal", f"{name} -> {error}")
+    else:
+        findings.outcomes["returned"] += 1
+        if isinstance(answer, Lock) or hasattr(answer, "fencing_token"):
+            made.held = [*made.held[-5:], answer]
+        if leaks(repr(answer)):
+            findings.add("secrets in answers and reprs", f"{name} -> {answer!r}")
+    findings.judge_output(output.getvalue(), name)
+    output.seek(0)
+    output.truncate()
+    return answer
+
+
+@contextmanager
+def _environment() -> Iterator[StringIO]:
+    """Owner ids that are recognized, and all that is printed and logged."""
+    output, numbers = StringIO(), itertools.count()
+    with (
+        patch.object(uuid, "uuid4", lambda: f"{MARK * 4}-client-{next(numbers)}"),
+        redirect_stdout(output),
+        redirect_stderr(output),
+        captured_log(output),
+    ):
+        yield output

@@ -1,0 +1,260 @@
+"""Fuzzed requests through the real handlers, over a table in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+from lambdas import acquire, heartbeat, reap, release, runtime, telemetry
+from leasehold.clock import SystemClock
+from leasehold.errors import InvalidRequest, LeaseholdError
+from tests.fuzz.findings import Findings
+from tests.fuzz.values import EXECUTIONS, LOCKS, MARK, SECRETS, hostile, leaks, shown
+from tests.support.faults import defects, refusal, unknown_outcomes
+from tests.support.lambda_context import LambdaContextStub
+from tests.support.memory_table import (
+    ConditionalCheckFailedException,
+    MemoryTable,
+    TransactionCanceledException,
+)
+
+_REQUESTS_PER_TABLE: Final = 250
+_OWNERS: Final = 8
+_FAULT_SHARE: Final = 0.01
+_WRITES: Final = frozenset({"update_item", "transact_write_items", "put_item", "delete_item"})
+_CONTEXT: Final = LambdaContextStub()
+_LOGGED_ERROR: Final = re.compile(r'"exception_name": ?"(\w+)"')
+_FIELDS: Final = (
+    *("lock_name", "owner_id", "owner_name", "lease_seconds", "limit", "data", "execution_arn"),
+    *("wait", "ticket", "entered_at_ms", "task_token", "keep_alive", "ownerId", "lockname"),
+)
+_OPTIONS: Final = {
+    "acquire": set(_FIELDS) - {"keep_alive"},
+    "heartbeat": {"lease_seconds"},
+    "keep alive": {"execution_arn", "task_token", "lease_seconds", "limit"},
+    "release": {"ticket", "execution_arn", "entered_at_ms"},
+}
+"""The fields that a function has; with a task token a heartbeat keeps a workflow's lock alive."""
+
+
+@dataclass
+class FaultyAws:
+    """DynamoDB, Step Functions and SQS, of which any request may fail; counts the writes."""
+
+    random: Random
+    table: MemoryTable = field(default_factory=MemoryTable)
+    writes: int = 0
+
+    @property
+    def exceptions(self) -> Any:  # noqa: ANN401 - as boto3 has it
+        return _Exceptions
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation
+        def call(**arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+            self.writes += name in _WRITES
+            # A message that SQS does not take fails its record only, which comes again.
+            if name != "send_message" and self.random.random() < _FAULT_SHARE:
+                refusals = [refusal(code) for code in defects()]
+                raise self.random.choice([*unknown_outcomes().values(), *refusals])
+            if hasattr(self.table, name):
+                return getattr(self.table, name)(**arguments)
+            if name == "describe_execution":
+                return {"status": self.random.choice(("RUNNING", "ABORTED", "SUCCEEDED"))}
+            if name.startswith("send_task") and self.random.random() < 0.2:
+                raise _Exceptions.TaskTimedOut
+            return {}
+
+        return call
+
+
+class _Exceptions:
+    ConditionalCheckFailedException = ConditionalCheckFailedException
+    TransactionCanceledException = TransactionCanceledException
+    TaskDoesNotExist = type("TaskDoesNotExist", (Exception,), {})
+    TaskTimedOut = type("TaskTimedOut", (Exception,), {})
+    InvalidToken = type("InvalidToken", (Exception,), {})
+    ExecutionDoesNotExist = type("ExecutionDoesNotExist", (Exception,), {})
+
+
+@dataclass
+class Requests:
+    """Makes events: mostly valid ones, with a hostile value in one field or two."""
+
+    random: Random
+    tickets: list[int] = field(default_factory=lambda: [1])
+
+    def event(self, function: str) -> Any:  # noqa: ANN401 - whatever JSON is
+        if self.random.random() < 0.03:
+            return hostile(self.random)
+        event: dict[Any, Any] = {
+            "lock_name": self.random.choice(LOCKS),
+            "owner_id": self.random.choice(SECRETS[:_OWNERS]),
+        }
+        known = _OPTIONS[function] if self.random.random() < 0.95 else set(_FIELDS)
+        event |= {
+            name: value
+            for name, value in self._options().items()
+            if name in known and self.random.random() < 0.3
+        }
+        if self.random.random() < 0.5:
+            for name in self.random.sample(_FIELDS, self.random.choice((1, 1, 2))):
+                event[name] = hostile(self.random)
+        if self.random.random() < 0.05:
+            event[self.random.choice(SECRETS)] = "owner_id"
+        if self.random.random() < 0.05:
+            event.pop(self.random.choice(("lock_name", "owner_id")), None)
+        return event
+
+    def reap_event(self) -> Any:  # noqa: ANN401 - same
+        body: Any = {"detail": {"executionArn": self.random.choice(EXECUTIONS)}}
+        if self.random.random() < 0.5:
+            body["detail"]["input"] = json.dumps({"owner_id": self.random.choice(SECRETS)})
+        if self.random.random() < 0.3:
+            body = {"execution_arn": self.random.choice(EXECUTIONS), "redrives": 0}
+            body["second_pass"] = self.random.choice((True, False))
+        if self.random.random() < 0.4:
+            body[self.random.choice(("detail", "execution_arn", SECRETS[0]))] = self._text()
+        text = json.dumps(body) if self.random.random() < 0.8 else self._text()
+        record = {"messageId": "1", "eventSource": "aws:sqs", "body": text, "receiptHandle": "r"}
+        return {"Records": [{**record, "attributes": {"ApproximateReceiveCount": "1"}}]}
+
+    def _text(self) -> str:
+        return shown(hostile(self.random))
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "owner_name": "a host",
+            "lease_seconds": self.random.choice((60, 3600, 43_200)),
+            "limit": self.random.choice((1, 2, 5)),
+            "data": {"secret": self.random.choice(SECRETS)},
+            "execution_arn": self.random.choice(EXECUTIONS),
+            "wait": True,
+            "ticket": self.random.choice(self.tickets),
+            "task_token": f"{MARK}{self.random.random()}",
+            "keep_alive": True,
+        }
+
+
+def fuzz_handlers(requests: int, *, seed: int) -> Findings:
+    """Sends so many requests to the functions, and judges each of them."""
+    random = Random(seed)  # noqa: S311 - it is to be repeatable
+    aws = FaultyAws(random)
+    with _environment(aws) as output:
+        run = _Run(aws, Requests(random), output)
+        for number in range(requests):
+            if number % _REQUESTS_PER_TABLE == 0:
+                aws.table = MemoryTable()
+            run.send(random.choice(_HANDLERS))
+    return run.findings
+
+
+_HANDLERS: Final[list[tuple[str, Callable[..., Any]]]] = [
+    *[("acquire", acquire.handler)] * 4,
+    *[("heartbeat", heartbeat.handler)] * 2,
+    ("keep alive", heartbeat.handler),
+    *[("release", release.handler)] * 3,
+    ("reap", reap.handler),
+]
+
+
+@dataclass
+class _Run:
+    aws: FaultyAws
+    requests: Requests
+    output: StringIO
+    findings: Findings = field(default_factory=Findings)
+
+    def send(self, function: tuple[str, Callable[..., Any]]) -> None:
+        """Sends one request, and judges the answer or the error, and what was printed meanwhile."""
+        name, handler = function
+        is_reap = name == "reap"
+        event = self.requests.reap_event() if is_reap else self.requests.event(name)
+        call = f"{name} {shown(event)[:300]}"
+        writes, before = self.aws.writes, dict(self.aws.table.items)
+        try:
+            answer = handler(event, _CONTEXT)
+        except Exception as error:  # noqa: BLE001 - to judge them is the purpose
+            self.findings.judge_error(error, call)
+            if isinstance(error, InvalidRequest) and self.aws.writes != writes:
+                self.findings.add("writes on refusal", f"{call} -> {error}")
+        else:
+            self._judge_answer(call, event, answer)
+            has_queue = any(sort_key.startswith("WAITER") for _, sort_key in before)
+            must_not_write = not has_queue and _must_not_write(event, answer)
+            if must_not_write and self.aws.table.items != before:
+                self.findings.add("writes on refusal", f"{call} -> {answer}")
+        self._judge_output(call)
+
+    def _judge_answer(self, call: str, event: Any, answer: Any) -> None:  # noqa: ANN401 - JSON
+        """An answer may repeat the caller's own owner_id, and shows nobody else's."""
+        self.findings.outcomes[_way(answer)] += 1
+        own = event.get("owner_id") if isinstance(event, dict) else None
+        others = {name: value for name, value in answer.items() if value != own}
+        if leaks(str(others)):
+            self.findings.add("secrets in answers and reprs", f"{call} -> {answer}")
+        if isinstance(answer.get("ticket"), int):
+            self.requests.tickets = [*self.requests.tickets[-20:], answer["ticket"]]
+
+    def _judge_output(self, call: str) -> None:
+        text = self.output.getvalue()
+        self.findings.judge_output(text, call)
+        for logged in set(_LOGGED_ERROR.findall(text)) - _typed():
+            self.findings.add("untyped errors", f"{call} -> logged {logged}: {text}")
+        self.output.seek(0)
+        self.output.truncate()
+
+
+def _typed(kind: type[LeaseholdError] = LeaseholdError) -> set[str]:
+    return {kind.__name__}.union(*map(_typed, kind.__subclasses__()))
+
+
+def _way(answer: dict[str, Any]) -> str:
+    for name in ("acquired", "renewed", "released", "kept"):
+        if name in answer:
+            return f"{name} {answer.get('reason', answer[name])}"
+    return "reap batches"
+
+
+def _must_not_write(event: dict[str, Any], answer: dict[str, Any]) -> bool:
+    """A refusal of a caller that neither waits nor has a workflow, whose claim is another item.
+
+    (A caller that is refused serves the queue, if there is one and a permit is free.)
+    """
+    beside = {"execution_arn", "wait", "ticket", "entered_at_ms", "task_token"}
+    return answer.get("reason") in {"HELD", "NOT_HELD"} and not beside & set(event)
+
+
+@contextmanager
+def _environment(aws: FaultyAws) -> Iterator[StringIO]:
+    """The handlers over these clients, with all that they print; nothing sleeps."""
+    output = StringIO()
+    variables = {
+        "LEASEHOLD_TABLE_NAME": "locks",
+        "LEASEHOLD_REAP_QUEUE_URL": "queue",
+        "LEASEHOLD_SECOND_PASS_SECONDS": "35",
+    }
+    streams = [handler for handler in telemetry.logger.handlers if hasattr(handler, "stream")]
+    before = [(handler, handler.stream) for handler in streams]
+    level = telemetry.logger.log_level
+    with (
+        patch.dict("os.environ", variables),
+        patch.object(runtime, "_client", lambda _service: aws),
+        patch.object(SystemClock, "wait", lambda _clock, _seconds: None),
+        redirect_stdout(output),
+    ):
+        for handler in streams:
+            handler.stream = output
+        telemetry.logger.setLevel("DEBUG")
+        try:
+            yield output
+        finally:
+            telemetry.logger.setLevel(level)
+            for handler, stream in before:
+                handler.stream = stream
