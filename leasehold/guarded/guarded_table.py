@@ -10,6 +10,7 @@ So a lock changes hands by the same code with and without items, and waiters are
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,18 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError, ParamValidationError
 
 from leasehold.clock import Clock
-from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons
+from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons, error_code
 from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
-from leasehold.errors import CancellationReason, LockLost, TransactionRefused
+from leasehold.errors import (
+    CancellationReason,
+    InvalidRequest,
+    LeaseholdError,
+    LockLost,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+    TransactionRefused,
+)
 from leasehold.guarded.pending_calls import PendingCall, SentTransaction
 from leasehold.protocol.condition_check import guarded
 from leasehold.protocol.items import read_state
@@ -32,6 +41,12 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 _NOTHING_WRONG: Final = "None"
+_VALUE: Final = re.compile(r", value: .*?, (?=type: )", re.DOTALL)
+"""What boto3 shows of a parameter that it does not take."""
+_PERHAPS_WRITTEN: Final = (
+    "AWS refused a repeat of the transaction ({error}), and the first sending may have been "
+    "written; the outcome is unknown, repeat the call"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +135,29 @@ class GuardedTable(LockTable):
             if CONDITION_FAILED in [reason.get("Code") for reason in own]:
                 return own
             if all(reason.get("Code") == _NOTHING_WRONG for reason in theirs):
-                raise
+                raise self._misconfigured(error) from error
             raise TransactionRefused(tuple(map(_reason, theirs))) from error
-        except (ClientError, ParamValidationError):
-            # This sending was refused. An earlier one may have been written, and a repeat under a
-            # new token might write twice.
-            if is_first and not request.repeated:
-                self._call.sent = None
-            raise
+        except (ClientError, ParamValidationError) as error:
+            if not is_first or request.repeated:
+                # This sending was refused. An earlier one may have been written, and a repeat
+                # under a new token might write twice.
+                raise LockStoreUnavailable(_PERHAPS_WRITTEN.format(error=error)) from error
+            self._call.sent = None
+            raise self._refusal(error) from error
         self.committed = True
         return None
+
+    def _refusal(self, error: ClientError | ParamValidationError) -> LeaseholdError:
+        """The error for a transaction that AWS or boto3 did not take, of which nothing happened."""
+        code = error_code(error)
+        if code in {"", "ValidationException"}:
+            rule = f"are no valid transaction: {_VALUE.sub(', ', str(error))}"
+            return InvalidRequest(field="items", rule=rule, value=self._call.items)
+        message = (
+            f"the transaction of the items and of lock table {self._name!r} was refused; it needs "
+            f"each table, and permission for each write and a ConditionCheck of the lock ({error})"
+        )
+        return LockStoreMisconfigured(message, table_name=self._name, code=code)
 
     def _on_this_grant(self, update: Update) -> Update:
         grant = self._grant

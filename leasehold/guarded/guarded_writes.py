@@ -112,7 +112,8 @@ class GuardedWrites:
             LockLost: the lock is gone. Nothing was written.
             TransactionRefused: DynamoDB refused items, for instance because a condition of theirs
                 failed. Nothing was written, and the lock is still held.
-            InvalidRequest: the items break a rule. Nothing was written.
+            InvalidRequest: the items break a rule, of ours or of DynamoDB. Nothing was written.
+            LockStoreMisconfigured: a table or a permission is missing. Nothing was written.
             LockStoreUnavailable: outcome unknown. Repeat the same call on this object: within nine
                 minutes it sends the same transaction again, and so gives the answer that got lost.
                 Later nobody can tell, and the call goes on raising this error. Repeat it also
