@@ -5,6 +5,7 @@ Ends with status 1 if a difference is left that second_engine/known_differences.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,19 +43,28 @@ class Run:
             command = [sys.executable, "-m", "pytest", *self.options, *self.tests]
             command += ["--quiet", "--tb=short", "-p", "no:cacheprovider", f"--junitxml={report}"]
             command += [f"--timeout={_LONGEST_TEST_SECONDS}", "-o", "timeout_func_only=true"]
-            ended = subprocess.run(
-                command,
-                cwd=CHECKOUT,
-                capture_output=True,
-                text=True,
-                timeout=_LONGEST_RUN_SECONDS,
-                check=False,
-            )
+            printed, status = _ended(command)
             if not report.exists():
-                raise RuntimeError(f"{command} did not run:\n{ended.stdout}{ended.stderr}")
-            if ended.returncode:
-                sys.stderr.write(ended.stdout)
+                raise RuntimeError(f"{command} did not run:\n{printed}")
+            if status:
+                sys.stderr.write(printed)
             return outcomes_of(report)
+
+
+_running: list[subprocess.Popen[str]] = []
+
+
+def _ended(command: Sequence[str]) -> tuple[str, int]:
+    """What a process printed, and its status, when it has ended."""
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        _running.append(process)
+        try:
+            printed, _ = process.communicate(timeout=_LONGEST_RUN_SECONDS)
+        finally:
+            process.kill()  # the engines end with it
+    return printed, process.returncode
 
 
 _INTERPRETER: Final = ("-p", "second_engine.on_second_interpreter")
@@ -72,14 +82,26 @@ RUNS: Final = (
 def main() -> int:
     """Print both tables; answers the exit status."""
     began = time.monotonic()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        guards, guards_2, cases, cases_2, locks, locks_2 = pool.map(Run.outcomes, RUNS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    guards, guards_2, cases, cases_2, locks, locks_2 = _all_outcomes()
     machines = compare({**guards, **cases}, {**guards_2, **cases_2}, OF_LOCALSTACK)
     requests = compare(locks, locks_2, OF_DYNAMODB_LOCAL)
     _print("The guard's machines", machines, ("ministack", "LocalStack"))
     _print("The lock's requests", requests, ("ministack", "DynamoDB Local"))
     sys.stdout.write(f"{time.monotonic() - began:.0f} s\n")
     return int(not all(row.is_explained for row in [*machines, *requests]))
+
+
+def _all_outcomes() -> list[Outcomes]:
+    """How the cases of all runs ended. Leaves no process behind, however it ends."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            return list(pool.map(Run.outcomes, RUNS))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in _running:
+                process.kill()
+            raise
 
 
 def _print(title: str, rows: Sequence[Row], engines: tuple[str, str]) -> None:

@@ -19,6 +19,8 @@ _POLICY = Path(__file__).with_name("loopback.policy")
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 _NAMES = ("ExpressionAttributeNames", "ExpressionAttributeValues")
 _MOST_ROUNDS = 100
+_UNTIL_INPUT_ENDS = ("sh", "-c", '"$@" & cat > /dev/null; kill $!', "sh")
+"""Java does not end with the process that started it."""
 MOST_CONNECTIONS = 64
 
 
@@ -29,6 +31,7 @@ def dynamodb_local() -> Iterator[Any]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
+        *_UNTIL_INPUT_ENDS,
         "java",
         "-Djava.security.manager",
         f"-Djava.security.policy=={_POLICY}",

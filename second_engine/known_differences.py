@@ -27,7 +27,8 @@ OF_LOCALSTACK: Final[Mapping[str, Difference]] = {
         _JAVA_NAMES
     ),
     "queue/faults: a dead waiter at the head of the queue is passed over at once": Difference(
-        "LocalStack", "accepts the task token of a stopped execution"
+        "LocalStack",
+        "runs a stopped execution on while a task waits for its token, and accepts that",
     ),
     "cases/keep_alive: a release that fails does not replace the result": Difference(
         "undecided",
