@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +27,12 @@ MOST_CONNECTIONS = 64
 
 @contextlib.contextmanager
 def dynamodb_local() -> Iterator[Any]:
-    """A client of a DynamoDB Local that answers loopback only, and ends with the block."""
+    """A client of a DynamoDB Local that answers loopback only, and ends with the block.
+
+    Raises RuntimeError if there is no Java.
+    """
+    if shutil.which("java") is None:
+        raise RuntimeError("DynamoDB Local needs Java 17 to 23, and there is no `java` in the path")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
