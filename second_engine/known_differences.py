@@ -8,13 +8,16 @@ from typing import Final
 from second_engine.comparison import Difference
 
 _NULL_PAYLOAD: Final = Difference(
-    "LocalStack", "invokes a function with {} where the input is null"
+    "LocalStack", "invokes a function with {} where the input is null", failed=3
 )
 _JAVA_NAMES: Final = Difference(
     "LocalStack", "does not know Bool, Nul, Ss: the names that Step Functions has for these types"
 )
 _NO_STATUS_EVENTS: Final = Difference(
     "this set-up", "the embedded EventBridge takes no status events from outside, so nobody reaps"
+)
+_NAMED_BY_STATES: Final = (
+    "LocalStack makes States.Runtime of a Fail whose error begins with States."
 )
 
 OF_LOCALSTACK: Final[Mapping[str, Difference]] = {
@@ -34,8 +37,14 @@ OF_LOCALSTACK: Final[Mapping[str, Difference]] = {
         "undecided",
         "JSONata rounds the numbers of $string to 15 digits: LockNotReleased beside a token of 16",
     ),
+    "queue/forged_answers: a forged answer ends no heartbeat unless the check is left out": (
+        Difference("undecided", "LocalStack has no Retry and no Catch for an Output that fails")
+    ),
+    "optimistic/updates: an item whose version is no number is not written": Difference(
+        "undecided", _NAMED_BY_STATES
+    ),
     "cases/guards: the timeout of a task leaves the guard by its own name": Difference(
-        "undecided", "LocalStack makes States.Runtime of a Fail whose error begins with States."
+        "undecided", _NAMED_BY_STATES, failed=2
     ),
 }
 OF_DYNAMODB_LOCAL: Final[Mapping[str, Difference]] = {}

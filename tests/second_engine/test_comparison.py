@@ -38,6 +38,7 @@ def test_the_variants_of_a_test_are_one_case(tmp_path: Path) -> None:
     [
         (["passed"], ["passed"], {}, ""),
         (["passed"], ["failed"], KNOWN, "LocalStack: has no redrive"),
+        (["passed"] * 2, ["failed", "passed"], KNOWN, "LocalStack: has no redrive"),
     ],
 )
 def test_what_is_alike_or_known_needs_no_work(
@@ -56,6 +57,8 @@ def test_what_is_alike_or_known_needs_no_work(
         (["passed"], [], KNOWN, "not explained"),
         ([], ["passed"], {}, "not explained"),
         (["failed"], ["passed"], KNOWN, "not explained"),
+        (["passed"] * 2, ["failed"] * 2, KNOWN, "not explained"),
+        (["passed"], ["error"], KNOWN, "not explained"),
         (["failed"], ["failed"], {}, "fails on both"),
         (["skipped"], ["skipped"], {}, "fails on both"),
         (["passed"], ["passed"], KNOWN, "known, but gone"),
