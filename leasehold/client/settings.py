@@ -20,6 +20,7 @@ from leasehold.protocol.model import AcquireRequest
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 from leasehold.wire import rules
+from leasehold.wire.item_size import require_room_for_all
 
 Takeover = Literal["observed", "stored_expiry"]
 
@@ -137,12 +138,14 @@ class ClientSettings:
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
         rules.require("owner_name", rules.OWNER_NAME, owner_name)
+        limit = int(options.limit)
+        require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=None)
         request = AcquireRequest(
             lock_name=options.name,
             owner_id=str(uuid.uuid4()),
             owner_name=owner_name,
             lease_ms=round(lease * 1000),
-            limit=int(options.limit),
+            limit=limit,
             data=arguments.as_text(options.data),
             waits=wait > 0,
         )

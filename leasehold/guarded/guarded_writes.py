@@ -21,7 +21,8 @@ from leasehold.guarded.guarded_table import GrantKey, GuardedTable, lock_lost
 from leasehold.guarded.pending_calls import PendingCall, PendingCalls, SentTransaction
 from leasehold.protocol.condition_check import MOST_ITEMS, condition_check
 from leasehold.protocol.departure import DepartingHolder
-from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.holders import read_holder
+from leasehold.protocol.items import read_state
 from leasehold.protocol.model import ReleaseRequest
 from leasehold.protocol.permits import release_permit
 from leasehold.protocol.schema import PARTITION_KEY, partition_of

@@ -53,8 +53,8 @@ def condition_check(
             "Key": schema.lock_key(lock_name),
             "ConditionExpression": all_of(I_HOLD, _SAME_TOKEN),
             "ExpressionAttributeNames": {
-                "#mine": schema.HOLDER_PREFIX + owner_id,
-                "#guard_token": schema.TOKEN_PREFIX + owner_id,
+                "#mine": schema.holder_attribute(owner_id),
+                "#guard_token": schema.token_attribute(owner_id),
             },
             "ExpressionAttributeValues": {":guard_token": number(fencing_token)},
         }
@@ -66,6 +66,6 @@ def guarded(update: Update, *, owner_id: str, fencing_token: int) -> Update:
     return replace(
         update,
         condition=all_of(update.condition, _SAME_TOKEN),
-        names={**update.names, "#guard_token": schema.TOKEN_PREFIX + owner_id},
+        names={**update.names, "#guard_token": schema.token_attribute(owner_id)},
         values={**update.values, ":guard_token": number(fencing_token)},
     )

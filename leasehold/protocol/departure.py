@@ -39,8 +39,8 @@ def removal(departing: DepartingHolder | None) -> Removal:
         also_set=", #last_released = :departing",
         conditions=("attribute_exists(#departing)",),
         names={
-            "#departing": schema.HOLDER_PREFIX + owner_id,
-            "#departing_token": schema.TOKEN_PREFIX + owner_id,
+            "#departing": schema.holder_attribute(owner_id),
+            "#departing_token": schema.token_attribute(owner_id),
         },
         values={":departing": {"S": owner_id}},
     )
@@ -49,10 +49,10 @@ def removal(departing: DepartingHolder | None) -> Removal:
 def eviction(holders: Sequence[Holder]) -> Removal:
     """Removes holders whose lease is over, each on condition that its revision is as seen."""
     numbered = list(enumerate(holders))
-    names = {f"#expired{i}": schema.HOLDER_PREFIX + h.owner_id for i, h in numbered}
-    names |= {f"#expired_token{i}": schema.TOKEN_PREFIX + h.owner_id for i, h in numbered}
+    names = {f"#over{i}": schema.holder_attribute(h.owner_id) for i, h in numbered}
+    names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
     return Removal(
-        conditions=tuple(f"#expired{i}.#revision = :seen{i}" for i, _ in numbered),
+        conditions=tuple(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered),
         names=names,
         values={f":seen{i}": number(h.revision) for i, h in numbered},
     )

@@ -33,8 +33,13 @@ _NAMES: Final = {
     f"#{value}": value
     for name, value in vars(schema).items()
     if name.isupper() and isinstance(value, str)
+} | {
+    f"#h_{name.removeprefix('HOLDER_').lower()}": value
+    for name, value in vars(schema).items()
+    if name.startswith("HOLDER_")
 }
-"""Each attribute of the schema stands in expressions under its own name."""
+"""Each attribute of the schema stands in expressions under its own name. Those of a holder's record
+are short, and stand under the names of their constants: `#h_lease_ms`."""
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
 
 
@@ -91,8 +96,8 @@ def conditional_update(
     """
     all_names = {
         **_NAMES,
-        "#mine": schema.HOLDER_PREFIX + owner_id,
-        "#my_token": schema.TOKEN_PREFIX + owner_id,
+        "#mine": schema.holder_attribute(owner_id),
+        "#my_token": schema.token_attribute(owner_id),
         **removal.names,
     }
     all_values: Values = {

@@ -19,7 +19,7 @@ from typing import Final
 from leasehold.protocol import schema
 from leasehold.protocol.departure import DepartingHolder, removal
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, all_of, conditional_update, number
-from leasehold.protocol.items import new_holder
+from leasehold.protocol.holders import SET_EXECUTIONS, new_holder, shared_executions
 from leasehold.protocol.limits import SET_LIMIT, may_enter_as_seen
 from leasehold.protocol.model import Grant, Holder, LockState, Waiter
 from leasehold.protocol.queue import delete_waiter
@@ -50,7 +50,7 @@ def hand_over_permit(
     """
     request = waiter.request
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
-    leaving = removal(departing)
+    leaving, executions = removal(departing), shared_executions(request, state)
     room = may_enter_as_seen(request.limit, state, [departing.holder] if departing else [])
     # The state as seen stands: `retain_until` moves only with a grant or with a longer retention.
     retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
@@ -59,10 +59,13 @@ def hand_over_permit(
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
-        + ("" if departing else " ADD #held :one"),
+        f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
         condition=all_of(I_DO_NOT_HOLD, room.expression, *([_WAIT_SEQ_UNMOVED] if is_last else [])),
         values={
-            ":holder": new_holder(request, now_ms=now_ms, expires_at_ms=holder.expires_at_ms),
+            ":holder": new_holder(
+                request, executions, now_ms=now_ms, expires_at_ms=holder.expires_at_ms
+            ),
+            ":executions": {"S": executions or ""},
             ":token": number(holder.fencing_token),
             ":wait_seq": number(state.wait_seq),
             **room.values,
@@ -118,6 +121,6 @@ def mark_undelivered(grant: Grant) -> Update:
     return conditional_update(
         schema.lock_key(grant.lock_name),
         grant.owner_id,
-        change="SET #mine.#undelivered = :yes",
-        condition="#mine.#revision = :one",
+        change="SET #mine.#h_undelivered = :yes",
+        condition="#mine.#h_revision = :one",
     )

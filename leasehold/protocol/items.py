@@ -1,4 +1,4 @@
-"""Reads items of the lock table into the model, and writes holders and waiters as attributes."""
+"""Reads items of the lock table into the model, and writes waiters as items."""
 
 from __future__ import annotations
 
@@ -6,28 +6,13 @@ from typing import TYPE_CHECKING
 
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import number
-from leasehold.protocol.model import AcquireRequest, Holder, LockState, Waiter
+from leasehold.protocol.holders import owner_ids, read_holder
+from leasehold.protocol.model import AcquireRequest, LockState, Waiter
 from leasehold.protocol.reading import reads_an_item
 from leasehold.protocol.requests import Item
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
-
-
-def new_holder(
-    request: AcquireRequest, *, now_ms: int, expires_at_ms: int | None = None
-) -> AttributeValueTypeDef:
-    """The attribute that makes this request's owner a holder from now on."""
-    ends_ms = now_ms + request.lease_ms if expires_at_ms is None else expires_at_ms
-    return {
-        "M": {
-            **_identity(request),
-            schema.ACQUIRED_AT_MS: number(now_ms),
-            schema.EXPIRES_AT_MS: number(ends_ms),
-            schema.LIMIT: number(request.limit),
-            schema.REVISION: number(1),
-        }
-    }
 
 
 def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
@@ -74,9 +59,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
 @reads_an_item
 def read_state(item: Item) -> LockState:
     """The state of a lock, from its item. An empty item is a lock that nobody has touched."""
-    prefix = schema.HOLDER_PREFIX
-    owners = [name.removeprefix(prefix) for name in item if name.startswith(prefix)]
-    holders = (read_holder(item, owner_id) for owner_id in owners)
+    holders = (read_holder(item, owner_id) for owner_id in owner_ids(item))
     return LockState(
         fencing_token=_number(item, schema.FENCING_TOKEN),
         held=_number(item, schema.HELD),
@@ -85,26 +68,8 @@ def read_state(item: Item) -> LockState:
         contended=schema.CONTENDED in item and item[schema.CONTENDED].get("BOOL", False),
         wait_seq=_number(item, schema.WAIT_SEQ),
         retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),
+        executions=_text(item, schema.EXECUTIONS),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
-    )
-
-
-@reads_an_item
-def read_holder(item: Item, owner_id: str) -> Holder:
-    """One holder of an item that is known to have it."""
-    attributes = item[schema.HOLDER_PREFIX + owner_id]["M"]
-    return Holder(
-        owner_id=owner_id,
-        owner_name=_owner_name(attributes),
-        acquired_at_ms=_number(attributes, schema.ACQUIRED_AT_MS),
-        expires_at_ms=_number(attributes, schema.EXPIRES_AT_MS),
-        lease_ms=_number(attributes, schema.LEASE_MS),
-        limit=_number(attributes, schema.LIMIT),
-        revision=_number(attributes, schema.REVISION),
-        fencing_token=_number(item, schema.TOKEN_PREFIX + owner_id),
-        data=_text(attributes, schema.DATA),
-        execution_arn=_text(attributes, schema.EXECUTION_ARN),
-        undelivered=schema.UNDELIVERED in attributes,
     )
 
 

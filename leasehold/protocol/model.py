@@ -203,6 +203,7 @@ class LockState:
 
     Attributes:
         limit: the limit in force, never above that of a holder; 0 if nobody ever held.
+        executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
     """
 
@@ -213,6 +214,7 @@ class LockState:
     contended: bool = False
     wait_seq: int = 0
     retain_until_seconds: int | None = None
+    executions: str | None = None
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:

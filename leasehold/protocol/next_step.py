@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.hand_over import close_queue, hand_over_permit, leave_without_successor
+from leasehold.protocol.holders import shared_executions
 from leasehold.protocol.model import Grant, HandOff, LockState, Waiter
 from leasehold.protocol.requests import Transaction, Update
 
@@ -72,6 +73,7 @@ def _hand_over(
     after = replace(
         remaining,
         limit=remaining.limit_for(waiter.request.limit),
+        executions=remaining.executions or shared_executions(waiter.request),
         fencing_token=holder.fencing_token,
         held=remaining.held + 1,
         holders=(*remaining.holders, holder),

@@ -29,7 +29,12 @@ from leasehold.protocol.expressions import (
     conditional_update,
     number,
 )
-from leasehold.protocol.items import new_holder
+from leasehold.protocol.holders import (
+    SAME_EXECUTIONS,
+    SET_EXECUTIONS,
+    new_holder,
+    shared_executions,
+)
 from leasehold.protocol.limits import SET_LIMIT, LimitCondition, may_enter, may_enter_as_seen
 from leasehold.protocol.model import (
     AcquireRequest,
@@ -52,20 +57,25 @@ def acquire_permit(
 ) -> Update:
     """Take a free permit. Grants nothing to a holder, nor to an owner who released last.
 
-    The first write supposes what is usual: that all name the same limit (`limits.py`), and that TTL
-    will not delete the item soon (`retention.py`). If it fails although a permit is free, the
-    second supposes what was `seen`.
+    The first write supposes what is usual: that all name the same limit (`limits.py`), that their
+    executions are of one account and region (`holders.py`), and that TTL will not delete the item
+    soon (`retention.py`). If it fails although a permit is free, the second supposes what was
+    `seen`.
     """
     retain_long = seen is not None and needs_longer_retention(seen, now_ms=now_ms)
     room = may_enter(request.limit, seen)
-    return _grant(request, room, NOT_RELEASED_BY_ME, now_ms=now_ms, retain_long=retain_long)
+    return _grant(
+        request, room, NOT_RELEASED_BY_ME, seen=seen, now_ms=now_ms, retain_long=retain_long
+    )
 
 
 def reacquire_permit(
     request: AcquireRequest, *, now_ms: int, seen: LockState | None = None
 ) -> Update:
     """Take a free permit for an acquisition that somebody released on its behalf."""
-    return _grant(request, may_enter(request.limit, seen), now_ms=now_ms, retain_long=True)
+    return _grant(
+        request, may_enter(request.limit, seen), seen=seen, now_ms=now_ms, retain_long=True
+    )
 
 
 def take_over_permit(
@@ -82,6 +92,7 @@ def take_over_permit(
         may_enter_as_seen(request.limit, seen, evictable),
         NOT_RELEASED_BY_ME,
         evictable=evictable,
+        seen=seen,
         now_ms=now_ms,
         retain_long=needs_longer_retention(seen, now_ms=now_ms),
     )
@@ -106,16 +117,16 @@ def renew(request: HeartbeatRequest, *, now_ms: int, retain_long: bool = False) 
     lost must not look like a stolen lock. Refused on an item that TTL may delete soon, unless with
     `retain_long`: see `retention.py`.
     """
-    changes = ["#mine.#revision = #mine.#revision + :one", retain_item(long=retain_long)]
+    changes = ["#mine.#h_revision = #mine.#h_revision + :one", retain_item(long=retain_long)]
     values: Values = {":now": number(now_ms)}
     if request.lease_ms is None:
-        changes.append("#mine.#expires_at_ms = #mine.#lease_ms + :now")
+        changes.append("#mine.#h_expires_at_ms = #mine.#h_lease_ms + :now")
     else:
-        changes.append("#mine.#expires_at_ms = :expires_at_ms, #mine.#lease_ms = :lease_ms")
+        changes.append("#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_lease_ms = :lease_ms")
         values[":expires_at_ms"] = number(now_ms + request.lease_ms)
         values[":lease_ms"] = number(request.lease_ms)
     if request.data is not None:
-        changes.append("#mine.#data = :data")
+        changes.append("#mine.#h_data = :data")
         values[":data"] = {"S": request.data}
     return conditional_update(
         schema.lock_key(request.lock_name),
@@ -136,9 +147,9 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
     return conditional_update(
         schema.lock_key(lock_name),
         holder.owner_id,
-        change=f"SET #mine.#expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
-        "#mine.#revision = #mine.#revision + :one",
-        condition="#mine.#revision = :revision",
+        change=f"SET #mine.#h_expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
+        "#mine.#h_revision = #mine.#h_revision + :one",
+        condition="#mine.#h_revision = :revision",
         values={
             ":expires_at_ms": number(now_ms + holder.lease_ms),
             ":revision": number(holder.revision),
@@ -165,25 +176,30 @@ def _grant(
     room: LimitCondition,
     *conditions: str,
     evictable: Sequence[Holder] = (),
+    seen: LockState | None,
     now_ms: int,
     retain_long: bool,
 ) -> Update:
     """Makes the owner a holder, in the place of others whose lease is over, if nobody waits."""
     long = retain_long or request.execution_arn is not None
+    executions = shared_executions(request, seen)
     return conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
-        f"{SET_LIMIT}, {retain_item(long=long)} ADD #held :difference",
+        f"{SET_LIMIT}, {retain_item(long=long)}"
+        f"{SET_EXECUTIONS if executions else ''} ADD #held :difference",
         condition=all_of(
             I_DO_NOT_HOLD,
             NOT_CONTENDED,
             *conditions,
             room.expression,
+            *([SAME_EXECUTIONS] if executions else []),
             *retained_long_enough(long=long),
         ),
         values={
-            ":holder": new_holder(request, now_ms=now_ms),
+            ":holder": new_holder(request, executions, now_ms=now_ms),
+            ":executions": {"S": executions or ""},
             ":seed": number(now_ms * 1000),
             ":difference": number(1 - len(evictable)),
             **room.values,

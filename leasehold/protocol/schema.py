@@ -2,22 +2,25 @@
 
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
-                                      expiry_time, retain_until,
-                                      holder:<owner_id>…, token:<owner_id>…
+                                      limit, expiry_time, retain_until, executions,
+                                      holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, and how to wake it
     EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
                                       the claim of a workflow: a lock to free when it is over
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` says
-that the lock may have waiters. Each holder is a top-level attribute. One nested map of holders
-would not do: DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first
-acquire would take two requests.
+that the lock may have waiters, `limit` is the limit in force (`limits.py`), `executions` how the
+ARNs of executions begin (`holders.py`). Each holder is a top-level attribute. One nested map of
+holders would not do: DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so
+the first acquire would take two requests.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+
+from leasehold.protocol.short_ids import shorten
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -33,15 +36,30 @@ WAIT_SEQ: Final = "wait_seq"
 RETAIN_UNTIL: Final = "retain_until"
 LAST_RELEASED: Final = "last_released"
 
+EXECUTIONS: Final = "executions"
+
 HOLDER_PREFIX: Final = "holder:"
 TOKEN_PREFIX: Final = "token:"
+SHORT_HOLDER_PREFIX: Final = "h:"
+SHORT_TOKEN_PREFIX: Final = "t:"
+
+HOLDER_ACQUIRED_AT_MS: Final = "a"
+HOLDER_EXPIRES_AT_MS: Final = "e"
+HOLDER_LEASE_MS: Final = "l"
+HOLDER_LIMIT: Final = "n"
+HOLDER_REVISION: Final = "r"
+HOLDER_OWNER_NAME: Final = "o"
+HOLDER_DATA: Final = "d"
+HOLDER_EXECUTION: Final = "x"
+"""The ARN of the holder's execution, without what `EXECUTIONS` of the item says."""
+HOLDER_EXECUTION_ARN: Final = "arn"
+"""The whole ARN, if it begins otherwise."""
+HOLDER_UNDELIVERED: Final = "u"
 
 OWNER_NAME: Final = "owner_name"
-ACQUIRED_AT_MS: Final = "acquired_at_ms"
 EXPIRES_AT_MS: Final = "expires_at_ms"
 LEASE_MS: Final = "lease_ms"
 REVISION: Final = "revision"
-UNDELIVERED: Final = "undelivered"
 DATA: Final = "data"
 EXECUTION_ARN: Final = "execution_arn"
 
@@ -71,6 +89,18 @@ _WIDEST_EPOCH_MS: Final = 15
 def lock_key(lock_name: str) -> dict[str, AttributeValueTypeDef]:
     """The key of a lock's state."""
     return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": "STATE"}}
+
+
+def holder_attribute(owner_id: str) -> str:
+    """The attribute of a lock's item that has the record of this holder."""
+    short = shorten(owner_id)
+    return f"{HOLDER_PREFIX}{owner_id}" if short is None else f"{SHORT_HOLDER_PREFIX}{short}"
+
+
+def token_attribute(owner_id: str) -> str:
+    """The attribute of a lock's item that has the fencing token of this holder."""
+    short = shorten(owner_id)
+    return f"{TOKEN_PREFIX}{owner_id}" if short is None else f"{SHORT_TOKEN_PREFIX}{short}"
 
 
 def waiter_key(

@@ -19,7 +19,8 @@ from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
 from leasehold.protocol.departure import DepartingHolder
-from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.holders import read_holder
+from leasehold.protocol.items import read_state
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,

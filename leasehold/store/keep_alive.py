@@ -28,7 +28,8 @@ from leasehold.protocol.claims import (
     reacquire_after_redrive,
     record_heartbeat,
 )
-from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.holders import read_holder
+from leasehold.protocol.items import read_state
 from leasehold.protocol.model import Grant, HeartbeatRequest, KeepAliveRequest, LockState
 from leasehold.protocol.permits import renew
 from leasehold.store.context import LockContext

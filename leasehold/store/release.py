@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from leasehold.dynamodb.lock_table import Written
 from leasehold.protocol.departure import DepartingHolder
-from leasehold.protocol.items import read_holder, read_state
+from leasehold.protocol.holders import read_holder
+from leasehold.protocol.items import read_state
 from leasehold.protocol.model import Holder, LockState, NotHeld, Released, ReleaseRequest
 from leasehold.protocol.permits import release_permit
 from leasehold.protocol.queue import give_up, leave_queue, mark_released

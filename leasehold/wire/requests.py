@@ -18,6 +18,7 @@ from leasehold.protocol.model import (
     ReleaseRequest,
 )
 from leasehold.wire import rules
+from leasehold.wire.item_size import require_room_for_all
 
 _RULES: Final = {
     "lock_name": rules.LOCK_NAME,
@@ -101,13 +102,16 @@ def parse_release(event: object) -> ReleaseRequest:
 
 def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
     """What an acquire request and the heartbeat of a workflow have in common."""
+    limit, owner_name = int(fields.get("limit", 1)), fields.get("owner_name", "")
+    execution_arn = fields.get("execution_arn")
+    require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=execution_arn)
     return AcquireRequest(
         lock_name=fields["lock_name"],
         owner_id=fields.get("owner_id") or str(uuid.uuid4()),
-        owner_name=fields.get("owner_name", ""),
+        owner_name=owner_name,
         lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
-        limit=int(fields.get("limit", 1)),
-        execution_arn=fields.get("execution_arn"),
+        limit=limit,
+        execution_arn=execution_arn,
         entered_at_ms=_entered_at_ms(fields),
     )
 

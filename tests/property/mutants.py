@@ -79,7 +79,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "a holder may acquire again": _in_condition(r"^attribute_not_exists\(#mine\) AND "),
     "a takeover ignores a heartbeat in between": _in_condition(
-        r" AND #expired\d+\.#revision = :seen\d+"
+        r" AND #over\d+\.#h_revision = :seen\d+"
     ),
     "a release needs no permit": _in_condition(
         r"^attribute_exists\(#mine\) AND (?=\(attribute_not_exists\(#contended)",
@@ -90,7 +90,7 @@ MUTANTS: dict[str, Mutation] = {
         r"#fencing_token = if_not_exists\(#fencing_token, (:\w+)\)",
         r"#fencing_token = if_not_exists(#my_token, \1)",
     ),
-    "a heartbeat leaves the revision": _in_change(r"#mine\.#revision = [^,]+, "),
+    "a heartbeat leaves the revision": _in_change(r"#mine\.#h_revision = [^,]+, "),
     "a new lock starts its tokens at one": _in_updates(_first_token),
 }
 QUEUE_MUTANTS: dict[str, Mutation] = {

@@ -48,7 +48,13 @@ def read_stored(item: Mapping[str, Any]) -> StoredLock:
     if not item:
         return StoredLock()
     owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
-    numbers = ("acquired_at_ms", "expires_at_ms", "lease_ms", "limit", "revision")
+    numbers = {
+        "acquired_at_ms": "a",
+        "expires_at_ms": "e",
+        "lease_ms": "l",
+        "limit": "n",
+        "revision": "r",
+    }
     return StoredLock(
         held=int(item["held"]["N"]),
         newest_token=int(item["fencing_token"]["N"]),
@@ -58,7 +64,10 @@ def read_stored(item: Mapping[str, Any]) -> StoredLock:
         holders={
             owner: {
                 "token": int(item[f"token:{owner}"]["N"]),
-                **{name: int(item[f"holder:{owner}"]["M"][name]["N"]) for name in numbers},
+                **{
+                    name: int(item[f"holder:{owner}"]["M"][short]["N"])
+                    for name, short in numbers.items()
+                },
             }
             for owner in owners
         },

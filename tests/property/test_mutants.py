@@ -6,7 +6,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from leasehold.errors import LockStoreUnavailable
+from leasehold.errors import LockItemMalformed, LockStoreUnavailable
 from tests.property.bench import Bench
 from tests.property.lock_machine import LockMachine
 from tests.property.mutants import MUTANTS, QUEUE_MUTANTS
@@ -33,7 +33,7 @@ def test_a_wrong_protocol_is_found(name: str) -> None:
             return benches[-1]
 
     # A wrong protocol may also leave an item that makes no sense to the store.
-    with pytest.raises((AssertionError, KeyError)):
+    with pytest.raises((AssertionError, KeyError, LockItemMalformed)):
         run_state_machine_as_test(Wrong, settings=BUDGET)
     assert benches[-1].client.mutated, "the wrong request was never sent"
 
@@ -44,7 +44,7 @@ def test_a_wrong_queue_is_found(name: str) -> None:
         make_bench = staticmethod(lambda: Bench(MemoryTable(), mutate=QUEUE_MUTANTS[name]))
 
     # Or the store goes round in circles until its retry budget ends.
-    with pytest.raises((AssertionError, KeyError, LockStoreUnavailable)):
+    with pytest.raises((AssertionError, KeyError, LockItemMalformed, LockStoreUnavailable)):
         run_state_machine_as_test(Wrong, settings=BUDGET)
 
 

@@ -96,8 +96,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *_each(
             next_step,
             ("hand_over_permit", "leave_without_successor"),
-            "#expired0.#revision = :seen0",
-            instead="attribute_exists(#expired0)",
+            "#over0.#h_revision = :seen0",
+            instead="attribute_exists(#over0)",
         ),
         clients=(Client(name="anna", pushed=False, heartbeats=1), Client(name="ben", polls=1)),
         faults=Faults(epochs=1),

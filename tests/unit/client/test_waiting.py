@@ -8,6 +8,7 @@ import pytest
 
 from leasehold import ClientUnusable, LockWaitTimeout
 from leasehold.client import acquisition as waiting
+from leasehold.protocol.schema import holder_attribute, token_attribute
 from tests.support import acquire, release, store_over
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
@@ -158,8 +159,8 @@ def test_a_permit_that_became_free_by_a_higher_limit_is_taken(
 
     def leave_without_a_successor() -> None:
         state = table.memory.items["LOCK#a", "STATE"]
-        state.pop(f"holder:{second.owner_id}")
-        state.pop(f"token:{second.owner_id}")
+        state.pop(holder_attribute(second.owner_id))
+        state.pop(token_attribute(second.owner_id))
         state["held"] = {"N": "1"}
 
     clock.at(20, leave_without_a_successor)
@@ -212,7 +213,7 @@ def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
         table.before = take_it
 
     def take_it(_name: str, arguments: dict[str, Any]) -> None:
-        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
             table.before = None
             direct.acquire(acquire("carl", lock_name="a", lease_ms=600_000))
             clock.at(20, lambda: direct.release(release("carl", lock_name="a")))
@@ -229,7 +230,7 @@ def test_a_late_hand_over_that_cannot_be_renewed_is_asked_for_until_it_can(
     lock = make_client("anna", lease=600).acquire("a")
 
     def renewals_fail(_name: str, arguments: dict[str, Any]) -> None:
-        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
             raise lost_reply()
 
     def release_and_stall() -> None:

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from leasehold.guarded import condition_check
 from leasehold.protocol.model import Grant
-from leasehold.protocol.schema import HOLDER_PREFIX, TOKEN_PREFIX, lock_key
+from leasehold.protocol.schema import holder_attribute, lock_key, token_attribute
 from tests.support import LOCK, TABLE, owner
 from tests.unit.guarded.bench import Bench, deposit
 
@@ -45,8 +45,8 @@ def test_it_names_the_holder_and_its_token_and_nothing_else() -> None:
             "Key": lock_key(LOCK),
             "ConditionExpression": "attribute_exists(#mine) AND #guard_token = :guard_token",
             "ExpressionAttributeNames": {
-                "#mine": HOLDER_PREFIX + owner("anna"),
-                "#guard_token": TOKEN_PREFIX + owner("anna"),
+                "#mine": holder_attribute(owner("anna")),
+                "#guard_token": token_attribute(owner("anna")),
             },
             "ExpressionAttributeValues": {":guard_token": {"N": "17"}},
         }

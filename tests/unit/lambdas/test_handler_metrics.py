@@ -10,7 +10,7 @@ import pytest
 from lambdas import acquire, heartbeat, release
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import Liveness
-from leasehold.protocol.schema import lock_key
+from leasehold.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
@@ -45,8 +45,11 @@ def let_the_lease_end(dynamodb: DynamoDBClient, owner_id: str = VALID_OWNER) -> 
     dynamodb.update_item(
         TableName=TABLE,
         Key=lock_key("nightly-report"),
-        UpdateExpression="SET #holder.expires_at_ms = :past",
-        ExpressionAttributeNames={"#holder": f"holder:{owner_id}"},
+        UpdateExpression="SET #holder.#end = :past",
+        ExpressionAttributeNames={
+            "#holder": holder_attribute(owner_id),
+            "#end": HOLDER_EXPIRES_AT_MS,
+        },
         ExpressionAttributeValues={":past": {"N": "1"}},
     )
 

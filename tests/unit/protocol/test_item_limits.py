@@ -6,18 +6,25 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from leasehold.errors import InvalidRequest
+from leasehold.protocol.items import read_state
 from leasehold.protocol.model import AcquireRequest, Grant, Holder, LockState
 from leasehold.protocol.permits import take_over_permit
-from leasehold.protocol.schema import lock_key
+from leasehold.protocol.schema import (
+    HOLDER_REVISION,
+    HOLDER_UNDELIVERED,
+    holder_attribute,
+    token_attribute,
+)
+from leasehold.wire.item_size import MOST_HOLDERS_BYTES
 from leasehold.wire.requests import parse_acquire
 from tests.support import START_MS, FakeClock, store_over
+from tests.support.capacity import item_bytes
 from tests.support.memory_table import MemoryTable
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 LARGEST_ITEM_BYTES = 400 * 1024
 LONGEST_EXPRESSION_BYTES = 4096
@@ -32,25 +39,6 @@ def utf8(text: str) -> int:
     return len(text.encode())
 
 
-def value_bytes(value: Mapping[str, Any]) -> int:
-    """Size of an attribute value, by the rules in the DynamoDB developer guide ("Item sizes")."""
-    ((kind, content),) = value.items()
-    match kind:
-        case "S":
-            return utf8(content)
-        case "N":
-            return len(content.strip("-0.")) // 2 + 2
-        case "BOOL":
-            return 1
-        case "M":
-            return 3 + sum(1 + utf8(name) + value_bytes(part) for name, part in content.items())
-    raise AssertionError(kind)
-
-
-def item_bytes(item: Mapping[str, Any]) -> int:
-    return sum(utf8(name) + value_bytes(value) for name, value in item.items())
-
-
 def accepted(fields: Mapping[str, object]) -> AcquireRequest | None:
     try:
         return parse_acquire(fields)
@@ -58,73 +46,117 @@ def accepted(fields: Mapping[str, object]) -> AcquireRequest | None:
         return None
 
 
-def fullest(number: int) -> AcquireRequest:
-    """The largest acquisition that the input rules let through, made of the widest letters."""
+def fields(owner_name: str, *, limit: int) -> dict[str, object]:
+    """A request of the largest acquisition, as far as its owner_name and limit allow."""
+    return {
+        "lock_name": "x" * 512,
+        "owner_id": "~" * 128,
+        "owner_name": owner_name,
+        "limit": limit,
+        "lease_seconds": 43_199.999,
+        "data": {"a": "x" * 2040},
+        "execution_arn": LONGEST_ARN,
+    }
+
+
+def longest_arn() -> str:
+    """The longest that the rules let through, made of the widest letters."""
     accounts = [f"arn:{letter * 90}:states:x:123456789012:execution:" for letter in LETTERS]
     candidates = [f"{account}x:y" for account in accounts]
     candidates += [f"{ARN}{letter * 80}:{letter * 80}" for letter in LETTERS]
     candidates += [f"{ARN}{'€' * n}:{'€' * n}" for n in range(40, 80)]
-    fields = {
-        "lock_name": "x" * 512,
-        "owner_id": f"{number:~>128}",
-        "owner_name": "é" * 512,
-        "limit": HOLDERS,
-        "lease_seconds": 43_200,
-        "data": {"a": "x" * 2040},
-    }
-    requests = [accepted({**fields, "execution_arn": arn}) for arn in candidates]
-    sizes = [(utf8(request.execution_arn or ""), request) for request in requests if request]
-    return max(sizes, key=lambda size: size[0])[1]
+    known = {"lock_name": "x", "owner_id": "~" * 128}
+    return max((arn for arn in candidates if accepted({**known, "execution_arn": arn})), key=utf8)
 
 
-def full_item(dynamodb: DynamoDBClient, clock: FakeClock) -> dict[str, Any]:
-    """The item of a lock that a hundred of the fullest holders hold, made from that of one."""
-    owner = fullest(0)
-    assert isinstance(store_over(dynamodb, clock).acquire(owner), Grant)
-    item = dynamodb.get_item(TableName="locks", Key=lock_key(owner.lock_name))["Item"]
-    full: dict[str, Any] = dict(item)
-    full["holder:" + owner.owner_id]["M"]["undelivered"] = {"BOOL": True}
-    for part in ("holder:", "token:"):
-        value = full.pop(part + owner.owner_id)
-        full |= {f"{part}{number:~>128}": value for number in range(HOLDERS)}
+LONGEST_ARN = longest_arn()
+
+
+def fullest(owner_name: str, *, limit: int) -> AcquireRequest:
+    return parse_acquire(fields(owner_name, limit=limit))
+
+
+def fullest_item(request: AcquireRequest) -> dict[str, Any]:
+    """The item of a lock that as many such holders hold as their limit allows."""
+    table = MemoryTable()
+    assert isinstance(store_over(table, FakeClock()).acquire(replace(request, limit=1)), Grant)
+    full: dict[str, Any] = dict(table.state(request.lock_name))
+    full[holder_attribute(request.owner_id)]["M"][HOLDER_UNDELIVERED] = {"BOOL": True}
+    full[holder_attribute(request.owner_id)]["M"][HOLDER_REVISION] = {"N": "9" * 15}
+    for attribute in (holder_attribute, token_attribute):
+        value = full.pop(attribute(request.owner_id))
+        full |= {attribute(f"{number:~>128}"): value for number in range(request.limit)}
     return full | {
-        "held": {"N": str(HOLDERS)},
+        "held": {"N": str(request.limit)},
         "last_released": {"S": "x" * 128},
         "contended": {"BOOL": True},
         "wait_seq": {"N": "9" * 15},
     }
 
 
-def test_a_hundred_of_the_fullest_holders_fit_into_one_item(
-    dynamodb: DynamoDBClient, clock: FakeClock
+def highest_limit(owner_name: str) -> int:
+    """The highest limit that the rules let the fullest holder with this owner_name name."""
+    limits = [limit for limit in range(1, HOLDERS + 1) if accepted(fields(owner_name, limit=limit))]
+    return max(limits)
+
+
+@pytest.mark.parametrize(("letters", "limit"), [(512, 78), (100, 98), (0, 100)])
+def test_as_many_of_the_fullest_holders_as_may_hold_make_three_quarters_of_an_item(
+    letters: int, limit: int
 ) -> None:
-    item = full_item(dynamodb, clock)
-    assert sum(name.startswith("holder:") for name in item) == HOLDERS
-    assert LARGEST_ITEM_BYTES * 0.9 < item_bytes(item) <= LARGEST_ITEM_BYTES
-    dynamodb.put_item(TableName="locks", Item=item)
+    """Letters of two bytes, an ARN of 511 bytes, 2 KiB of data, an owner_id of 128."""
+    owner_name = "é" * letters
+    assert highest_limit(owner_name) == limit
+    item = fullest_item(fullest(owner_name, limit=limit))
+    assert sum(name.startswith("holder:") for name in item) == limit
+    others_bytes = 1024  # The key, the last owner that released, the counters.
+    assert item_bytes(item) <= MOST_HOLDERS_BYTES + others_bytes < LARGEST_ITEM_BYTES * 0.76
 
 
-def guards_item(clock: FakeClock, *, guards: int, label: str = "") -> int:
-    """Bytes of a lock that so many guards hold, whose owner_name is their ARN unless labelled."""
-    client = MemoryTable()
-    for number in range(guards):
-        arn = f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=number)}"
+def test_without_the_rule_they_would_make_almost_a_whole_item() -> None:
+    """The negative control."""
+    request = replace(fullest("é" * 512, limit=78), limit=HOLDERS)
+    assert item_bytes(fullest_item(request)) > LARGEST_ITEM_BYTES * 0.9
+
+
+def test_the_refusal_names_the_field_and_the_highest_limit() -> None:
+    with pytest.raises(InvalidRequest, match="must be at most 78 with") as refused:
+        parse_acquire(fields("é" * 512, limit=79))
+    assert refused.value.field == "limit"
+
+
+def test_every_limit_that_a_guard_may_have_fits() -> None:
+    """A guard's owner_name is its ARN, so that nothing need be refused when it is synthesized."""
+    longest = fullest("", limit=1).execution_arn
+    assert longest is not None
+    assert utf8(longest) > 500
+    assert accepted({**fields(longest[:512], limit=HOLDERS), "owner_name": longest})
+
+
+def guards_item(*, guards: int) -> dict[str, Any]:
+    """The item of a lock that so many guards hold."""
+    table = MemoryTable()
+    for number in range(1, guards + 1):
+        arn = f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=number << 99)}"
         request = AcquireRequest(
             lock_name="customer/1234",
-            owner_id=str(uuid.UUID(int=number)),
-            owner_name=label or arn,
+            owner_id=str(uuid.UUID(int=number << 98)),
+            owner_name=arn,
             execution_arn=arn,
-            limit=HOLDERS,
+            limit=guards,
         )
-        assert isinstance(store_over(client, clock).acquire(request), Grant)
-    return item_bytes(client.get_item(Key=lock_key("customer/1234"))["Item"])
+        assert isinstance(store_over(table, FakeClock()).acquire(request), Grant)
+    return table.state("customer/1234")
 
 
-def test_a_mutex_stays_below_one_kib_and_a_hundred_guards_make_28(clock: FakeClock) -> None:
-    assert guards_item(clock, guards=1) < 1024
-    assert round(guards_item(clock, guards=HOLDERS) / 1024) == 28
-    as_long_as_an_arn = "n" * len(f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:{uuid.UUID(int=0)}")
-    assert round(guards_item(clock, guards=HOLDERS, label=as_long_as_an_arn) / 1024) > 35
+@pytest.mark.parametrize(("guards", "size"), [(1, 284), (5, 816), (20, 2_811), (100, 13_449)])
+def test_each_guard_that_holds_takes_133_bytes_of_the_item(guards: int, size: int) -> None:
+    """They were 285 when ARNs, owner ids and the names of attributes were stored in full."""
+    item = guards_item(guards=guards)
+    assert item_bytes(item) == size
+    holders = read_state(item).holders
+    assert {holder.owner_name for holder in holders} == {h.execution_arn for h in holders}
+    assert str(holders[0].execution_arn).startswith(f"{ARN}Billing-MachineD1A2B3C4-x1y2z3:0000")
 
 
 def operators(expression: str) -> int:
@@ -147,9 +179,9 @@ def test_taking_over_a_hundred_holders_keeps_the_limits_of_expressions() -> None
         for number in range(HOLDERS)
     ]
     seen = LockState(held=HOLDERS, limit=HOLDERS, holders=tuple(evictable))
-    request = replace(fullest(0), owner_id="~" * 128, limit=1)
+    request = fullest("", limit=1)
     update = take_over_permit(request, evictable, now_ms=START_MS, seen=seen)
-    assert update.condition.count(".#revision = :seen") == HOLDERS
+    assert update.condition.count(".#h_revision = :seen") == HOLDERS
     for expression in (update.condition, update.change):
         assert utf8(expression) <= LONGEST_EXPRESSION_BYTES
         assert operators(expression) <= MOST_OPERATORS

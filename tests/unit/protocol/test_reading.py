@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold.errors import LockItemMalformed
-from leasehold.protocol import claims, items, schema
+from leasehold.protocol import claims, holders, items, schema
 from tests.support import TABLE, FakeClock, acquire, owner, store_over
 from tests.support.memory_table import MemoryTable
 
@@ -72,5 +72,5 @@ def test_without_the_typed_error_the_owner_id_would_be_shown() -> None:
     holder = next(name for name in state if ANNA in name)
     del state[holder]
     with pytest.raises(KeyError) as caught:
-        inspect.unwrap(items.read_holder)(state, ANNA)
+        inspect.unwrap(holders.read_holder)(state, ANNA)
     assert ANNA in str(caught.value)

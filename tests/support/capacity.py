@@ -1,0 +1,73 @@
+"""What DynamoDB charges for: the bytes of items and the write units of requests, by its guide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.memory_table import MemoryTable
+
+WRITE_UNIT_BYTES = 1024
+
+
+def item_bytes(item: Mapping[str, Any]) -> int:
+    """The size of an item, by the rules in the DynamoDB developer guide ("Item sizes")."""
+    return sum(_utf8(name) + _value_bytes(value) for name, value in item.items())
+
+
+def _utf8(text: str) -> int:
+    return len(text.encode())
+
+
+def _value_bytes(value: Mapping[str, Any]) -> int:
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return _utf8(content)
+        case "N":
+            # One byte for two significant digits, and one more.
+            return (len(content.strip("-0.")) + 1) // 2 + 1
+        case "BOOL":
+            return 1
+        case "M":
+            return 3 + sum(1 + _utf8(name) + _value_bytes(part) for name, part in content.items())
+    raise AssertionError(kind)
+
+
+@dataclass
+class MeteredTable:
+    """Passes requests on to a table in memory and adds up the write units that they consume.
+
+    A write is charged by the larger of the item before and after it, also if its condition fails;
+    in a transaction twice.
+    """
+
+    inner: MemoryTable = field(default_factory=MemoryTable)
+    write_units: int = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
+        return getattr(self.inner, name)
+
+    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        return self._write(self.inner.update_item, request, [request])
+
+    def delete_item(self, **request: Any) -> Any:  # noqa: ANN401 - same
+        return self._write(self.inner.delete_item, request, [request])
+
+    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401 - same
+        writes = [write for each in request["TransactItems"] for write in each.values()]
+        return self._write(self.inner.transact_write_items, request, writes, times=2)
+
+    def _write(self, send: Any, request: Any, writes: Any, times: int = 1) -> Any:  # noqa: ANN401 - same
+        before = [self._bytes(write) for write in writes]
+        try:
+            return send(**request)
+        finally:
+            after = [self._bytes(write) for write in writes]
+            for sizes in zip(before, after, strict=True):
+                self.write_units += times * max(1, -(-max(sizes) // WRITE_UNIT_BYTES))
+
+    def _bytes(self, write: Mapping[str, Any]) -> int:
+        key = write["Key"] if "Key" in write else write["Item"]
+        return item_bytes(self.inner.items.get((key["pk"]["S"], key["sk"]["S"]), {}))
