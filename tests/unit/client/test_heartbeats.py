@@ -72,8 +72,8 @@ def test_a_heartbeat_bound_to_the_last_one_seen_would_take_a_lost_reply_for_a_th
     known = {"revision": "1"}
 
     def expect_what_was_told(name: str, arguments: dict[str, Any]) -> None:
-        if name == "update_item" and "#revision" in arguments["ExpressionAttributeNames"]:
-            arguments["ConditionExpression"] += " AND #mine.#revision = :known"
+        if name == "update_item" and "#h_revision" in arguments["ExpressionAttributeNames"]:
+            arguments["ConditionExpression"] += " AND #mine.#h_revision = :known"
             arguments["ExpressionAttributeValues"] |= {":known": {"N": known["revision"]}}
 
     table.before = expect_what_was_told
@@ -242,7 +242,7 @@ class Race:
         table.before = self._hold_the_heartbeat
 
     def _hold_the_heartbeat(self, _name: str, arguments: dict[str, Any]) -> None:
-        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
             self.on_its_way.set()
             assert self.go_on.wait(20)
             self.log.append("heartbeat")

@@ -138,7 +138,7 @@ def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
     raises: type[Exception] | None,
 ) -> None:
     def fail(_name: str, arguments: dict[str, Any]) -> None:
-        if "#revision = #mine.#revision + :one" in arguments.get("UpdateExpression", ""):
+        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
             table.before = None
             if not gone:
                 raise lost_reply()
