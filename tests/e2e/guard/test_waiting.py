@@ -38,7 +38,8 @@ def test_iterations_of_a_map_take_turns(deployment: Deployment) -> None:
 
 def test_without_the_guard_the_iterations_overlap(deployment: Deployment) -> None:
     def overlap() -> int:
-        return overlaps(deployment.run("MapUnguarded", [{"sleep": 0.5}] * 3).output)
+        # Longer than the embedded AWS waits for a busy environment before it starts another one.
+        return overlaps(deployment.run("MapUnguarded", [{"sleep": 2}] * 3).output)
 
     assert any(overlap() for _ in range(3)), "not even with all functions warm"
 

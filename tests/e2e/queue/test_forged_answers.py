@@ -102,3 +102,6 @@ def test_a_forged_answer_ends_no_heartbeat_unless_the_check_is_left_out(
     assert deployment.ended(execution).status == "SUCCEEDED"
     later = deployment.timeline(execution).entries("Guard: Heartbeat", after=forged_at)
     assert (later != []) is goes_on
+    # The forged answer is not believed; that of the release is, and ends the heartbeat.
+    refused = deployment.failed_calls(execution).count("States.QueryEvaluationError")
+    assert refused == int(goes_on)

@@ -9,7 +9,8 @@ import pytest
 
 from lambdas import acquire, heartbeat, release
 from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from leasehold.protocol.model import Liveness
+from leasehold.protocol.model import Liveness, NotHeld, Released
+from leasehold.wire.answers import release_answer
 from leasehold.workflows.engine import Delivery
 from tests.support import TABLE
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
@@ -72,6 +73,24 @@ def test_the_release_ends_the_heartbeat(
     assert engine.ended == [("a-task-token", None)]
     values, messages = printed(capsys)
     assert (values["Released"], messages) == ([1.0], ["released"])
+
+
+def test_the_end_of_a_heartbeat_names_its_lock_and_owner_whoever_tells_it(
+    engine: FakeWorkflows,
+) -> None:
+    told: list[Released | NotHeld | LockLost] = []
+
+    def ends(_task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
+        told.append(end)
+        return Delivery.DELIVERED
+
+    engine.ends = ends
+    acquire.handler(dict(WORKFLOW), CONTEXT)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    release.handler(dict(OWN_RELEASE), CONTEXT)
+    heartbeat.handler(dict(BEAT), CONTEXT)
+    answers = [release_answer(end) for end in told if not isinstance(end, LockLost)]
+    assert answers == [{"released": True, **NAMED}] * 2
 
 
 def test_a_heartbeat_after_the_work_has_ended_ends_itself(
