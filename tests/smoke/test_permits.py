@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.smoke.account import Account
-from tests.smoke.facts import most_inside, outputs
+from tests.smoke.facts import in_parallel, most_inside, outputs
 
 WORK_SECONDS = 1
 
@@ -16,7 +16,10 @@ def test_a_lock_with_many_permits_keeps_its_limit_while_work_takes_a_second(
     """Decides whether DynamoDB throttles one item with 100 permits and work of a second."""
     workflows = account.workflows
     inputs = {"lock": lock, "seconds": WORK_SECONDS, "limit": account.sizes.permits}
-    executions = [workflows.start("Holds", inputs) for _ in range(account.sizes.sharing)]
+    # One after the other, the first ones would have ended before the last ones begin.
+    executions = in_parallel(
+        account, lambda _: workflows.start("Holds", inputs), range(account.sizes.sharing)
+    )
     spans = outputs(account, executions)
     most = most_inside(spans)
     began = min(span["began_ms"] for span in spans)

@@ -29,7 +29,8 @@ def test_a_limit_of_five_lets_five_in(account: Account, lock: str) -> None:
     executions = [account.workflows.start("Holds", inputs) for _ in range(SHARING)]
     most = most_inside(outputs(account, executions))
     account.tell(f"limit {LIMIT}: {most} of {SHARING} were inside at once")
-    assert 1 < most <= LIMIT
+    least = 2 if account.is_embedded else LIMIT  # a cold start may take as long as the work
+    assert least <= most <= LIMIT
 
 
 def test_polling_ends_on_time_and_goes_the_other_way(account: Account, lock: str) -> None:
