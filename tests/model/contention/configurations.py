@@ -172,7 +172,8 @@ LARGE: Final = (
         ),
     ),
 )
-"""These find nothing either, but take minutes: they run when they are named, not with the tests."""
+"""Too large for the tests: these run when they are named. The first found two gaps, which are unit
+tests by now (`tests/unit/store/test_limits.py`)."""
 
 DELAYED_DUPLICATE: Final = Configuration(
     name="an acquire arrives after its owner and another have released",
