@@ -65,6 +65,16 @@ def test_a_semaphore_lets_as_many_in_as_it_has_permits(make_client: MakeClient) 
     assert [lock is not None for lock in got] == [True, True, True, False, False]
 
 
+def test_more_permits_than_fit_into_an_item_are_refused_before_anything_is_written(
+    make_client: MakeClient, table: Table
+) -> None:
+    locks = make_client("\u00e9" * 500)
+    with pytest.raises(InvalidRequest, match="must be at most 90 "):
+        locks.try_acquire("db", limit=91)
+    assert table.memory.items == {}
+    assert locks.try_acquire("db", limit=90) is not None
+
+
 def test_each_acquisition_is_an_owner_of_its_own(make_client: MakeClient) -> None:
     locks = make_client()
     first, second = locks.acquire("a"), locks.acquire("b")
