@@ -21,7 +21,7 @@ from second_engine.known_differences import OF_DYNAMODB_LOCAL, OF_LOCALSTACK
 from second_engine.places import CHECKOUT
 
 _LONGEST_RUN_SECONDS: Final = 1200
-_LONGEST_TEST_SECONDS: Final = 90
+_LONGEST_TEST_SECONDS: Final = 180
 _AT_ONCE: Final = 2
 
 GUARDS: Final = ("tests/e2e/guard", "tests/e2e/queue", "tests/e2e/optimistic")

@@ -10,6 +10,7 @@ from localstack.services.stepfunctions.asl.component.common.catch.catcher_decl i
 from localstack.services.stepfunctions.asl.component.common.catch.catcher_outcome import (
     CatcherOutcomeCaught,
 )
+from localstack.services.stepfunctions.asl.component.common.error_name.error_name import ErrorName
 from localstack.services.stepfunctions.asl.component.common.error_name.failure_event import (
     FailureEvent,
     FailureEventException,
@@ -24,6 +25,9 @@ from localstack.services.stepfunctions.asl.component.common.string.string_expres
     StringJSONata,
 )
 from localstack.services.stepfunctions.asl.component.state.state import CommonStateField
+from localstack.services.stepfunctions.asl.component.state.state_execution.state_parallel import (
+    branches_decl,
+)
 from localstack.services.stepfunctions.asl.component.state.state_execution.state_task.service import (  # noqa: E501 - LocalStack's name
     state_task_service_callback,
 )
@@ -36,6 +40,7 @@ def apply() -> None:
     _give_each_attempt_a_task_token_of_its_own()
     _let_a_catch_lead_to_its_own_state()
     _name_a_failed_evaluation()
+    _let_a_branch_fail_by_any_name()
 
 
 def _give_each_attempt_a_task_token_of_its_own() -> None:
@@ -100,3 +105,15 @@ def _name_a_failed_evaluation() -> None:
             raise FailureEventException(failure) from error
 
     StringJSONata._eval_body = evaluate_or_fail_by_name
+
+
+class _AnyName(ErrorName):  # type: ignore[misc]  # LocalStack is untyped here
+    """The name of an error, also one that begins with `States.`."""
+
+
+def _let_a_branch_fail_by_any_name() -> None:
+    """AWS: a Parallel fails by the error of its branch, which a Catch may handle.
+
+    LocalStack: where that error begins with `States.`, the execution fails with States.Runtime.
+    """
+    branches_decl.CustomErrorName = _AnyName
