@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     # Not in __all__: `from leasehold import *` must work without the extra `async`.
     from leasehold.aio import AsyncLock as AsyncLock
     from leasehold.aio import AsyncLockClient as AsyncLockClient
+    from leasehold.client.composite_name import composite_name
     from leasehold.client.lock import Lock
     from leasehold.client.lock_client import LockClient
     from leasehold.decorator.locked import locked
@@ -46,6 +47,7 @@ __all__ = [
     "TransactionRefused",
     "VersionConflict",
     "VisibleHolder",
+    "composite_name",
     "create_table",
     "locked",
 ]
@@ -55,6 +57,7 @@ _WITH_BOTO3 = {
     "AsyncLockClient": "leasehold.aio",
     "Lock": "leasehold.client.lock",
     "LockClient": "leasehold.client.lock_client",
+    "composite_name": "leasehold.client.composite_name",
     "create_table": "leasehold.dynamodb.create_table",
     "locked": "leasehold.decorator.locked",
 }

@@ -178,5 +178,8 @@ class AsyncLock(BaseLock):
             self._loop.call_soon_threadsafe(action)
 
 
-AsyncCallback = Callable[[AsyncLock], Awaitable[object] | None]
-"""Called with a lock, in the event loop; a coroutine is awaited. What it raises is logged."""
+AsyncCallback = Callable[[AsyncLock, str], Awaitable[object] | None]
+"""Called with a lock and the reason, in the event loop; a coroutine is awaited.
+
+What it raises is logged.
+"""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from leasehold.cli import exit_codes
+from leasehold.cli.parent_death import dies_with_parent
 from leasehold.cli.terminal import Terminal
 
 _WANTS_TERMINAL: Final = frozenset({signal.SIGTTIN, signal.SIGTTOU})
@@ -30,8 +31,12 @@ class Command:
         Raises:
             OSError: the command cannot be started.
         """
+        # `preexec_fn` may block in a program with threads; this one makes two system calls.
         self._process = subprocess.Popen(  # noqa: S603 - to start what the user says is the purpose
-            arguments, env=environment, process_group=0
+            arguments,
+            env=environment,
+            process_group=0,
+            preexec_fn=dies_with_parent(),  # noqa: PLW1509 - see above
         )
         self._terminal = terminal
         if terminal.is_ours_alone and terminal.give_to(self._process.pid):

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from leasehold.cli import exit_codes
 from leasehold.cli.child_process import Command
 from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
@@ -74,7 +76,7 @@ def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: Signa
             wait=job.wait,
             limit=job.limit,
             data=job.data,
-            on_lost=lambda _lock: signals.wake_up(),
+            on_lost=lambda _lock, _reason: signals.wake_up(),
         )
     except LockWaitTimeout as error:
         exit_codes.say(error)
@@ -134,6 +136,6 @@ def _release(lock: Lock, status: int) -> int:
     except LockLost as error:
         exit_codes.say(error)
         return status or exit_codes.LOST
-    except LeaseholdError as error:
+    except (LeaseholdError, BotoCoreError, ClientError) as error:
         exit_codes.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
     return status

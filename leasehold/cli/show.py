@@ -59,7 +59,7 @@ def show(client: DynamoDBClient, table_name: str, lock_name: str) -> int:
 def _lines(
     lock_name: str, state: LockState, waiters: list[Waiter], *, now_ms: int
 ) -> Iterator[str]:
-    held = f"held by {len(state.holders)}" if state.holders else "free"
+    held = f"held by {len(state.holders)} of {state.limit}" if state.holders else "free"
     yield f"{lock_name}: {held}, {len(waiters)} waiting"
     for holder in state.holders:
         yield "holder"

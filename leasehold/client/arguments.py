@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeGuard
 
+from leasehold.client.logging import logger
 from leasehold.errors import InvalidRequest
 from leasehold.text import printable
 from leasehold.wire import rules
@@ -39,6 +40,19 @@ class Timing:
     def safe(self, lease_seconds: float) -> float:
         """Seconds before the end of such a lease at which it is in danger."""
         return lease_seconds / 3 if self.safe_period is None else self.safe_period
+
+    def warn_of_other_meaning(self, lease_seconds: float) -> None:
+        """Logs a safe_period that was most likely meant as the seconds without a heartbeat.
+
+        python_dynamodb_lock and the Java client count so; their usual 20 of 30 seconds are 10 here.
+        """
+        if self.safe_period is not None and self.safe_period > lease_seconds / 2:
+            logger.warning(
+                "safe_period=%g counts back from the end of the lease of %g s: danger is reported "
+                "%g s after a renewal. If you meant %g s without a heartbeat, give safe_period=%g",
+                *(self.safe_period, lease_seconds, lease_seconds - self.safe_period),
+                *(self.safe_period, lease_seconds - self.safe_period),
+            )
 
     def require_room(self, lease_seconds: float) -> None:
         """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed."""

@@ -196,15 +196,15 @@ class BaseLock(ABC):
 
     def _report_loss(self, reason: str) -> None:
         logger.warning("lock %r is lost: %s", self.name, reason)
-        self._report("on_lost", self._options.on_lost)
+        self._report("on_lost", self._options.on_lost, reason)
 
-    def _report_danger(self) -> None:
-        logger.warning("lock %r is in danger: %.1f s left", self.name, self.remaining)
-        self._report("on_danger", self._options.on_danger)
+    def _report_danger(self, reason: str) -> None:
+        logger.warning("lock %r is in danger, %.1f s left: %s", self.name, self.remaining, reason)
+        self._report("on_danger", self._options.on_danger, reason)
 
-    def _report(self, name: str, callback: Callable[[Any], object] | None) -> None:
+    def _report(self, name: str, callback: Callable[..., object] | None, reason: str) -> None:
         if callback is not None:
-            self._call_soon(f"{name} of lock {self.name!r}", lambda: callback(self))
+            self._call_soon(f"{name} of lock {self.name!r}", lambda: callback(self, reason))
 
     @abstractmethod
     def _begin_heartbeats(self) -> None:

@@ -80,9 +80,11 @@ class LeaseHandle:
         except LockLost:
             return False  # The loss was reported already.
         except LockStoreUnavailable as error:
+            self.lease.heartbeat_failure = f"its heartbeats fail: {error}"
             logger.warning("lock %r: heartbeat: %s", self.lease.lock_name, error)
             return False
-        except Exception:
+        except Exception as error:
+            self.lease.heartbeat_failure = f"its heartbeats fail: {error}"
             # For instance no permission: that may be put right before the lease is over.
             logger.exception(
                 "lock %r: heartbeat failed; it is tried again until the lease is over",

@@ -88,7 +88,7 @@ class LocalLease:
         granted: the grant, and since when it counts.
         timing: when it is to be renewed, and when it is in danger.
         on_lost: called once with the reason, in the thread that finds out; must be quick.
-        on_danger: called each time that the lock comes into danger; must be quick.
+        on_danger: called with the reason each time that the lock comes into danger; must be quick.
 
     Attributes:
         lock_name: the lock.
@@ -97,6 +97,7 @@ class LocalLease:
         ends_at: reading of the monotonic clock at which the lease is over.
         lost: set when the lock is lost.
         taken: whether the table has said that this owner holds nothing any more.
+        heartbeat_failure: why the last heartbeat failed; empty if it did not.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class LocalLease:
         *,
         timing: Timing,
         on_lost: Callable[[str], None],
-        on_danger: Callable[[], None],
+        on_danger: Callable[[str], None],
     ) -> None:
         self.lock_name = granted.grant.lock_name
         self.owner_id = granted.grant.owner_id
@@ -122,6 +123,7 @@ class LocalLease:
         self.seconds = granted.grant.lease_ms / 1000
         self.ends_at = granted.since + self.seconds
         self.taken = False
+        self.heartbeat_failure = ""
         self.lost = LostEvent(self.is_lost)
 
     @property
@@ -182,7 +184,8 @@ class LocalLease:
             is_new = not self._in_danger and self._clock.monotonic() >= self.danger_at
             self._in_danger = self._in_danger or is_new
         if is_new:
-            self._report(self._on_danger)
+            failure = self.heartbeat_failure or "no heartbeat has been answered in time"
+            self._report(lambda: self._on_danger(failure))
         return True
 
     def renew(self, sent: float, seconds: float) -> None:
@@ -192,6 +195,7 @@ class LocalLease:
                 self.seconds = seconds
                 self.ends_at = sent + seconds
                 self._in_danger = False
+                self.heartbeat_failure = ""
 
     def shorten(self, ends_at: float) -> None:
         """Ends the lease at that reading of the clock, unless it ends before."""

@@ -164,5 +164,5 @@ class Lock(BaseLock):
         self._services.callbacks.call_soon(description, callback)
 
 
-Callback = Callable[[Lock], None]
-"""Called with a lock, in a thread of the client's; what it raises is logged."""
+Callback = Callable[[Lock, str], object]
+"""Called with a lock and the reason, in a thread of the client's; what it raises is logged."""

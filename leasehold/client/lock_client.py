@@ -44,7 +44,8 @@ class LockClient:
         heartbeat_every: seconds between renewals; None for a third of the lease, `math.inf` for
             none but your own.
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
-            reported as in danger; None for a third of the lease.
+            reported as in danger; None for a third of the lease. (Other lock clients count the
+            seconds without a heartbeat; more than half of the lease is logged as a warning.)
         takeover: when a holder that vanished may be evicted. "observed": once this client has seen
             the same renewal for the whole stored lease on its own monotonic clock; a wrong clock
             cannot break it. "stored_expiry": 2 s after the end that the holder wrote, for a process
@@ -52,8 +53,9 @@ class LockClient:
             less than 2 s.
         longest_poll: most seconds between two polls while waiting.
         max_workers: most heartbeats under way at a time.
-        best_effort_release: what `hold` does if the release fails but the work did not. True: it is
-            logged and the work's result stands. False: it raises.
+        best_effort_release: what `hold` and `with` do if the release fails but the work did not.
+            True: it is logged and the work's result stands. False: it raises. `Lock.release` itself
+            always raises what prevents it, in an outage after 5 s.
         observe: called with hand-offs, evictions, workflows that could not be woken; None logs
             them.
         clock: the present, for tests.
@@ -149,8 +151,10 @@ class LockClient:
             limit: number of permits of this lock, 1 to 100.
             data: a JSON object of at most 2 KiB that others can read while the lock is held.
             owner_name: label for people, of this one lock.
-            on_lost: called once if the lock is lost.
-            on_danger: called if the lease is near its end and could not be renewed.
+            on_lost: called once with the lock and the reason, a text, if the lock is lost: the end
+                of its lease, another owner in its place, a guarded write that was refused.
+            on_danger: called with the same if the lease is near its end and could not be renewed;
+                the reason is the failure of the last heartbeat.
 
         Raises:
             LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
@@ -224,6 +228,9 @@ class LockClient:
 
         A signal handler may call this, but had better raise SystemExit and let `with` close: a lock
         that is in the middle of a request cannot be released by a handler, only by its lease.
+
+        Nothing can be acquired any more. A lock that is still held keeps its methods: `release` and
+        `heartbeat` send one request each, over a connection that is opened for it.
 
         Args:
             release: whether to release all locks that are held; what fails is logged. Else they are

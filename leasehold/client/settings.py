@@ -81,6 +81,7 @@ class ClientSettings:
             if seconds is not None:
                 require_seconds(field, seconds, least=_SHORTEST_PERIOD_SECONDS, most=math.inf)
         self.timing.require_room(self.lease)
+        self.timing.warn_of_other_meaning(self.lease)
         if self.takeover not in ("observed", "stored_expiry"):
             refuse("takeover", 'must be "observed" or "stored_expiry"', self.takeover)
         require_seconds(

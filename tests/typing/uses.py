@@ -29,7 +29,9 @@ locks = LockClient("locks", lease=30, wait=120, session=boto3.Session())
 
 
 def hold() -> int:
-    with locks.hold("nightly", limit=2, data={"job": 7}, on_lost=lambda lock: lock.check()) as lock:
+    with locks.hold(
+        "nightly", limit=2, data={"job": 7}, on_lost=lambda lock, _reason: lock.check()
+    ) as lock:
         assert_type(lock, Lock)
         assert_type(lock.lost, threading.Event)
         lock.check()
@@ -123,7 +125,7 @@ def call_locked() -> None:
     assert_type(Account().close("done"), str)
 
 
-async def lost(lock: AsyncLock) -> None:
+async def lost(lock: AsyncLock, _reason: str) -> None:
     await asyncio.sleep(lock.remaining)
 
 

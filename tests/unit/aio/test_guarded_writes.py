@@ -140,7 +140,7 @@ async def test_a_cancelled_write_with_release_ends_the_heartbeats_and_is_no_loss
 ) -> None:
     told: list[AsyncLock] = []
     async with make_client() as locks:
-        lock = await locks.acquire("a", on_lost=told.append)
+        lock = await locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
         write = asyncio.create_task(lock.transact_write([DEPOSIT], release=True))
         await asyncio.sleep(after)
         write.cancel()

@@ -57,20 +57,20 @@ async def test_an_outage_longer_than_the_safe_period_is_danger_and_no_loss(
 ) -> None:
     told: list[str] = []
 
-    async def in_danger(lock: AsyncLock) -> None:
+    async def in_danger(lock: AsyncLock, reason: str) -> None:
         await asyncio.sleep(0)
-        told.append(f"{lock.name} is in danger")
+        told.append(f"{lock.name} is in danger: {reason[:21]}")
 
     async with (
         make_client() as locks,
-        locks.hold("a", on_danger=in_danger, on_lost=lambda _: told.append("lost")) as lock,
+        locks.hold("a", on_danger=in_danger, on_lost=lambda *_: told.append("lost")) as lock,
     ):
         table.outage = lost_reply()
         await asyncio.sleep(25)
         table.outage = None
         await asyncio.sleep(300)
         lock.check()
-    assert told == ["a is in danger"]
+    assert told == ["a is in danger: its heartbeats fail: "]
 
 
 @in_virtual_time
@@ -79,7 +79,7 @@ async def test_an_outage_longer_than_the_lease_is_a_loss_told_once(
 ) -> None:
     told: list[tuple[str, float]] = []
 
-    async def is_lost(lock: AsyncLock) -> None:
+    async def is_lost(lock: AsyncLock, _reason: str) -> None:
         told.append((lock.name, virtual_loop().time()))
 
     async with make_client() as locks:
@@ -114,7 +114,7 @@ async def test_a_lock_that_somebody_else_has_is_lost_at_the_next_heartbeat(
 async def test_what_a_callback_raises_is_logged(
     make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(_lock: AsyncLock) -> None:
+    async def fail(_lock: AsyncLock, _reason: str) -> None:
         raise ZeroDivisionError
 
     async with make_client() as locks:
@@ -129,7 +129,7 @@ async def test_a_callback_may_close_the_client(make_client: MakeClient, table: A
     locks = make_client()
     closed = asyncio.Event()
 
-    async def close(_lock: AsyncLock) -> None:
+    async def close(_lock: AsyncLock, _reason: str) -> None:
         await locks.close()
         closed.set()
 
@@ -164,7 +164,7 @@ async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(
 ) -> None:
     told: list[threading.Thread] = []
     async with make_client() as locks:
-        lock = await locks.acquire("a", on_lost=lambda _: told.append(threading.current_thread()))
+        lock = await locks.acquire("a", on_lost=lambda *_: told.append(threading.current_thread()))
         virtual_loop().block(31)
         clock = virtual_loop().time()
         lock._handle.lease._clock.monotonic = lambda: clock  # type: ignore[method-assign]  # noqa: SLF001 - off the loop

@@ -57,7 +57,7 @@ async def test_the_callbacks_of_two_locks_may_both_close_the_client(
     locks = make_client()
     closed: list[str] = []
 
-    async def close(lock: AsyncLock) -> None:
+    async def close(lock: AsyncLock, _reason: str) -> None:
         await asyncio.sleep(20)  # Until both locks are lost.
         await locks.close()
         closed.append(lock.name)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+
+import pytest
 
 from leasehold.protocol.schema import lock_key
 from tests.unit.cli.fleet import TABLE, Fleet, outcome, runs, until
@@ -72,3 +75,16 @@ def test_a_process_that_was_frozen_for_longer_than_its_lease_ends_the_command(
     process.send_signal(signal.SIGCONT)
     assert outcome(process)[0] == 76
     assert (fleet.home / "stopped").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of this death")
+def test_a_command_ends_with_leasehold_even_if_that_is_killed(fleet: Fleet) -> None:
+    """The control is a process that the command has started: nobody ends that."""
+    script = "sleep 600 & echo $! > descendant; echo $$ > command; exec sleep 600"
+    process = fleet.start("run", "killed", "--", "sh", "-c", script)
+    command = fleet.file("command")
+    until(lambda: command.read_text().strip())
+    assert runs(command)
+    process.kill()
+    until(lambda: not runs(command))
+    assert runs(fleet.file("descendant"))

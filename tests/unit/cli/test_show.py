@@ -45,7 +45,7 @@ def test_holders_and_waiters_are_shown_and_owner_ids_are_not(
     waiter.join(SECONDS)
     assert not waiter.is_alive()
     assert [line for line in lines if "since" not in line and "lease ends" not in line] == [
-        "shown: held by 1, 1 waiting",
+        "shown: held by 1 of 1, 1 waiting",
         "holder",
         "  owner: [bold]anna[/bold]",
         f"  fencing token: {lock.fencing_token}",

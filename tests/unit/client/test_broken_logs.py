@@ -54,7 +54,7 @@ def test_with_an_ordinary_logger_the_planning_would_end(
 
 def test_a_loss_is_told_all_the_same(beating: Beating, table: Table) -> None:
     told: list[Lock] = []
-    lock = beating.locks.acquire("a", on_lost=told.append)
+    lock = beating.locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
     table.outage = lost_reply()
     beating.pass_time(31)
     with pytest.raises(LockLost, match="its lease is over"):

@@ -45,7 +45,7 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         TimedGrant(grant=grant, since=clock.monotonic()),
         timing=Timing(heartbeat_every=None, safe_period=None),
         on_lost=lambda _reason: None,
-        on_danger=lambda: None,
+        on_danger=lambda _reason: None,
     )
     return LeaseHandle(stores, lease)
 

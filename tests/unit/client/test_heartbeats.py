@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from contextlib import nullcontext
 from typing import Any
@@ -13,7 +14,7 @@ from leasehold import Lock, LockLost, LockStoreUnavailable
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
 from tests.support import release, store_over
-from tests.support.faults import lost_reply
+from tests.support.faults import lost_reply, refusal
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.client.support.simulated_heartbeats import Beating
@@ -24,11 +25,13 @@ class Told:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
+        self.reasons: list[str] = []
         self.came = threading.Condition()
 
     def of(self, what: str) -> Any:  # noqa: ANN401 - a callback
-        def tell(lock: Lock) -> None:
+        def tell(lock: Lock, reason: str) -> None:
             with self.came:
+                self.reasons.append(reason)
                 self.events.append((what, lock.name))
                 self.came.notify_all()
 
@@ -185,7 +188,7 @@ def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
 def test_what_a_callback_raises_is_logged(
     beating: Beating, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_lock: Lock) -> None:
+    def fail(_lock: Lock, _reason: str) -> None:
         raise ValueError("as the test wants it")
 
     beating.locks.acquire("a", on_lost=fail)
@@ -200,7 +203,7 @@ def test_what_a_callback_raises_is_logged(
 def test_a_callback_may_close_the_client(beating: Beating, table: Table) -> None:
     closed = threading.Event()
 
-    def close(_lock: Lock) -> None:
+    def close(_lock: Lock, _reason: str) -> None:
         beating.locks.close()
         closed.set()
 
@@ -293,3 +296,18 @@ def test_without_that_the_heartbeat_would_land_after_the_release_and_still_reviv
     race = Race(make_client, table)
     assert race.run() == ["released", "heartbeat", "too late"]
     assert (table.state("a").holders, table.state("a").held) == ((), 0)
+
+
+def test_loss_and_danger_are_told_with_lock_and_reason(
+    beating: Beating, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    _lock, told = acquire_told(beating)
+    table.outage = refusal("AccessDeniedException")
+    with caplog.at_level(logging.WARNING, "leasehold"):
+        beating.pass_time(31)
+    assert told.wait_for(2) == [("danger", "a"), ("lost", "a")]
+    assert re.match(r"its heartbeats fail: lock table 'locks' .* no permission", told.reasons[0])
+    assert told.reasons[1] == "its lease is over"
+    in_danger = [line for line in caplog.messages if "is in danger" in line]
+    assert re.match(r"lock 'a' is in danger, 10.0 s left: its heartbeats fail: ", in_danger[0])
+    assert all("lock 'a'" in line for line in caplog.messages)

@@ -143,3 +143,38 @@ def test_a_lock_may_be_released_after_its_client_was_closed(
     lock.check()
     assert lock.release() is True
     assert table.state("a").held == 0
+
+
+@pytest.mark.parametrize("best_effort", [True, False])
+def test_an_explicit_release_raises_what_prevents_it_also_with_best_effort(
+    make_client: MakeClient, table: Table, *, best_effort: bool
+) -> None:
+    lock = make_client(best_effort_release=best_effort).acquire("a")
+    table.outage = lost_reply()
+    with pytest.raises(LockStoreUnavailable):
+        lock.release()
+
+
+def test_after_the_client_is_closed_its_locks_can_still_be_renewed_and_released(
+    make_client: MakeClient, table: Table
+) -> None:
+    locks = make_client()
+    lock = locks.acquire("a")
+    locks.close()
+    lock.heartbeat()
+    assert table.state("a").holders[0].revision == 2
+    assert lock.release() is True
+    assert table.state("a").held == 0
+
+
+def test_a_safe_period_of_the_other_meaning_is_logged(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """20 of 30 seconds are what python_dynamodb_lock suggests; there they count from a renewal."""
+    make_client(lease=30, heartbeat_every=5, safe_period=20)
+    assert "danger is reported 10 s after a renewal" in caplog.text
+    assert "give safe_period=10" in caplog.text
+    caplog.clear()
+    make_client(lease=30, heartbeat_every=5, safe_period=10)
+    make_client(lease=30)
+    assert caplog.text == ""

@@ -102,7 +102,9 @@ def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
     make_client: MakeClient, table: Table, error: BaseException, when: str
 ) -> None:
     told: list[Lock] = []
-    lock = make_client(lease=LEASE_SECONDS).acquire("a", on_lost=told.append)
+    lock = make_client(lease=LEASE_SECONDS).acquire(
+        "a", on_lost=lambda lost, _reason: told.append(lost)
+    )
     Interrupts(table, error, when=when)
     with pytest.raises(type(error)):
         lock.release()

@@ -57,6 +57,10 @@ def hold_a_thousand(*, max_workers: int, seconds: float) -> Outcome:
     """Acquires them as fast as it goes, and keeps them."""
     table = TimedTable()
     troubled: list[Lock] = []
+
+    def trouble(lock: Lock, _reason: str) -> None:
+        troubled.append(lock)
+
     with LockClient(
         "locks",
         client=table,  # type: ignore[arg-type]  # stands in for a client
@@ -64,7 +68,7 @@ def hold_a_thousand(*, max_workers: int, seconds: float) -> Outcome:
         max_workers=max_workers,
     ) as locks:
         held = [
-            locks.acquire(f"lock-{number}", on_danger=troubled.append, on_lost=troubled.append)
+            locks.acquire(f"lock-{number}", on_danger=trouble, on_lost=trouble)
             for number in range(LOCKS)
         ]
         table.latency_seconds = LATENCY_SECONDS

@@ -46,7 +46,7 @@ class SlowTable(Table):
 def write_during_a_release(told: list[Lock]) -> Lock:
     table = SlowTable()
     with LockClient("locks", client=table, lease=3600) as locks:  # type: ignore[arg-type]  # stands in
-        lock = locks.acquire("a", on_lost=told.append)
+        lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
         table.releasing = threading.Thread(target=lock.release)
         with pytest.raises(LockLost):
             lock.transact_write([PUT])
@@ -107,7 +107,7 @@ def test_after_an_unknown_release_another_write_that_is_refused_is_no_loss(
     make_client: MakeClient, table: Table
 ) -> None:
     told: list[Lock] = []
-    lock = make_client().acquire("a", on_lost=told.append)
+    lock = make_client().acquire("a", on_lost=lambda lost, _reason: told.append(lost))
     table.loses_replies = True
     with pytest.raises(LockStoreUnavailable):
         lock.transact_write([PUT], release=True)

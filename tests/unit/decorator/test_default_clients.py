@@ -156,3 +156,20 @@ def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
             finally:
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status
+
+
+def test_nothing_is_acquired_before_the_first_call_so_that_no_snapshot_holds_a_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lambda SnapStart copies what an import leaves behind into many environments."""
+    made: list[object] = []
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    monkeypatch.setattr(LockClient, "__init__", lambda *_args, **_settings: made.append(1))
+
+    @locked("nightly")
+    def handler() -> None: ...
+
+    assert made == []
+    with pytest.raises(AttributeError):  # That stand-in for a client cannot acquire.
+        handler()
+    assert made == [1]

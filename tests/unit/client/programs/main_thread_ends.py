@@ -46,7 +46,7 @@ def work() -> None:
         safe_period=SAFE_SECONDS,
     )
     told = threading.Event()
-    lock = locks.acquire("a", on_danger=lambda _: told.set())
+    lock = locks.acquire("a", on_danger=lambda _lock, _reason: told.set())
     is_renewed = table.does_more(3, seconds=LEASE_SECONDS)
     is_lost = lock.lost.is_set()
     table.outage = ConnectionError("unplugged")
