@@ -26,16 +26,17 @@ def _herd(client: DynamoDBClient, size: int) -> dict[str, float]:
     herd = Waiters(client, f"herd-{size}")
     herd.enter("first")
     names = [f"waiter-{i:03d}" for i in range(size)]
-    moment_ms = 1_900_000_100_000
-    joins = [functools.partial(herd.enter_at, n, moment_ms + i) for i, n in enumerate(names)]
+    joins = [functools.partial(herd.enter, name) for name in names]
     herd.requests.clear()
-    all_at_once(joins, threads=_THREADS)
+    answers = all_at_once(joins, threads=_THREADS)
+    in_order = sorted(answers, key=lambda answer: (answer.entered_at_ms, answer.owner_id))
+    queue = [answer.owner_id.strip("-") for answer in in_order]
     joining = len(herd.requests)
     herd.requests.clear()
-    for departing in ["first", *names[:-1]]:
+    for departing in ["first", *queue[:-1]]:
         herd.leave(departing)
     return {
         "requests_to_join": round(joining / size, 2),
         "requests_per_hand_off": round(len(herd.requests) / size, 2),
-        "granted_once_in_order": herd.granted == names,
+        "granted_once_in_order": herd.granted == queue,
     }

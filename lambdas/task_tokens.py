@@ -22,12 +22,15 @@ from leasehold.workflows.engine import Delivery
 
 
 def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:
-    """Completes the task of a grant, and fails that of a refusal; a queued one goes on waiting."""
+    """Completes the task of a grant, and fails that of a refusal; a queued one goes on waiting.
+
+    So does one for which the queue is full: it asks again after its fallback period.
+    """
     name = answer.lock_name
     if isinstance(answer, Grant) and workflows.wake_waiter(task_token, answer) is Delivery.UNKNOWN:
         message = f"lock {name!r}: granted, but Step Functions did not take the answer"
         raise LockStoreUnavailable(f"{message}; repeat the call")
-    if isinstance(answer, Refusal):
+    if isinstance(answer, Refusal) and answer.reason is not RefusalReason.QUEUE_FULL:
         if answer.reason is RefusalReason.ALREADY_RELEASED:
             message = f"this acquisition of lock {name!r} was released before; begin anew"
             raise LockLost(message)

@@ -83,10 +83,10 @@ def observe_acquire(request: AcquireRequest, answer: Grant | Queued | Refusal) -
             logger.info("granted", extra={**caller, "fencing_token": answer.fencing_token})
         case Queued():
             count(MetricName.QUEUED)
-            count(MetricName.QUEUE_LENGTH, answer.position)
+            count(MetricName.QUEUE_LENGTH, answer.position or 0)
             logger.info("queued", extra={**caller, "position": answer.position})
         case Refusal():
-            count(MetricName.BUSY, int(answer.reason is RefusalReason.HELD))
+            count(MetricName.BUSY, int(answer.reason is not RefusalReason.ALREADY_RELEASED))
             logger.info("refused", extra={**caller, "reason": answer.reason.value})
 
 
@@ -104,7 +104,7 @@ def observe_release(request: ReleaseRequest, answer: Released | NotHeld) -> None
     """Counts and logs the answer to a release. A waiter that gives up has lost nothing."""
     caller = caller_fields(request.lock_name, execution_arn=request.execution_arn)
     if isinstance(answer, NotHeld):
-        count(MetricName.LOST, 0 if request.entered_at_ms is not None else 1)
+        count(MetricName.LOST, 0 if request.waits else 1)
         logger.warning("not held", extra=caller)
         return
     count(MetricName.LEFT_QUEUE, int(answer.left_queue))

@@ -39,6 +39,10 @@ from leasehold.store.lock_store import LockStore
 from leasehold.text import printable
 
 _POLLS_PER_PLACE_CHECK: Final = 4
+_ASK_AGAIN_SECONDS: Final = 120.0
+"""A waiter asks again so often, to keep its place."""
+_LONGEST_PLACE_SECONDS: Final = 300.0
+"""How long a waiter keeps its place if it does not ask: its process may have died."""
 _REQUEST_AGAIN_SECONDS: Final = 30.0
 """A lock that seemed free, but was not granted, is requested again after that, or once it moved."""
 _LEAVE_SECONDS: Final = 2.0
@@ -79,10 +83,11 @@ class Acquisition:
         self._deadline = self._began + wait
         lease_seconds = request.lease_ms / 1000
         self._longest = longest_poll_seconds(longest_poll=longest_poll, lease_seconds=lease_seconds)
-        self._entered_at_ms = self._clock.wall_ms()
+        self._ticket: int | None = None
+        self._asked_at = -math.inf
         self.request = replace(
             request,
-            entered_at_ms=self._entered_at_ms,
+            entered_at_ms=self._clock.wall_ms(),
             poll_interval_ms=math.ceil(self._longest * 1000),
         )
         self._require_open = require_open
@@ -120,7 +125,8 @@ class Acquisition:
         request = ReleaseRequest(
             lock_name=self.request.lock_name,
             owner_id=self.request.owner_id,
-            entered_at_ms=self._entered_at_ms,
+            waits=self.request.waits,
+            ticket=self._ticket,
         )
         self._store_factory.release(request, seconds=_LEAVE_SECONDS)
 
@@ -182,12 +188,13 @@ class Acquisition:
     def _request_permit(self) -> TimedGrant | None:
         """Tries to get the lock; joins the queue, or stays in its place, if others have it."""
         sent = self._clock.monotonic()
+        self._asked_at = sent
         grace_ms = 2 * math.ceil(self._longest * 1000)
-        waiter_timeout_ms = math.ceil(max(0.0, self._deadline - sent) * 1000) + grace_ms
+        keeps_place = min(max(0.0, self._deadline - sent), _LONGEST_PLACE_SECONDS)
+        waiter_timeout_ms = math.ceil(keeps_place * 1000) + grace_ms
+        request = replace(self.request, ticket=self._ticket, waiter_timeout_ms=waiter_timeout_ms)
         try:
-            answer = self._store().acquire(
-                replace(self.request, waiter_timeout_ms=waiter_timeout_ms)
-            )
+            answer = self._store().acquire(request)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
@@ -199,13 +206,15 @@ class Acquisition:
         self._not_held_at = sent
         self.holders = answer.holders
         if isinstance(answer, Queued):
-            self._entered_at_ms = answer.entered_at_ms
+            self._ticket = answer.entered_at_ms
         return None
 
     def _poll(self) -> TimedGrant | None:
         """One read; a request if the read shows a reason for one."""
         sent = self._clock.monotonic()
         self._polls += 1
+        if self._ticket is not None and sent >= self._asked_at + _ASK_AGAIN_SECONDS:
+            return self._request_permit()
         try:
             if self._polls % _POLLS_PER_PLACE_CHECK == 0 and sent < self._free_at:
                 if not self._has_place():
@@ -224,9 +233,11 @@ class Acquisition:
         return self._request_permit() if self._is_worth_a_request(state) else None
 
     def _has_place(self) -> bool:
+        if self._ticket is None:
+            return False
         key = waiter_key(
             self.request.lock_name,
-            entered_at_ms=self._entered_at_ms,
+            entered_at_ms=self._ticket,
             owner_id=self.request.owner_id,
         )
         context = self._store_factory.context(deadline=self._request_deadline())

@@ -18,7 +18,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons, misconfigured
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
-from leasehold.protocol.requests import Delete, Item, Put, Query, Transaction, Update
+from leasehold.protocol.requests import (
+    Delete,
+    Deletes,
+    Item,
+    Page,
+    Put,
+    Query,
+    Transaction,
+    Update,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -128,6 +137,24 @@ class LockTable:
             return False
         return True
 
+    def delete_all(self, deletes: Deletes) -> tuple[Delete, ...]:
+        """Deletes items in one transaction; returns those whose condition did not hold.
+
+        If there are any, nothing was deleted.
+        """
+        writes: list[TransactWriteItemTypeDef] = [
+            {"Delete": self._delete_of(delete)} for delete in deletes.deletes
+        ]
+        try:
+            self._send(lambda: self._client.transact_write_items(TransactItems=writes))
+        except self._client.exceptions.TransactionCanceledException as error:
+            codes = [reason.get("Code") for reason in cancellation_reasons(error)]
+            if CONDITION_FAILED not in codes:
+                raise
+            failed = zip(deletes.deletes, codes, strict=True)
+            return tuple(delete for delete, code in failed if code == CONDITION_FAILED)
+        return ()
+
     def read(self, key: Item) -> Item:
         """One item, strongly consistent; empty if there is none."""
         response = self._send(
@@ -135,26 +162,25 @@ class LockTable:
         )
         return response.get("Item", {})
 
-    def query(self, query: Query) -> list[Item]:
+    def query(self, query: Query) -> Page:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
-        return list(self._page(self._range_of(query))["Items"])
+        response = self._page(self._range_of(query))
+        return Page(items=list(response["Items"]), next=response.get("LastEvaluatedKey"))
 
     def query_all(self, query: Query) -> list[Item]:
-        """The items of a range, in order, strongly consistent; as many pages as it has."""
+        """The items of a range, in order, strongly consistent; as many pages as it takes.
+
+        If the query says how many it wants at most, it ends with the page that has so many.
+        """
         request = self._range_of(query)
         items: list[Item] = []
         while True:
             response = self._page(request)
             items += response["Items"]
-            if "LastEvaluatedKey" not in response:
+            is_enough = query.most is not None and len(items) >= query.most
+            if is_enough or "LastEvaluatedKey" not in response:
                 return items
             request["ExclusiveStartKey"] = response["LastEvaluatedKey"]
-
-    def count(self, query: Query) -> int:
-        """How many items the range has, as far as one page of 1 MB reaches."""
-        request = self._range_of(query)
-        request["Select"] = "COUNT"
-        return self._send(lambda: self._client.query(**request))["Count"]
 
     def _page(self, request: QueryInputTypeDef) -> QueryOutputTypeDef:
         request["ConsistentRead"] = True
@@ -171,6 +197,10 @@ class LockTable:
             request["Limit"] = query.most
         if query.only is not None:
             request["FilterExpression"] = query.only
+        if query.attributes is not None:
+            request["ProjectionExpression"] = query.attributes
+        if query.after is not None:
+            request["ExclusiveStartKey"] = query.after
         return request
 
     def _update_of(self, update: Update) -> TransactWriteItemTypeDef:

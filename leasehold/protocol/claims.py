@@ -61,7 +61,7 @@ class Claim:
     """One acquisition of a workflow execution.
 
     Attributes:
-        entered_at_ms: its place in the queue; None if the request did not name it.
+        entered_at_ms: its place in the queue; None if it never asked to wait.
         stage: how far the reaper is with it.
         revision: how often it was written.
         ended: whether its work is marked as ended.
@@ -89,26 +89,23 @@ def claim_of(request: AcquireRequest | ReleaseRequest, execution_arn: str) -> Cl
         execution_arn=execution_arn,
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        entered_at_ms=request.entered_at_ms,
     )
 
 
-def write_claim(claim: Claim, *, now_ms: int) -> Update:
+def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
     """Write the claim, or write it again. Refused if its work or its execution is over.
 
-    A claim that names no place in the queue keeps the place that it had, or gets the present one;
-    the item that is returned has it.
+    The first call that `waits` gets the present time as its place in the queue, all later ones
+    keep that place; the item that is returned has it. No caller can choose it.
     """
-    place, entered_at_ms = ":entered_at_ms", claim.entered_at_ms
-    if entered_at_ms is None:
-        place, entered_at_ms = "if_not_exists(#entered_at_ms, :entered_at_ms)", now_ms
+    place = "#entered_at_ms = if_not_exists(#entered_at_ms, :now), " if waits else ""
     return conditional_update(
         claim.key,
         claim.owner_id,
         change="SET #lock_name = :lock_name, #owner_id = :me, "
-        f"#entered_at_ms = {place}, #expiry_time = :retain_until {_NEXT_REVISION}",
+        f"{place}#expiry_time = :retain_until {_NEXT_REVISION}",
         condition=all_of(_NOT_ENDED, _NOT_FENCED),
-        values={":lock_name": {"S": claim.lock_name}, ":entered_at_ms": number(entered_at_ms)},
+        values={":lock_name": {"S": claim.lock_name}, ":now": number(now_ms)},
         now_ms=now_ms,
     )
 
@@ -143,12 +140,12 @@ def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
     )
 
 
-def mark_ended(claim: Claim, *, now_ms: int) -> Update:
+def mark_ended(claim: Claim, *, waits: bool, now_ms: int) -> Update:
     """Mark the work as ended. The item, written or found, has the task token to complete.
 
-    Keeps the place in the queue only if the acquisition may still wait there.
+    Keeps the place in the queue only if the acquisition `waits`: it may still be there.
     """
-    no_place = "" if claim.entered_at_ms is not None else " REMOVE #entered_at_ms"
+    no_place = "" if waits else " REMOVE #entered_at_ms"
     return conditional_update(
         claim.key,
         claim.owner_id,
@@ -183,8 +180,6 @@ def reacquire_after_redrive(
         schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
         schema.REVISION: number(now_ms),  # Surely none that the reaper has seen.
     }
-    if claim.entered_at_ms is not None:
-        item[schema.ENTERED_AT_MS] = number(claim.entered_at_ms)
     put = Put(item=item, condition=condition, names=names_in(condition))
     return Transaction(state=reacquire_permit(request, now_ms=now_ms, seen=seen), other=put)
 
@@ -209,12 +204,11 @@ def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
 @reads_an_item
 def read_claim(execution_arn: str, item: Item) -> Claim:
     """The claim that an item describes."""
-    entered = item.get(schema.ENTERED_AT_MS)
     return Claim(
         execution_arn=execution_arn,
         lock_name=item[schema.LOCK_NAME]["S"],
         owner_id=item[schema.OWNER_ID]["S"],
-        entered_at_ms=None if entered is None else int(entered["N"]),
+        entered_at_ms=place_in(item),
         stage=int(item[schema.FENCED]["N"]) if is_fenced(item) else ReapStage.REGISTERED,
         revision=int(item[schema.REVISION]["N"]),
         ended=has_ended(item),
@@ -229,6 +223,11 @@ def has_ended(item: Item) -> bool:
 def is_fenced(item: Item) -> bool:
     """Whether there is a claim, and the reaper has fenced it."""
     return schema.FENCED in item
+
+
+def place_in(item: Item) -> int | None:
+    """The place in the queue that the claim gives; None if its work never asked to wait."""
+    return int(item[schema.ENTERED_AT_MS]["N"]) if schema.ENTERED_AT_MS in item else None
 
 
 def task_token_in(item: Item) -> str | None:

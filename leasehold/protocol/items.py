@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import number
 from leasehold.protocol.holders import owner_ids, read_holder
-from leasehold.protocol.model import AcquireRequest, LockState, Waiter
+from leasehold.protocol.model import AcquireRequest, LockState, Place, Waiter
 from leasehold.protocol.reading import reads_an_item
 from leasehold.protocol.requests import Item
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 
-def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
-    """The item that puts an acquisition into the queue."""
+def new_waiter(waiter: Waiter) -> Item:
+    """The item that puts an acquisition into the queue. TTL removes it when it is dead."""
     request = waiter.request
     optional: dict[str, AttributeValueTypeDef] = {}
     if request.task_token is not None:
@@ -31,7 +31,9 @@ def new_waiter(waiter: Waiter, *, now_ms: int) -> Item:
         schema.LIMIT: number(request.limit),
         schema.ENTERED_AT_MS: number(waiter.entered_at_ms),
         schema.EXPIRES_AT_MS: number(waiter.expires_at_ms),
-        schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms)),
+        schema.TTL_ATTRIBUTE: number(
+            schema.ttl_seconds(waiter.expires_at_ms, schema.DEAD_WAITER_RETENTION_MS)
+        ),
     }
 
 
@@ -47,13 +49,23 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         limit=_number(item, schema.LIMIT),
         data=_text(item, schema.DATA),
         execution_arn=_text(item, schema.EXECUTION_ARN),
-        entered_at_ms=entered_at_ms,
+        ticket=entered_at_ms,
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
         poll_interval_ms=_number_or_none(item, schema.POLL_INTERVAL_MS),
     )
     expires_at_ms = _number(item, schema.EXPIRES_AT_MS)
     return Waiter(request=request, entered_at_ms=entered_at_ms, expires_at_ms=expires_at_ms)
+
+
+@reads_an_item
+def read_place(item: Item) -> Place:
+    """The place in the queue of a waiter, from an item that may lack all else."""
+    return Place(
+        owner_id=item[schema.OWNER_ID]["S"],
+        entered_at_ms=_number(item, schema.ENTERED_AT_MS),
+        expires_at_ms=_number(item, schema.EXPIRES_AT_MS),
+    )
 
 
 @reads_an_item

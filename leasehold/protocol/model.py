@@ -24,6 +24,8 @@ class RefusalReason(StrEnum):
     """All permits are out."""
     ALREADY_RELEASED = "ALREADY_RELEASED"
     """This acquisition was released before: a delayed duplicate must not take the lock again."""
+    QUEUE_FULL = "QUEUE_FULL"
+    """All permits are out, and as many wait as may wait: the caller did not join the queue."""
 
 
 class Liveness(StrEnum):
@@ -46,14 +48,17 @@ class AcquireRequest:
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
-        entered_at_ms: when this acquisition began to wait: its place in the queue.
+        entered_at_ms: when the caller says that it began: for the advice when to ask again only.
+        ticket: the place in the queue that the caller says it has; it counts only if a waiter of
+            this owner is found there.
+        claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
         poll_interval_ms: how often a waiter without a task token polls; a lease handed to it begins
             that much later. None: as often as it is advised.
-        waiter_timeout_ms: how long a waiter that polls keeps its place without asking again. None:
-            for two of the advised polls.
+        waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
+            the advised polls, or with a task token for the longest fallback period.
     """
 
     lock_name: str
@@ -64,6 +69,8 @@ class AcquireRequest:
     data: str | None = None
     execution_arn: str | None = None
     entered_at_ms: int | None = None
+    ticket: int | None = None
+    claimed_at_ms: int | None = None
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
@@ -90,6 +97,13 @@ class Waiter:
             self.request.lock_name, entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
         )
 
+    @property
+    def sort_key(self) -> str:
+        """The part of the key by which waiters are in order."""
+        return schema.waiter_sort_key(
+            entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
+        )
+
     def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
         """The holder that this waiter becomes if the lock is handed over to it now.
 
@@ -113,6 +127,15 @@ class Waiter:
             data=request.data,
             execution_arn=request.execution_arn,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in the queue: whose it is, and when it counts as given up."""
+
+    owner_id: str = field(repr=False)
+    entered_at_ms: int
+    expires_at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,17 +177,19 @@ class KeepAliveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
-    """Give the permit back, or leave the queue (then `entered_at_ms` tells the place in it).
+    """Give the permit back, or leave the queue.
 
     Attributes:
-        entered_at_ms: its place in the queue, if it may still wait.
+        waits: whether it may still be in the queue.
+        ticket: its place there, as far as the caller knows; the claim of a workflow knows better.
         execution_arn: the workflow execution that it belongs to, so that its claim is found.
         keep_alive: whether its workflow sends heartbeats, which end with this release.
     """
 
     lock_name: str
     owner_id: str = field(repr=False)
-    entered_at_ms: int | None = None
+    waits: bool = False
+    ticket: int | None = None
     execution_arn: str | None = None
     keep_alive: bool = False
 
@@ -292,14 +317,15 @@ class Queued:
 
     Attributes:
         entered_at_ms: the ticket; asking again with it keeps the place.
-        position: 1 is next. At the time of the answer; only waiters that entered before count.
+        position: 1 is next; waiters that entered before and still ask count. None if nobody needs
+            it, and so it was not counted.
         retry_after_seconds: when a waiter without a task token must ask again to keep its place.
     """
 
     lock_name: str
     owner_id: str = field(repr=False)
     entered_at_ms: int
-    position: int
+    position: int | None
     holders: tuple[Holder, ...]
     retry_after_seconds: int
 

@@ -3,6 +3,9 @@
                   queue is empty           head waits, a permit for it    head waits, no permit
 a holder departs  leave_without_successor  hand_over_permit (its own)     leave_without_successor
 none departs      close_queue              hand_over_permit (a free one)  nothing to do
+
+A queue that could not be read to its end is not empty, though nobody was found who waits: a holder
+departs, and the lock stays contended.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ def next_step(
     queue: Sequence[Waiter],
     departing: DepartingHolder | None,
     *,
+    unread: bool = False,
     now_ms: int,
 ) -> Step | None:
     """The next write on a lock seen in this state, its queue read after it; None if all is done."""
@@ -44,15 +48,16 @@ def next_step(
     if queue and remaining.has_room(queue[0].request.limit):
         return _hand_over(state, remaining, queue, departing, now_ms=now_ms)
     if departing is not None:
+        waiters_limit = 0 if unread else None
         update = leave_without_successor(
             lock_name,
             departing,
-            waiters_limit=queue[0].request.limit if queue else None,
+            waiters_limit=queue[0].request.limit if queue else waiters_limit,
             wait_seq=state.wait_seq,
             now_ms=now_ms,
         )
-        return Step(update, replace(remaining, contended=bool(queue)))
-    if state.contended and not queue:
+        return Step(update, replace(remaining, contended=bool(queue) or unread))
+    if state.contended and not queue and not unread:
         update = close_queue(lock_name, wait_seq=state.wait_seq)
         return Step(update, replace(state, contended=False))
     return None

@@ -3,22 +3,32 @@
     waiter                       lock item                      waiter item
       │ join_queue ─── one ──▶ contended, wait_seq + 1     ───▶ put
       │                          condition: permits are out
+      │ confirm_join ────────▶ contended, wait_seq + 1
       ┊ (sleeps, until `hand_over_permit`)
 
 Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
 the lock is contended, and its owner is not a holder. From this follows all the rest. Acquiring a
 free permit needs a lock that is not contended, so nobody overtakes the queue.
+
+That order holds for writes. A query beside a transaction may see one of its items changed and the
+other not yet: a departing holder reads `contended`, and then a queue without the waiter. What it
+does next is conditioned on `wait_seq`, which `confirm_join` moves once more, now that every later
+query sees the waiter. A read instead would not do: the departing holder may close the queue after.
+
+The place in the queue is the time of entry by the clock of whoever runs this code. A caller names
+it only to be found again: a waiter item of its own must be there.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Final
 
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
+    Values,
     all_of,
     conditional_update,
     names_in,
@@ -26,15 +36,25 @@ from leasehold.protocol.expressions import (
 )
 from leasehold.protocol.items import new_waiter
 from leasehold.protocol.limits import may_not_enter
-from leasehold.protocol.model import LockState, ReleaseRequest, Waiter
-from leasehold.protocol.requests import Delete, Put, Query, Transaction, Update
+from leasehold.protocol.model import AcquireRequest, LockState, ReleaseRequest, Waiter
+from leasehold.protocol.requests import Delete, Deletes, Item, Put, Query, Transaction, Update
 from leasehold.protocol.retention import RETAIN_ITEM
 
 MOST_WAITERS_SEEN: Final = 10
+MOST_WAITERS: Final = 1_000
+"""Waiters that still ask; nobody joins behind so many."""
+MOST_PLACES_READ: Final = 20_000
+"""Places read to count them, dead waiters included; nobody joins if there are so many."""
+MOST_DELETES: Final = 100
+"""Of one transaction; DynamoDB allows no more."""
+
+_EXISTS: Final = "attribute_exists(#pk)"
 
 
-def join_queue(waiter: Waiter, seen: LockState, *, behind_others: bool, now_ms: int) -> Transaction:
-    """Enter the queue, or keep the place in it with a new task token.
+def join_queue(
+    waiter: Waiter, seen: LockState, *, behind_others: bool, again: bool, now_ms: int
+) -> Transaction:
+    """Enter the queue; or `again`, keep the place in it with a new task token, if it is still held.
 
     Only while all permits are out, by the waiter's own limit or by those of the holders that were
     seen; or, `behind_others`, while a permit is free that does not help, because a waiter with a
@@ -55,11 +75,24 @@ def join_queue(waiter: Waiter, seen: LockState, *, behind_others: bool, now_ms: 
         values=no_permit.values,
         now_ms=now_ms,
     )
-    return Transaction(state=state, other=Put(item=new_waiter(waiter, now_ms=now_ms)))
+    item = new_waiter(waiter)
+    put = Put(item=item, condition=_EXISTS, names=names_in(_EXISTS)) if again else Put(item=item)
+    return Transaction(state=state, other=put)
 
 
-def oldest_waiters(lock_name: str) -> Query:
-    """The head of the queue."""
+def confirm_join(request: AcquireRequest, *, now_ms: int) -> Update:
+    """Mark the lock as contended once more. Returns its state; refused if I hold it by now."""
+    return conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET #contended = :yes, {RETAIN_ITEM} ADD #wait_seq :one",
+        condition=I_DO_NOT_HOLD,
+        now_ms=now_ms,
+    )
+
+
+def oldest_waiters(lock_name: str, *, after: Item | None = None) -> Query:
+    """The head of the queue; or all that come after a key, as far as a page reaches."""
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     return Query(
         condition=condition,
@@ -68,33 +101,28 @@ def oldest_waiters(lock_name: str) -> Query:
             ":pk": {"S": schema.partition_of(lock_name)},
             ":prefix": {"S": schema.WAITER_PREFIX},
         },
-        most=MOST_WAITERS_SEEN,
+        most=MOST_WAITERS_SEEN if after is None else None,
+        after=after,
     )
 
 
-def waiters_of(lock_name: str, owner_id: str) -> Query:
-    """The places of one owner in the queue: one, unless it entered twice."""
-    query, only = oldest_waiters(lock_name), "#owner_id = :me"
-    return replace(
-        query,
-        names=names_in(f"{query.condition} {only}"),
-        values={**query.values, ":me": {"S": owner_id}},
-        only=only,
-        most=None,
-    )
-
-
-def waiters_up_to(waiter: Waiter) -> Query:
-    """The queue from its head to this waiter; their number is the waiter's position."""
-    condition = "#pk = :pk AND #sk BETWEEN :prefix AND :me"
+def places(lock_name: str, *, up_to: Waiter | None = None) -> Query:
+    """Who waits, and how long each keeps its place; from the head up to a waiter if it is named."""
+    attributes = "#owner_id, #entered_at_ms, #expires_at_ms"
+    condition = "#pk = :pk AND begins_with(#sk, :prefix)"
+    values: Values = {
+        ":pk": {"S": schema.partition_of(lock_name)},
+        ":prefix": {"S": schema.WAITER_PREFIX},
+    }
+    if up_to is not None:
+        condition = "#pk = :pk AND #sk BETWEEN :prefix AND :me"
+        values[":me"] = {"S": up_to.sort_key}
     return Query(
         condition=condition,
-        names=names_in(condition),
-        values={
-            ":pk": waiter.key[schema.PARTITION_KEY],
-            ":prefix": {"S": schema.WAITER_PREFIX},
-            ":me": waiter.key[schema.SORT_KEY],
-        },
+        names=names_in(f"{condition} {attributes}"),
+        values=values,
+        attributes=attributes,
+        most=MOST_PLACES_READ,
     )
 
 
@@ -104,13 +132,13 @@ def delete_waiter(waiter: Waiter) -> Delete:
     Then its end has moved, and perhaps its task token: a grant sent to the old token would never
     reach it.
     """
-    condition = "#expires_at_ms = :seen_expires_at_ms"
-    return Delete(
-        key=waiter.key,
-        condition=condition,
-        names=names_in(condition),
-        values={":seen_expires_at_ms": number(waiter.expires_at_ms)},
-    )
+    return _delete_as_seen(waiter, "#expires_at_ms = :seen_expires_at_ms")
+
+
+def clear_waiters(waiters: Sequence[Waiter]) -> Deletes:
+    """Remove waiters that stopped asking or were served, unless one of them has asked again."""
+    condition = "(attribute_not_exists(#pk) OR #expires_at_ms = :seen_expires_at_ms)"
+    return Deletes(deletes=tuple(_delete_as_seen(waiter, condition) for waiter in waiters))
 
 
 def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
@@ -142,4 +170,13 @@ def give_up(request: ReleaseRequest, *, entered_at_ms: int, now_ms: int) -> Tran
     return Transaction(
         state=mark_released(request, now_ms=now_ms),
         other=leave_queue(request, entered_at_ms=entered_at_ms),
+    )
+
+
+def _delete_as_seen(waiter: Waiter, condition: str) -> Delete:
+    return Delete(
+        key=waiter.key,
+        condition=condition,
+        names=names_in(condition),
+        values={":seen_expires_at_ms": number(waiter.expires_at_ms)},
     )

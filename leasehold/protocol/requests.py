@@ -48,6 +48,13 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deletes:
+    """At most 100 deletes that happen together or not at all."""
+
+    deletes: tuple[Delete, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """Writes that happen together or not at all; the lock's state comes first."""
 
@@ -62,6 +69,8 @@ class Query:
     Attributes:
         most: how many to read at most.
         only: a filter on the items that were read.
+        attributes: those that are wanted of each item, separated by commas; None for all.
+        after: the key after which the range begins; None for its first item.
     """
 
     condition: str
@@ -69,3 +78,17 @@ class Query:
     values: Item = field(repr=False)
     most: int | None = None
     only: str | None = None
+    attributes: str | None = None
+    after: Item | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The items that one query read.
+
+    Attributes:
+        next: the key to go on after; None if the range has no more.
+    """
+
+    items: list[Item] = field(repr=False)
+    next: Item | None = field(repr=False)

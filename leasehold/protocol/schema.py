@@ -81,6 +81,14 @@ WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
 it holds as long as its execution runs, which Step Functions ends after a year."""
 REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
 """How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""
+DEAD_WAITER_RETENTION_MS: Final = 3_600_000
+"""How long the item of a waiter that stopped asking stays; far longer than any clock error."""
+LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
+"""A waiter with a task token asks again at least so often."""
+WAITER_GRACE_MS: Final = 60_000
+"""How late a waiter with a task token may ask again: the pause between two fallback periods, 10 s
+at most, a cold start, and some repeats. It is short, because a workflow that comes later still gets
+its place back from its claim, and was only passed over meanwhile."""
 
 WAITER_PREFIX: Final = "WAITER#"
 _WIDEST_EPOCH_MS: Final = 15
@@ -107,8 +115,13 @@ def waiter_key(
     lock_name: str, *, entered_at_ms: int, owner_id: str
 ) -> dict[str, AttributeValueTypeDef]:
     """The key of a waiter: in order of entry, and the same whenever the same waiter asks again."""
-    sort_key = f"{WAITER_PREFIX}{entered_at_ms:0{_WIDEST_EPOCH_MS}d}#{owner_id}"
+    sort_key = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
     return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": sort_key}}
+
+
+def waiter_sort_key(*, entered_at_ms: int, owner_id: str) -> str:
+    """The sort key of a waiter."""
+    return f"{WAITER_PREFIX}{entered_at_ms:0{_WIDEST_EPOCH_MS}d}#{owner_id}"
 
 
 def partition_of(lock_name: str) -> str:

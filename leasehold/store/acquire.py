@@ -157,14 +157,16 @@ def _wait_or_refuse(
     if not request.waits:
         return _refuse(context, request, state, RefusalReason.HELD, expired)
     behind_others = state.has_room(request.limit)
-    queued = join(context, request, state, behind_others=behind_others)
-    if queued is None:
+    joined = join(context, request, state, behind_others=behind_others)
+    if joined is None:
         return _attempt(context, request)
-    if behind_others:
+    if isinstance(joined, Refusal):
+        return joined
+    if joined.state.has_room(request.limit):
         # Permits were free, but not for the waiters in front. That may have changed while the
         # caller joined, and then nobody else would notice.
-        return replace(_serve_waiters(context, request, state), queued=queued)
-    return queued
+        return replace(_serve_waiters(context, request, joined.state), queued=joined.queued)
+    return joined.queued
 
 
 def _attempt(

@@ -5,7 +5,8 @@ Callers without an execution pay nothing here.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
@@ -13,6 +14,7 @@ from leasehold.protocol.claims import (
     claim_of,
     delete_claim,
     mark_ended,
+    place_in,
     read_claim,
     task_token_in,
     write_claim,
@@ -20,6 +22,8 @@ from leasehold.protocol.claims import (
 from leasehold.protocol.model import AcquireRequest, NotHeld, Released, ReleaseRequest
 from leasehold.store.context import LockContext
 from leasehold.store.events import ClaimNotRemoved
+
+_FIRST: Final = 1
 
 
 def register_claim(
@@ -32,11 +36,16 @@ def register_claim(
         found to be over.
     """
     claim = claim_of(request, execution_arn)
-    outcome = context.table.update(write_claim(claim, now_ms=context.clock.wall_ms()))
+    now_ms = context.clock.wall_ms()
+    outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
     if not isinstance(outcome, Written):
         return None
     written = read_claim(execution_arn, outcome.item)
-    return replace(request, entered_at_ms=written.entered_at_ms)
+    place = written.entered_at_ms
+    # Nobody waits under a claim that was not there before.
+    return replace(
+        request, claimed_at_ms=place, ticket=None if written.revision == _FIRST else place
+    )
 
 
 def remove_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
@@ -46,7 +55,7 @@ def remove_claim(context: LockContext, request: ReleaseRequest, answer: Released
     still be under way.
     """
     was_held = isinstance(answer, Released) and answer.held_ms is not None
-    if request.entered_at_ms is not None and not was_held:
+    if request.waits and not was_held:
         return
     execution_arn = request.execution_arn
     if execution_arn is None and isinstance(answer, Released):
@@ -59,15 +68,27 @@ def remove_claim(context: LockContext, request: ReleaseRequest, answer: Released
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
 
 
-def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str) -> str | None:
+@dataclass(frozen=True, slots=True)
+class EndedClaim:
+    """A claim whose work has ended.
+
+    Attributes:
+        task_token: of the heartbeat state, to complete once the lock is free; None if there is
+            none.
+        entered_at_ms: the place in the queue; None if this acquisition does not wait.
+    """
+
+    task_token: str | None
+    entered_at_ms: int | None
+
+
+def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str) -> EndedClaim:
     """Marks the claim as ended, before the lock is freed or the queue is left.
 
     From now on no heartbeat takes the absence of the lock for a loss, and no acquire of this owner
     writes the claim again.
-
-    Returns:
-        The task token of the heartbeat state, to complete once the lock is free.
     """
     claim = claim_of(request, execution_arn)
-    outcome = context.table.update(mark_ended(claim, now_ms=context.clock.wall_ms()))
-    return task_token_in(outcome.item)
+    now_ms = context.clock.wall_ms()
+    outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
+    return EndedClaim(task_token_in(outcome.item), place_in(outcome.item))

@@ -17,13 +17,13 @@ from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.hand_over import mark_undelivered
-from leasehold.protocol.items import read_state, read_waiter
-from leasehold.protocol.model import HandOff, Liveness, LockState, Waiter
+from leasehold.protocol.items import read_state
+from leasehold.protocol.model import HandOff, Liveness, LockState
 from leasehold.protocol.next_step import Step, next_step
-from leasehold.protocol.queue import MOST_WAITERS_SEEN, delete_waiter, oldest_waiters
 from leasehold.protocol.requests import Update
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted, HandedOver, PushUnknown
+from leasehold.store.queue import SeenQueue
 from leasehold.workflows.engine import Delivery
 
 REPLY_LOST: Final = "the reply to the release was lost, and other owners changed the lock since"
@@ -56,42 +56,69 @@ def hand_over(
             written is whole, and the next caller goes on from there.
     """
     began = context.retry_budget.clock.monotonic()
-    has_left = more_wait = has_written = False
-    queue: list[Waiter] = []
-    attempt = 0
+    queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
+    progress = _Progress(context, queue)
+    try:
+        has_left = _hand_over(progress, state, departing)
+    except LockStoreUnavailable:
+        if not progress.has_left:
+            raise
+        has_left = True  # What is left to do, the next caller does.
+    queue.clear()
+    return has_left
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a hand-over is: `has_left` once the holder is out that was to leave."""
+
+    context: LockContext
+    queue: SeenQueue
+    has_left: bool = False
+
+
+def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder | None) -> bool:
+    context, queue, attempt = progress.context, progress.queue, 0
+    has_written = False
+    lock_name, began = queue.lock_name, queue.began
     while departing is None or departing.is_still_in(state):
-        if not queue:
-            queue, more_wait = _live_queue(context, lock_name, state, requester=requester)
+        if not queue.live:
+            queue.read(state)
             has_written = False
-        step = next_step(lock_name, state, queue, departing, now_ms=context.clock.wall_ms())
+        now_ms = context.clock.wall_ms()
+        step = next_step(
+            lock_name, state, queue.live, departing, unread=queue.has_more, now_ms=now_ms
+        )
         if step is None and has_written and not state.is_full():
             # The oldest waiter has the lowest limit, or it has left the queue since that was read.
-            queue = []
+            queue.forget()
             continue
         if step is None:
-            return has_left
+            return progress.has_left
         moved = _send(context, step, state)
         if moved is not None:
             pause_or_give_up(context, lock_name, began=began, attempt=attempt)
             if moved.repeated and departing is not None and departing.voluntary:
                 _require_known(lock_name, departing, moved.state)
-            state, queue, attempt = moved.state, [], attempt + 1
+            queue.forget()
+            state, attempt = moved.state, attempt + 1
             continue
-        has_left = has_left or departing is not None
+        progress.has_left = progress.has_left or departing is not None
         _report_eviction(context, lock_name, departing)
         has_written = True
         if step.hand_off is None:
-            if not queue:
-                return has_left
+            if not queue.live:
+                return progress.has_left
             state, departing = step.after, None
             continue
-        is_over = _tell(context, step.hand_off, began=began, requester=requester)
+        queue.serve_head()
+        is_over = _tell(context, step.hand_off, queue)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
         departing = None if holder is None else DepartingHolder(holder, voluntary=False)
-        state, queue = step.after, queue[1:]
-        if departing is None and not queue and not more_wait:
-            return has_left
-    return has_left or _left_before(departing, state)
+        state = step.after
+        if departing is None and not queue.live and not queue.has_more:
+            return progress.has_left
+    return progress.has_left or _left_before(departing, state)
 
 
 def _report_eviction(
@@ -156,47 +183,15 @@ def _send(context: LockContext, step: Step, state: LockState) -> _Moved | None:
     return _Moved(state if result.state is None else read_state(result.state))
 
 
-def _live_queue(
-    context: LockContext, lock_name: str, state: LockState, *, requester: str | None
-) -> tuple[list[Waiter], bool]:
-    """The oldest waiters that still ask, and whether there may be more behind them.
-
-    Removes waiters that stopped asking, and those that were served. A waiter whose owner holds or
-    has released has entered twice, for instance because the reply that told its place was lost.
-    """
-    served = {holder.owner_id for holder in state.holders} | {state.last_released}
-    while True:
-        items = context.table.query(oldest_waiters(lock_name))
-        waiters = [read_waiter(lock_name, item) for item in items]
-        now_ms = context.clock.wall_ms()
-        gone = [
-            waiter
-            for waiter in waiters
-            if waiter.request.owner_id in served
-            or (
-                waiter.request.owner_id != requester
-                and waiter.expires_at_ms + context.tolerance_ms < now_ms
-            )
-        ]
-        deleted = [context.table.delete(delete_waiter(waiter)) for waiter in gone]
-        live = [waiter for waiter in waiters if waiter not in gone]
-        # Else one of them asked in this moment, and keeps its place; or there are more behind them.
-        if all(deleted) and (live or not gone):
-            return live, len(items) == MOST_WAITERS_SEEN
-        if context.retry_budget.has_ended():
-            why = "there was not enough time to clear its queue of waiters that stopped asking"
-            raise outcome_unknown(lock_name, why)
-
-
-def _tell(context: LockContext, hand_off: HandOff, *, began: float, requester: str | None) -> bool:
-    """Tells a waiter of its grant; returns whether its workflow is over, so that it must leave."""
+def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
+    """Tells a waiter of its grant; returns whether nobody is there to be told, so it must leave."""
     request = hand_off.waiter.request
     delivery = Delivery.UNKNOWN
-    if request.task_token is not None and request.owner_id != requester:
+    if request.task_token is not None and request.owner_id != queue.requester:
         delivery = context.workflows.wake_waiter(request.task_token, hand_off.grant)
         if delivery is Delivery.UNKNOWN:
             context.observe(PushUnknown(lock_name=request.lock_name))
-    latency_seconds = context.retry_budget.clock.monotonic() - began
+    latency_seconds = context.retry_budget.clock.monotonic() - queue.began
     context.observe(
         HandedOver(
             lock_name=request.lock_name,
@@ -207,9 +202,12 @@ def _tell(context: LockContext, hand_off: HandOff, *, began: float, requester: s
             latency_ms=round(latency_seconds * 1000),
         )
     )
-    if delivery is not Delivery.GONE or request.execution_arn is None:
+    if delivery is not Delivery.GONE:
         return False
+    if request.execution_arn is None:
+        return True
     if context.workflows.describe(request.execution_arn).liveness is Liveness.OVER:
+        queue.drop_execution(request.execution_arn)
         return True
     with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
         context.table.update(mark_undelivered(hand_off.grant))

@@ -1,17 +1,38 @@
-"""Joins the queue, and advises when to ask again."""
+"""Joins the queue, and advises when to ask again.
+
+has a ticket ─▶ keep the place ─▶ written ─────────────────────────▶ queued
+    │                └──▶ no waiter of mine is there ─┐
+    └─ has none ──▶ read who waits ◀──────────────────┘
+                      ├─ I do already ─▶ keep that place ──────────▶ queued
+                      ├─ as many as may wait ──────────────────────▶ refused: QUEUE_FULL
+                      └─ join ─▶ written ─▶ confirm ─▶ still waiting ▶ queued
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Final
 
 from leasehold.backoff import advise_retry_seconds
-from leasehold.dynamodb.lock_table import Written
-from leasehold.protocol.items import read_waiter
-from leasehold.protocol.model import AcquireRequest, LockState, Queued, Waiter
-from leasehold.protocol.queue import join_queue, waiters_of, waiters_up_to
-from leasehold.protocol.schema import RETENTION_MS
+from leasehold.dynamodb.lock_table import Cancelled, Written
+from leasehold.protocol.items import read_state
+from leasehold.protocol.model import (
+    AcquireRequest,
+    LockState,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Waiter,
+)
+from leasehold.protocol.queue import (
+    MOST_PLACES_READ,
+    MOST_WAITERS,
+    confirm_join,
+    join_queue,
+)
+from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS
 from leasehold.store.context import LockContext
+from leasehold.store.queue import count_live, read_places
 
 _POLL_SECONDS_PER_POSITION: Final = 5
 """The next in the queue asks at least every 5 s, so that a permit handed to it is not idle for
@@ -20,60 +41,151 @@ _POLLS_MISSED: Final = 2
 _POLL_GRACE_MS: Final = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The caller waits.
+
+    Attributes:
+        state: the lock as it was seen last: after the caller joined, if it joined just now.
+    """
+
+    queued: Queued
+    state: LockState
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One try to get or to keep a place.
+
+    Attributes:
+        advised_seconds: when to ask again, if the position does not make it sooner.
+    """
+
+    context: LockContext
+    request: AcquireRequest
+    state: LockState
+    behind_others: bool
+    now_ms: int
+    advised_seconds: int
+
+    def enter(self, entered_at_ms: int, *, again: bool) -> Written | Cancelled:
+        transaction = join_queue(
+            self.waiter(entered_at_ms),
+            self.state,
+            behind_others=self.behind_others,
+            again=again,
+            now_ms=self.now_ms,
+        )
+        return self.context.table.transact(transaction)
+
+    def waiter(self, entered_at_ms: int) -> Waiter:
+        gone_ms = _keeps_place_ms(self.request, self.advised_seconds)
+        return Waiter(
+            request=self.request,
+            entered_at_ms=entered_at_ms,
+            expires_at_ms=self.now_ms + gone_ms,
+        )
+
+    def joined(
+        self, entered_at_ms: int, position: int | None, state: LockState | None = None
+    ) -> Joined:
+        seconds = self.advised_seconds
+        if position is not None:
+            seconds = min(seconds, position * _POLL_SECONDS_PER_POSITION)
+        queued = Queued(
+            lock_name=self.request.lock_name,
+            owner_id=self.request.owner_id,
+            entered_at_ms=entered_at_ms,
+            position=position,
+            holders=self.state.holders,
+            retry_after_seconds=seconds,
+        )
+        return Joined(queued, state or self.state)
+
+
 def join(
     context: LockContext, request: AcquireRequest, state: LockState, *, behind_others: bool
-) -> Queued | None:
+) -> Joined | Refusal | None:
     """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
-    Two requests: the transaction that joins, and a count that tells the position. A caller without
-    a ticket costs one more, which finds out whether it has a place already.
+    Three requests to join: a query that counts who waits, the transaction that joins, and the write
+    that confirms it. One to keep a place that the caller has a ticket for, and one more if it is to
+    be told its position.
+
+    The query comes first, so that a full queue is refused with nothing written, and so that a
+    caller whose ticket was lost with a reply is found in its place.
     """
     now_ms = context.clock.wall_ms()
-    entered_at_ms = request.entered_at_ms
-    if entered_at_ms is None:
-        entered_at_ms = _earlier_entry_ms(context, request) or now_ms
-    request = replace(request, entered_at_ms=entered_at_ms)
-    retry_after_seconds = advise(context, request, state)
-    waiter = Waiter(
-        request=request,
-        entered_at_ms=entered_at_ms,
-        expires_at_ms=_gone_ms(request, now_ms=now_ms, retry_after_seconds=retry_after_seconds),
-    )
-    transaction = join_queue(waiter, state, behind_others=behind_others, now_ms=now_ms)
-    if not isinstance(context.table.transact(transaction), Written):
+    entry = _Entry(context, request, state, behind_others, now_ms, advise(context, request, state))
+    if request.ticket is not None:
+        kept = entry.enter(request.ticket, again=True)
+        if isinstance(kept, Written):
+            return entry.joined(request.ticket, _position(entry, request.ticket))
+        if kept.state is not None:
+            return None
+    return _join_anew(entry)
+
+
+def _join_anew(entry: _Entry) -> Joined | Refusal | None:
+    context, request, now_ms = entry.context, entry.request, entry.now_ms
+    waiting = read_places(context, request.lock_name)
+    mine = [place.entered_at_ms for place in waiting if place.owner_id == request.owner_id]
+    if mine and request.claimed_at_ms is None:
+        if not isinstance(entry.enter(mine[0], again=True), Written):
+            return None
+        return entry.joined(mine[0], _position(entry, mine[0]))
+    length = count_live(context, waiting, now_ms=now_ms)
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
+        return _queue_full(request, entry)
+    entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
+    if not isinstance(entry.enter(entered_at_ms, again=False), Written):
         return None
-    position = max(1, context.table.count(waiters_up_to(waiter)))
-    return Queued(
+    # A departing holder may have seen the mark of that transaction, and a queue without us.
+    confirmed = context.table.update(confirm_join(request, now_ms=now_ms))
+    if not isinstance(confirmed, Written):
+        return None
+    ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
+    position = count_live(context, ahead, now_ms=now_ms) + 1
+    return entry.joined(entered_at_ms, position, read_state(confirmed.item))
+
+
+def _position(entry: _Entry, entered_at_ms: int) -> int | None:
+    """The position of a waiter that keeps its place, if its caller is to be told."""
+    request = entry.request
+    if request.task_token is not None or request.poll_interval_ms is not None:
+        return None
+    waiting = read_places(entry.context, request.lock_name, up_to=entry.waiter(entered_at_ms))
+    others = [place for place in waiting if place.owner_id != request.owner_id]
+    return count_live(entry.context, others, now_ms=entry.now_ms) + 1
+
+
+def _queue_full(request: AcquireRequest, entry: _Entry) -> Refusal:
+    return Refusal(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        entered_at_ms=entered_at_ms,
-        position=position,
-        holders=state.holders,
-        retry_after_seconds=min(retry_after_seconds, position * _POLL_SECONDS_PER_POSITION),
+        reason=RefusalReason.QUEUE_FULL,
+        holders=entry.state.holders,
+        retry_after_seconds=entry.advised_seconds,
     )
-
-
-def _earlier_entry_ms(context: LockContext, request: AcquireRequest) -> int | None:
-    """The place that an earlier call got, if the reply with its ticket was lost."""
-    items = context.table.query(waiters_of(request.lock_name, request.owner_id))
-    waiters = [read_waiter(request.lock_name, item) for item in items]
-    return min((waiter.entered_at_ms for waiter in waiters), default=None)
 
 
 def advise(context: LockContext, request: AcquireRequest, state: LockState) -> int:
     """When to ask again, in whole seconds."""
+    began_ms = next(
+        (at for at in (request.entered_at_ms, request.claimed_at_ms, request.ticket) if at), None
+    )
     return advise_retry_seconds(
         now_ms=context.clock.wall_ms(),
-        entered_at_ms=request.entered_at_ms,
+        entered_at_ms=began_ms,
         lease_ends_ms=[h.expires_at_ms + context.tolerance_ms for h in state.holders],
         random=context.random,
     )
 
 
-def _gone_ms(request: AcquireRequest, *, now_ms: int, retry_after_seconds: int) -> int:
-    """When the waiter counts as gone; one that polls, after two missed polls."""
-    if request.task_token is not None:
-        return now_ms + RETENTION_MS
+def _keeps_place_ms(request: AcquireRequest, advised_seconds: int) -> int:
+    """How long the waiter keeps its place without asking; one that polls, for two polls."""
     if request.waiter_timeout_ms is not None:
-        return now_ms + request.waiter_timeout_ms
-    return now_ms + _POLLS_MISSED * retry_after_seconds * 1000 + _POLL_GRACE_MS
+        return request.waiter_timeout_ms
+    if request.task_token is not None:
+        return LONGEST_FALLBACK_SECONDS * 1000 + WAITER_GRACE_MS
+    return _POLLS_MISSED * advised_seconds * 1000 + _POLL_GRACE_MS

@@ -47,8 +47,9 @@ class LockStore:
         """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
         One request if a permit is free or all are out; two to take over an expired holder, and one
-        DescribeExecution before if that holder is a workflow; three to join the queue. One more,
-        before, if the request names a workflow execution: its claim.
+        DescribeExecution before if that holder is a workflow; four to join the queue, two to keep
+        a place in it (three to learn the position, too). One more, before, if the request names a
+        workflow execution: its claim.
         """
         if request.execution_arn is not None:
             registered = register_claim(self._context, request, request.execution_arn)
@@ -74,7 +75,7 @@ class LockStore:
         after, if it belonged to a workflow execution: its claim.
         """
         if request.keep_alive and request.execution_arn is not None:
-            task_token = end_claim(self._context, request, request.execution_arn)
+            task_token = end_claim(self._context, request, request.execution_arn).task_token
             answer = release(self._context, request)
             if task_token is not None:
                 self._context.workflows.end_heartbeat(task_token, answer)

@@ -187,5 +187,6 @@ def _release_request(claim: Claim) -> ReleaseRequest:
         lock_name=claim.lock_name,
         owner_id=claim.owner_id,
         # An ended acquisition needs no mark in the lock: its claim refuses late acquires.
-        entered_at_ms=None if claim.ended else claim.entered_at_ms,
+        waits=not claim.ended,
+        ticket=claim.entered_at_ms,
     )

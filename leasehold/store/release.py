@@ -23,6 +23,7 @@ from leasehold.protocol.schema import lock_key
 from leasehold.store.claims import end_claim
 from leasehold.store.context import LockContext
 from leasehold.store.hand_over import REPLY_LOST, hand_over, outcome_unknown
+from leasehold.store.queue import read_places
 
 
 def release(
@@ -30,10 +31,8 @@ def release(
 ) -> Released | NotHeld:
     """See `LockStore.release`. Unless `is_queued`, a waiter of the caller has been removed."""
     answer, state = _release_permit(context, request)
-    if answer is None and request.entered_at_ms is not None:
-        answer = _stop_waiting(
-            context, request, entered_at_ms=request.entered_at_ms, is_queued=is_queued
-        )
+    if answer is None and request.waits:
+        answer = _stop_waiting(context, request, is_queued=is_queued)
     if answer is None and state.last_released == request.owner_id:
         answer = Released(lock_name=request.lock_name, owner_id=request.owner_id)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
@@ -50,7 +49,7 @@ def _release_permit(
     state = read_state(outcome.item)
     me = state.holder(request.owner_id)
     if me is None:
-        may_have_left = outcome.repeated and request.entered_at_ms is None
+        may_have_left = outcome.repeated and not request.waits
         if may_have_left and state.last_released != request.owner_id:
             # The first sending gave the permit back, or others took it before: nobody can tell.
             raise outcome_unknown(request.lock_name, REPLY_LOST)
@@ -62,7 +61,7 @@ def _release_permit(
 
 
 def _stop_waiting(
-    context: LockContext, request: ReleaseRequest, *, entered_at_ms: int, is_queued: bool
+    context: LockContext, request: ReleaseRequest, *, is_queued: bool
 ) -> Released | None:
     """Leaves the queue. If the waiter is gone, its owner was perhaps granted the lock just now.
 
@@ -70,9 +69,10 @@ def _stop_waiting(
     more, and a repeated call gets the same answer.
     """
     # First of all: an acquire of ours that is still under way must not write its claim any more.
+    entered_at_ms = request.ticket
     if request.execution_arn is not None:
-        end_claim(context, request, request.execution_arn)
-    if is_queued:
+        entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
+    if is_queued and entered_at_ms is not None:
         leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=context.clock.wall_ms())
         outcome = context.table.transact(leaving)
         if isinstance(outcome, Written):
@@ -84,12 +84,23 @@ def _stop_waiting(
     marked = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
     if not isinstance(marked, Written):
         return _release_permit(context, request)[0]
-    was_waiting = context.table.delete(leave_queue(request, entered_at_ms=entered_at_ms))
+    places = [] if entered_at_ms is None else [entered_at_ms]
+    if is_queued and request.execution_arn is None:
+        places += _other_places(context, request)
+    left = [context.table.delete(leave_queue(request, entered_at_ms=place)) for place in places]
+    was_waiting = any(left)
     if not was_waiting:
         answer, _ = _release_permit(context, request)
         if answer is not None:
             return answer
     return _left_queue(context, request, read_state(marked.item), was_waiting=was_waiting)
+
+
+def _other_places(context: LockContext, request: ReleaseRequest) -> list[int]:
+    """Where a direct caller waits, if the reply that told its ticket was lost."""
+    places = read_places(context, request.lock_name)
+    mine = (place.entered_at_ms for place in places if place.owner_id == request.owner_id)
+    return [entered_at_ms for entered_at_ms in mine if entered_at_ms != request.ticket]
 
 
 def _left_queue(

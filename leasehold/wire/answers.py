@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.clock import iso_utc
-from leasehold.protocol.model import Grant, Holder, NotHeld, Queued, Refusal, Released
+from leasehold.protocol.model import (
+    Grant,
+    Holder,
+    NotHeld,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Released,
+)
+from leasehold.protocol.queue import MOST_WAITERS
 
 Json = dict[str, Any]
 
@@ -17,11 +26,15 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
     details: Json = {}
     if isinstance(answer, Queued):
         reason = "QUEUED"
-        details = {"ticket": answer.entered_at_ms, "position": answer.position}
+        details = {"ticket": answer.entered_at_ms}
+        if answer.position is not None:
+            details["position"] = answer.position
     else:
         reason = answer.reason.value
         if answer.liveness_unknown:
             details = {"detail": _LIVENESS_UNKNOWN}
+        if answer.reason is RefusalReason.QUEUE_FULL:
+            details = {"detail": _QUEUE_FULL}
     return {
         "acquired": False,
         "lock_name": answer.lock_name,
@@ -50,6 +63,8 @@ def release_answer(answer: Released | NotHeld) -> Json:
 _LIVENESS_UNKNOWN = (
     "a lease is over, but Step Functions did not say whether its workflow still runs: still held"
 )
+
+_QUEUE_FULL = f"{MOST_WAITERS:,} callers wait for this lock, the most that may: not in the queue"
 
 
 def _held(answer: Grant) -> Json:

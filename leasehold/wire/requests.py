@@ -17,6 +17,7 @@ from leasehold.protocol.model import (
     KeepAliveRequest,
     ReleaseRequest,
 )
+from leasehold.protocol.schema import WAITER_GRACE_MS
 from leasehold.wire import rules
 from leasehold.wire.item_size import require_room_for_all
 
@@ -29,9 +30,10 @@ _RULES: Final = {
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
     "entered_at_ms": rules.ENTERED_AT_MS,
-    "ticket": rules.ENTERED_AT_MS,
+    "ticket": rules.TICKET,
     "wait": rules.FLAG,
     "task_token": rules.TASK_TOKEN,
+    "fallback_seconds": rules.FALLBACK_SECONDS,
     "keep_alive": rules.FLAG,
 }
 
@@ -47,7 +49,7 @@ def _schema(required: str, optional: str) -> Schema:
 _ACQUIRE: Final = _schema(
     "lock_name",
     "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms ticket wait "
-    "task_token",
+    "task_token fallback_seconds",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
@@ -59,11 +61,15 @@ _RELEASE: Final = _schema("lock_name owner_id", "entered_at_ms ticket execution_
 def parse_acquire(event: object) -> AcquireRequest:
     """An acquire request. Without an owner_id one is made, and the call is then not repeatable."""
     fields = _checked(_ACQUIRE, event)
+    _require_execution(fields, "task_token")
+    fallback_ms = _milliseconds(fields.get("fallback_seconds"))
     return replace(
         _acquisition(fields),
         data=_json_or_none(fields),
+        ticket=_whole_or_none(fields, "ticket"),
         waits=fields.get("wait", False) or "task_token" in fields,
         task_token=fields.get("task_token"),
+        waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,
     )
 
 
@@ -88,13 +94,12 @@ def parse_heartbeat(event: object) -> HeartbeatRequest | KeepAliveRequest:
 def parse_release(event: object) -> ReleaseRequest:
     """A release request."""
     fields = _checked(_RELEASE, event)
-    if fields.get("keep_alive") and "execution_arn" not in fields:
-        rule = "is required with keep_alive"
-        raise InvalidRequest(field="execution_arn", rule=rule, missing=True)
+    _require_execution(fields, "keep_alive")
     return ReleaseRequest(
         lock_name=fields["lock_name"],
         owner_id=fields["owner_id"],
-        entered_at_ms=_entered_at_ms(fields),
+        waits=any(fields.get(name) is not None for name in ("ticket", "entered_at_ms")),
+        ticket=_whole_or_none(fields, "ticket"),
         execution_arn=fields.get("execution_arn"),
         keep_alive=fields.get("keep_alive", False),
     )
@@ -112,8 +117,14 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
         limit=limit,
         execution_arn=execution_arn,
-        entered_at_ms=_entered_at_ms(fields),
+        entered_at_ms=_whole_or_none(fields, "entered_at_ms"),
     )
+
+
+def _require_execution(fields: Mapping[str, Any], other: str) -> None:
+    """An execution must be named beside another field: without it nobody could tell its end."""
+    if fields.get(other) and "execution_arn" not in fields:
+        raise InvalidRequest(field="execution_arn", rule=f"is required with {other}", missing=True)
 
 
 def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
@@ -155,10 +166,9 @@ def _fault(field: str, rule: str, value: object) -> InvalidRequest:
     return InvalidRequest(field=field, rule=rule, value=value, show_text=False)
 
 
-def _entered_at_ms(fields: Mapping[str, Any]) -> int | None:
-    """The waiter's place in the queue: its own, or the ticket of an earlier answer."""
-    place = fields.get("ticket", fields.get("entered_at_ms"))
-    return None if place is None else int(place)
+def _whole_or_none(fields: Mapping[str, Any], name: str) -> int | None:
+    number = fields.get(name)
+    return None if number is None else int(number)
 
 
 def _milliseconds(seconds: float | None) -> int | None:

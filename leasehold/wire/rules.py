@@ -15,6 +15,7 @@ from typing import Any, Final
 from voluptuous import Invalid
 
 from leasehold.errors import InvalidRequest
+from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS
 
 LONGEST_LOCK_NAME_BYTES: Final = 512
 LONGEST_OWNER_NAME: Final = 512
@@ -155,4 +156,12 @@ FLAG: Final = _rule("must be true or false", lambda value: isinstance(value, boo
 ENTERED_AT_MS: Final = _rule(
     "must be a whole number of milliseconds since the epoch",
     lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+TICKET: Final = _rule(
+    "must be the ticket of an earlier answer, a whole number; or null for none",
+    lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+FALLBACK_SECONDS: Final = _rule(
+    f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
+    lambda value: _is_number(value, 1, LONGEST_FALLBACK_SECONDS),
 )

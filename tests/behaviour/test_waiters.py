@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.protocol.model import Grant, Queued
 from tests.behaviour.waiters import Waiters, all_at_once
-from tests.support import TABLE
+from tests.support import TABLE, owner
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -23,14 +23,14 @@ def test_many_waiters_are_granted_in_the_order_of_queueing_at_a_constant_price(
     waiters = Waiters(dynamodb, f"waiters-{size}")
     assert isinstance(waiters.enter("first"), Grant)
     names = [f"waiter-{i:03d}" for i in range(size)]
-    entries = {name: 1_900_000_100_000 + i for i, name in enumerate(names)}
-    joins = [functools.partial(waiters.enter_at, name, entries[name]) for name in names]
+    joins = [functools.partial(waiters.enter, name) for name in names]
     answers = all_at_once(joins, threads=10)
     assert all(isinstance(answer, Queued) for answer in answers)
+    in_order = sorted(answers, key=lambda answer: (answer.entered_at_ms, answer.owner_id))
     waiters.requests.clear()
-    for departing in ["first", *names]:
+    for departing in ["first", *(answer.owner_id.strip("-") for answer in in_order)]:
         waiters.leave(departing)
-    assert waiters.granted == names
+    assert [owner(name) for name in waiters.granted] == [answer.owner_id for answer in in_order]
     assert waiters.tokens == sorted(set(waiters.tokens))
     hand_off = {"update_item": 1, "query": 1, "transact_write_items": 1}
     last = {"update_item": 2, "query": 1}  # nobody waits: leave_without_successor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LONGEST_SECONDS = 120
-_ENTRY_MS = itertools.count(1_900_000_000_000)
 
 
 @dataclass
@@ -60,19 +58,13 @@ class Waiters:
         return Delivery.DELIVERED
 
     def enter(self, name: str) -> Grant | Queued | Refusal:
-        """Asks for the lock in a moment of its own, so that the order of entry is known."""
-        with self.mutex:
-            entered_at_ms = next(_ENTRY_MS)
-        return self.enter_at(name, entered_at_ms)
-
-    def enter_at(self, name: str, entered_at_ms: int) -> Grant | Queued | Refusal:
+        """Asks for the lock, and waits for it."""
         request = AcquireRequest(
             lock_name=self.lock_name,
             owner_id=owner(name),
             owner_name=name,
             lease_ms=600_000,
             limit=self.limit,
-            entered_at_ms=entered_at_ms,
             waits=True,
             task_token=name,
         )

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.protocol import schema
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import LockState
+from leasehold.protocol.items import read_place, read_state
+from leasehold.protocol.model import LockState, Place
 from leasehold.protocol.requests import Put
 from tests.model.replay import Call
 from tests.support import TABLE
@@ -21,6 +21,7 @@ from tests.support.expressions import Item
 from tests.support.memory_table import Key, MemoryTable
 
 LOCK: Final = "lock"
+_LATE: Final = "late"
 EMPTY: Final = 0
 """Number of the table without items."""
 
@@ -48,10 +49,15 @@ class Outcome(NamedTuple):
 
 
 class SeenLock(NamedTuple):
-    """The lock of a table, and the owners in its queue."""
+    """The lock of a table, the owners in its queue, and the place of each."""
 
     state: LockState
     waiting: tuple[str, ...]
+    places: dict[str, Place]
+
+    def order_of(self, owner_id: str) -> tuple[int, str]:
+        """What waiters are served in the order of."""
+        return self.places[owner_id].entered_at_ms, owner_id
 
 
 class NumberedTables:
@@ -64,12 +70,13 @@ class NumberedTables:
 
     def __init__(self, *, by_arrival: bool) -> None:
         self._by_arrival = by_arrival
-        self._memory = MemoryTable()
+        self._memory = _TableOfLateItems()
         self._lock_table = _LockTable(cast("Any", self._memory), TABLE)
         self._items = Numbered()
         self._numbers_of_items: dict[int, int] = {}
         self._tables = Numbered()
         self._answers = Numbered()
+        self._shown: dict[int, int] = {}
         self._outcomes: dict[tuple[int, int], Outcome] = {}
         self._locks: dict[int, SeenLock] = {}
         self._number({})
@@ -82,8 +89,7 @@ class NumberedTables:
         return self._answers.values[number]
 
     def answer_number(self, answer: object) -> int:
-        text = described(answer)
-        return self._answers.number((type(answer), text), answer)
+        return self._answers.number((type(answer), described(answer)), answer)
 
     def apply(self, table: int, call: Call) -> Outcome:
         """Does a request, which happens at once or not at all.
@@ -99,18 +105,36 @@ class NumberedTables:
             found = self._outcomes[key] = Outcome(after, self.answer_number(answer))
         return found
 
+    def hide(self, table: int, item: Item) -> int:
+        """The number of the table in which queries do not see this item yet."""
+        items = dict(self.items(table))
+        key = (item[schema.PARTITION_KEY]["S"], item[schema.SORT_KEY]["S"])
+        items[key] = {**items[key], _LATE: {"BOOL": True}}
+        return self._number(items)
+
+    def show_late(self, table: int) -> int:
+        """The number of the table in which queries see every item."""
+        found = self._shown.get(table)
+        if found is None:
+            items = self.items(table).items()
+            shown = {key: _without_mark(item) if _LATE in item else item for key, item in items}
+            found = self._shown[table] = self._number(shown)
+        return found
+
     def lock(self, table: int) -> SeenLock:
         """The lock of a table, read as leasehold reads it."""
         found = self._locks.get(table)
         if found is None:
             items = self.items(table)
-            owners = (
-                item[schema.OWNER_ID]["S"]
+            places = [
+                read_place(item)
                 for (_, sort_key), item in items.items()
                 if sort_key.startswith(schema.WAITER_PREFIX)
-            )
+            ]
             state = read_state(items.get((f"LOCK#{LOCK}", "STATE"), {}))
-            found = self._locks[table] = SeenLock(state, tuple(owners))
+            owners = tuple(place.owner_id for place in places)
+            by_owner = {place.owner_id: place for place in places}
+            found = self._locks[table] = SeenLock(state, owners, by_owner)
         return found
 
     def _number(self, items: dict[Key, Item]) -> int:
@@ -129,11 +153,24 @@ class NumberedTables:
         return found
 
 
+class _TableOfLateItems(MemoryTable):
+    """A table with items that queries do not see yet: DynamoDB may show a transaction in part."""
+
+    def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """As DynamoDB answers: each item as it was committed, not all of one moment."""
+        items = {key: item for key, item in self.items.items() if _LATE not in item}
+        return MemoryTable(items).query(**request)
+
+
 class _LockTable(LockTable):
     def put(self, put: Put) -> bool:
         """A write that only a mutant makes."""
         self._client.put_item(TableName=self._name, Item=put.item)
         return True
+
+
+def _without_mark(item: Item) -> Item:
+    return {name: value for name, value in item.items() if name != _LATE}
 
 
 def described(value: object) -> str:

@@ -9,21 +9,21 @@ many states runs the code once for each history.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, cast
 
 from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Grant, NotHeld, Released
-from leasehold.protocol.requests import Delete, Update
+from leasehold.protocol.requests import Delete, Query, Update
 from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery, Execution
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
 from tests.support import START_MS
-from tests.support.expressions import Scope, changed
+from tests.support.expressions import Item, Scope, changed
 
 EPOCH_MS: Final = 1_000_000
 """Time stands still within an epoch. The next one begins when every lease of this one is over."""
@@ -56,6 +56,7 @@ class RecordedWorld:
         answers: to the first calls of the operation.
         epochs: when the operation began, and when each of the answers came.
         offset_ms: added to the clock; differs between two runs of one owner, as it would.
+        claim: what the claim of a call is that is answered at once.
         names: told by `naming` which function made each request.
         claims_of: the execution whose claims are moves; those of others are answered at once.
     """
@@ -65,11 +66,12 @@ class RecordedWorld:
     offset_ms: int
     names: Names
     claims_of: str | None = None
+    claim: Item = field(default_factory=dict)
     asked: int = 0
 
     def update(self, update: Update) -> Written | ConditionFailed:
         if self._is_no_move(update):
-            scope = Scope({}, update.names, update.values)
+            scope = Scope(self.claim, update.names, update.values)
             return Written(changed(update.change, scope))
         return cast("Written | ConditionFailed", self._ask("update", update))
 
@@ -77,6 +79,13 @@ class RecordedWorld:
         if self._is_no_move(delete):
             return True
         return cast("bool", self._ask("delete", delete))
+
+    def query_all(self, query: Query) -> list[Item]:
+        """The length of a queue decides nothing here; a workflow finds its place in its claim."""
+        is_position = ":me" in query.values
+        if query.most is not None and (self.claim or is_position):
+            return []
+        return cast("list[Item]", self._ask("query_all", query))
 
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         return cast("Delivery", self._ask(PUSH, (task_token, grant)))

@@ -15,9 +15,10 @@ from leasehold.protocol import hand_over as hand_over_protocol
 from leasehold.protocol.requests import Transaction
 from leasehold.store import acquire, hand_over, join, keep_alive, reap, release, takeover
 from leasehold.store import claims as claims_of_store
+from leasehold.store import queue as queue_of_store
 
 _NO_REQUESTS: Final = frozenset(
-    {"claim_of", "read_claim", "task_token_in", "has_ended", "is_fenced"}
+    {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}
 )
 
 
@@ -36,13 +37,11 @@ def _places(
 
 _PLACES: Final = _places(
     (permits, queue, hand_over_protocol),
-    (acquire, join, takeover, release, keep_alive, hand_over, next_step),
+    (acquire, join, takeover, release, keep_alive, hand_over, queue_of_store, next_step),
 )
 _PLACES_OF_CLAIMS: Final = _places((claims, queue), (claims_of_store, keep_alive, reap))
 REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES)
 CLAIM_REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES_OF_CLAIMS)
-NEVER_SEEN: Final = frozenset({"waiters_of"})
-"""Requests that the model's clients have no reason to make: they never lose their ticket."""
 PUSH: Final = "wake_waiter"
 DESCRIBE: Final = "describe"
 END_HEARTBEAT: Final = "end_heartbeat"

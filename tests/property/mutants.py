@@ -31,6 +31,8 @@ def _in_updates(edit: Callable[[Request], Request]) -> Mutation:
         if name == "update_item":
             return edit(request)
         if name == "transact_write_items":
+            if "Update" not in request["TransactItems"][0]:
+                return request
             state, other = request["TransactItems"]
             return {**request, "TransactItems": [{"Update": edit(state["Update"])}, other]}
         return request
@@ -60,7 +62,9 @@ def _first_token(update: Request) -> Request:
 
 
 def _leave_waiter(name: str, request: Request) -> Request:
-    if name != "transact_write_items" or "Delete" not in request["TransactItems"][1]:
+    if name != "transact_write_items" or "Update" not in request["TransactItems"][0]:
+        return request
+    if "Delete" not in request["TransactItems"][1]:
         return request
     return {**request, "TransactItems": request["TransactItems"][:1]}
 

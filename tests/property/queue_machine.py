@@ -39,6 +39,7 @@ class Acquisition:
     granted: bool = False
     over: bool = False
     lease_until_ms: int = 0
+    ticket: int | None = None
 
     @property
     def lock(self) -> str:
@@ -59,6 +60,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.holders: dict[str, set[str]] = {lock: set() for lock in LIMITS}
         self.waiting: dict[str, dict[str, int]] = {lock: {} for lock in LIMITS}
         """Holders, and waiters with the end of their wait, at the last check of the invariants."""
+        self.places: dict[str, dict[str, str]] = {lock: {} for lock in LIMITS}
+        """Sort keys of the waiters at that check, also of those that are late."""
         self.calm = True
         """Whether nothing was killed and no lease ran out so far."""
 
@@ -187,9 +190,11 @@ class QueueMachine(RuleBasedStateMachine):
             for owner in new:
                 assert holders[owner]["token"] > self.tokens.get(lock, 0), "tokens rise"
                 self.tokens[lock] = holders[owner]["token"]
-                earlier = {o for key, o in self.waiters(lock) if key < self.queue_key(owner)}
+                earlier = {o for key, o in self.waiters(lock) if key < self.place(lock, owner)}
                 assert not earlier & self.still_waiting(lock), "grants come in order of queueing"
             self.holders[lock] = set(holders)
+            items = reversed(self.dynamodb.waiters(lock))
+            self.places[lock] = {item["owner_id"]["S"]: item["sk"]["S"] for item in items}
             self.waiting[lock] = {
                 owner: self.waits_until_ms(lock, key) for key, owner in self.waiters(lock)
             }
@@ -218,7 +223,6 @@ class QueueMachine(RuleBasedStateMachine):
             owner_id=f"owner-{number:010}",
             limit=LIMITS[lock],
             lease_ms=lease_ms,
-            entered_at_ms=self.clock.wall_ms(),
             waits=waits != "no",
             task_token=f"token-{number}" if waits == "task" else None,
         )
@@ -235,13 +239,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     def ask(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
         request = acquisition.request
-        answer = (store or self.bench.store).acquire(request)
+        answer = (store or self.bench.store).acquire(replace(request, ticket=acquisition.ticket))
         acquisition.granted = isinstance(answer, Grant)
         holders = read_stored(self.state(request.lock_name)).holders
         if isinstance(answer, Grant):
             assert holders[request.owner_id]["token"] == answer.fencing_token
             acquisition.lease_until_ms = answer.expires_at_ms
         if isinstance(answer, Queued):
+            acquisition.ticket = answer.entered_at_ms
             # Handed over in the meantime, it is told by the push or by its next poll.
             waiting = {owner for _, owner in self.waiters(request.lock_name)}
             assert request.owner_id in waiting | set(holders)
@@ -252,7 +257,8 @@ class QueueMachine(RuleBasedStateMachine):
             ReleaseRequest(
                 lock_name=request.lock_name,
                 owner_id=request.owner_id,
-                entered_at_ms=request.entered_at_ms,
+                waits=True,
+                ticket=acquisition.ticket,
             )
         )
         acquisition.over, acquisition.granted = True, False
@@ -278,6 +284,6 @@ class QueueMachine(RuleBasedStateMachine):
         now_ms = self.clock.wall_ms()
         return {owner for owner, until_ms in self.waiting[lock].items() if until_ms >= now_ms}
 
-    def queue_key(self, owner: str) -> str:
-        (acquisition,) = [a for a in self.everyone if a.request.owner_id == owner]
-        return f"WAITER#{acquisition.request.entered_at_ms:015}#{owner}"
+    def place(self, lock: str, owner: str) -> str:
+        """The sort key of a waiter at the last check; of one that came since, the present."""
+        return self.places[lock].get(owner, f"WAITER#{self.clock.wall_ms():015}#{owner}")

@@ -115,4 +115,5 @@ def heartbeat(name: str, **fields: Any) -> HeartbeatRequest:  # noqa: ANN401 - s
 
 
 def release(name: str, **fields: Any) -> ReleaseRequest:  # noqa: ANN401 - same
+    fields = {"waits": "ticket" in fields, **fields}
     return ReleaseRequest(**{"lock_name": LOCK, "owner_id": owner(name), **fields})

@@ -23,6 +23,8 @@ TEXT_LIMIT = "must be a whole number from 1 to 100"
 TEXT_DATA = "must be a JSON object of at most 2048 bytes of compact UTF-8, without NaN"
 TEXT_EXECUTION = "must be the ARN of a Standard workflow execution"
 TEXT_ENTERED = "must be a whole number of milliseconds since the epoch"
+TEXT_TICKET = "must be the ticket of an earlier answer, a whole number; or null for none"
+TEXT_FALLBACK = "must be a number of seconds from 1 to 43200 (12 h)"
 TEXT_TOKEN = "must be a task token of Step Functions, a string of 1 to 2048 characters"
 TEXT_FLAG = "must be true or false"
 TEXT_UNKNOWN = "is not a field of this request"
@@ -231,7 +233,18 @@ ACQUIRES: Final = [
             "null": None,
         },
     ),
-    *_field("ticket", TEXT_ENTERED, {"negative": -1, "text": "1", "null": None}),
+    *_field("ticket", TEXT_TICKET, {"negative": -1, "text": "1", "a fraction": 1.5, "true": True}),
+    *_field(
+        "fallback_seconds",
+        TEXT_FALLBACK,
+        {"zero": 0, "more than 12 h": 43_201, "text": "300", "NaN": NAN, "null": None},
+    ),
+    BadInput(
+        name="execution_arn of task_token: missing",
+        event={**NAMED, "task_token": "a-task-token"},
+        field="execution_arn",
+        rule="is required with task_token",
+    ),
     *_field("wait", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
     *_field(
         "task_token",
@@ -283,7 +296,7 @@ RELEASES: Final = [
     ),
     *_field("lease_seconds", TEXT_UNKNOWN, {"a field of heartbeat only": 60}),
     *_field("data", TEXT_UNKNOWN, {"a field of heartbeat only": {}}),
-    *_field("ticket", TEXT_ENTERED, {"a fraction": 1.5}),
+    *_field("ticket", TEXT_TICKET, {"a fraction": 1.5}),
     *_field("entered_at_ms", TEXT_ENTERED, {"NaN": NAN}),
     *_field("wait", TEXT_UNKNOWN, {"a field of acquire only": True}),
     *_field("task_token", TEXT_UNKNOWN, {"a field of heartbeat only": "a-task-token"}),

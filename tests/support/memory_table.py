@@ -101,7 +101,8 @@ class MemoryTable:
         ]
         page = found[: min(request.get("Limit", self.page_size), self.page_size)]
         only = request.get("FilterExpression")
-        shown = [dict(item) for item in page if not only or holds(only, _scope(request, item))]
+        wanted = [item for item in page if not only or holds(only, _scope(request, item))]
+        shown = [_projected(request, item) for item in wanted]
         answer: dict[str, Any] = {"Items": shown, "Count": len(shown)}
         if len(found) > len(page):
             answer["LastEvaluatedKey"] = {
@@ -163,6 +164,14 @@ class MemoryTable:
 def _scope(request: Mapping[str, Any], item: Item) -> Scope:
     names = request["ExpressionAttributeNames"]
     return Scope(item, names, request.get("ExpressionAttributeValues", {}))
+
+
+def _projected(request: Mapping[str, Any], item: Item) -> Item:
+    if "ProjectionExpression" not in request:
+        return dict(item)
+    names = request["ExpressionAttributeNames"]
+    wanted = {names[name] for name in request["ProjectionExpression"].split(", ")}
+    return {name: value for name, value in item.items() if name in wanted}
 
 
 def _key(request: Mapping[str, Any]) -> Key:

@@ -86,9 +86,9 @@ class Bench:
         return self.executions.get(execution_arn, Execution(Liveness.RUNNING))
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
-        """An acquire of a workflow, as the guard sends it, a second after the last one."""
+        """An acquire of a workflow in the queue, a second after the last one."""
         self.clock.advance(1)
-        place = {"entered_at_ms": self.clock.now_ms, "task_token": name, "execution_arn": RUN}
+        place = {"task_token": name, "execution_arn": RUN}
         return self.store().acquire(acquire(name, waits=True, **{**place, **fields}))
 
     def pass_through(self) -> None:

@@ -93,7 +93,7 @@ class ServiceCalls:
         acquire = self._invoke(
             purpose,
             self.service.acquire_function,
-            payload=self._request(),
+            payload={**self._request(), "fallback_seconds": periods.seconds},
             # Whoever has the task token can complete it, with anything.
             assign=self._answer_in_variable("$states.result", only_if=f"{ANSWER}.acquired = true"),
             sleep_seconds=periods.seconds,

@@ -7,6 +7,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol import schema
+from leasehold.protocol.expressions import number
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
@@ -20,9 +22,13 @@ from leasehold.protocol.model import (
 )
 from leasehold.store.lock_store import LockStore
 from tests.model.numbered_tables import LOCK
+from tests.model.replay import EPOCH_MS
 from tests.support import START_MS
+from tests.support.expressions import Item
 
 LEASE_MS: Final = 10_000
+_CALLS_MS: Final = 100
+_FORGED: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,7 @@ class Client:
         gives_up: whether it may stop waiting, which cancels.
         heartbeats: how many of them it may send.
         echoes: the name of a client one of whose acquire calls this is, arriving at any time.
+        forges: whether it asks with a ticket that it never got, for the first place of all.
     """
 
     name: str
@@ -48,6 +55,7 @@ class Client:
     gives_up: bool = False
     heartbeats: int = 0
     echoes: str | None = None
+    forges: bool = False
 
     @property
     def is_echo(self) -> bool:
@@ -102,6 +110,9 @@ class Local(NamedTuple):
         heartbeats: how many heartbeats are left.
         told: the fencing token that it was told.
         orphaned: whether its workflow is dead, and only the handler is still at work.
+        claimed_in: the epoch of its first call, which its claim remembers.
+        ticket: of its place in the queue, if it polls and was told; else 0.
+        half_joined: whether its join has happened, and queries do not show its waiter yet.
         answers: numbers of the answers that the operation under way has had.
         epochs: when that operation began, and when each answer came; empty if it must yet begin.
     """
@@ -113,11 +124,19 @@ class Local(NamedTuple):
     heartbeats: int = 0
     told: int = 0
     orphaned: bool = False
+    claimed_in: int = 0
+    ticket: int = 0
+    half_joined: bool = False
     answers: tuple[int, ...] = ()
     epochs: tuple[int, ...] = ()
 
     def at(self, status: Status, **changes: Any) -> Local:  # noqa: ANN401 - fields
-        return self._replace(status=status, answers=(), epochs=(), **changes)
+        return self._replace(status=status, half_joined=False, answers=(), epochs=(), **changes)
+
+    def begun(self, epoch: int) -> Local:
+        """It begins an operation in this epoch."""
+        claims = self.status is Status.ACQUIRING and self.calls == 1
+        return self._replace(epochs=(epoch,), claimed_in=epoch if claims else self.claimed_in)
 
     def again(self) -> Local:
         """Its reply was lost, or its handler was killed: it begins the operation anew."""
@@ -152,10 +171,24 @@ def task_token(client: Client, local: Local) -> str | None:
     return f"token-{client.name}-{local.calls}" if client.pushed else None
 
 
-def operate(client: Client, index: int, local: Local, store: LockStore) -> object:
+def claim_of(client: Client, index: int, local: Local) -> Item:
+    """The claim that an acquire of this client finds: after the first call, what that has left."""
+    if not (client.waits and client.pushed):
+        return {}
+    first_ms = START_MS + local.claimed_in * EPOCH_MS + offset_ms(index, 1)
+    place: Item = {schema.ENTERED_AT_MS: number(first_ms)}
+    return place if local.calls == 1 else {**place, schema.REVISION: number(local.calls - 1)}
+
+
+def offset_ms(index: int, calls: int) -> int:
+    """When a client's call comes within an epoch; the first calls are in the order of age."""
+    return index * _CALLS_MS + calls
+
+
+def operate(client: Client, local: Local, store: LockStore) -> object:
     """The real operation that this client is in."""
-    entered_at_ms = START_MS + index
     owner_id = client.owner_id
+    ticket = _FORGED if client.forges else local.ticket or None
     match local.status:
         case Status.ACQUIRING:
             acquisition = AcquireRequest(
@@ -165,7 +198,7 @@ def operate(client: Client, index: int, local: Local, store: LockStore) -> objec
                 lease_ms=LEASE_MS,
                 limit=client.limit,
                 execution_arn=client.execution_arn,
-                entered_at_ms=entered_at_ms if client.waits else None,
+                ticket=ticket,
                 waits=client.waits,
                 task_token=task_token(client, local) if client.waits else None,
             )
@@ -173,7 +206,13 @@ def operate(client: Client, index: int, local: Local, store: LockStore) -> objec
         case Status.RENEWING:
             return store.heartbeat(HeartbeatRequest(lock_name=LOCK, owner_id=owner_id))
         case Status.CANCELLING:
-            request = ReleaseRequest(lock_name=LOCK, owner_id=owner_id, entered_at_ms=entered_at_ms)
+            request = ReleaseRequest(
+                lock_name=LOCK,
+                owner_id=owner_id,
+                waits=True,
+                ticket=ticket,
+                execution_arn=client.execution_arn,
+            )
             return store.release(request)
         case _:
             return store.release(ReleaseRequest(lock_name=LOCK, owner_id=owner_id))
@@ -187,6 +226,8 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
         return local.dead()
     if client.echoes is not None:
         return local.at(Status.DONE)
+    if isinstance(answer, Queued) and not client.pushed:
+        local = local._replace(ticket=answer.entered_at_ms)
     match answer:
         case Grant() if local.status is not Status.RENEWING:
             return local.at(Status.WORKING, told=answer.fencing_token)

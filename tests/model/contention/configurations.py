@@ -30,6 +30,9 @@ def workflows(number: int, *, limit: int = 1, gives_up: bool = False) -> tuple[C
 
 _ANNA, _BEN, _CARL, _DORA = workflows(4)
 _BEN_ASKS_AGAIN: Final = Client(name="ben", polls=1, gives_up=True)
+_WHILE_JOINING: Final = frozenset(Invariant) - {Invariant.QUEUE, Invariant.ORDER}
+"""What holds while a join is seen in part, too: a lock may be taken before the join is confirmed.
+Nobody sleeps by then."""
 _BEN_POLLS: Final = Client(name="ben", pushed=False, polls=1)
 
 CONFIGURATIONS: Final = (
@@ -157,6 +160,16 @@ CONFIGURATIONS: Final = (
         name="a late polling waiter asks again while it is dropped",
         clients=(Client(name="anna", pushed=False, heartbeats=1), _BEN_POLLS, _CARL),
         faults=Faults(epochs=1),
+    ),
+    Configuration(
+        name="a join is seen in part by who leaves",
+        clients=workflows(3),
+        faults=Faults(late_joins=1),
+        invariants=_WHILE_JOINING,
+    ),
+    Configuration(
+        name="a ticket is forged",
+        clients=(_ANNA, _BEN, Client(name="carl", pushed=False, forges=True, polls=1)),
     ),
 )
 """Each search finds nothing."""

@@ -19,6 +19,7 @@ class Faults:
         lost_pushes: Step Functions does not take the answer.
         repeats: boto3 sends a write twice, and returns the second answer.
         epochs: so much time passes that all leases are over.
+        late_joins: a join has happened, and its waiter is not seen by queries until its next step.
     """
 
     crashes: int = 0
@@ -27,9 +28,10 @@ class Faults:
     lost_pushes: int = 0
     repeats: int = 0
     epochs: int = 0
+    late_joins: int = 0
 
 
-CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH = range(6)
+CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH, LATE_JOIN = range(7)
 NONE: Final = -1
 
 

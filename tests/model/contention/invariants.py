@@ -27,7 +27,7 @@ class Invariant(StrEnum):
     TOLD = "a client that was told that it holds the lock holds it, with that token"
     UNTOLD = "a waiter that was handed the lock is told, if no push was lost"
     QUEUE = "a waiter is in the queue only while the lock is contended, and is not a holder"
-    WAKE_UP = "nobody waits while a permit is free for it"
+    WAKE_UP = "nobody waits while a permit is free for it, or while the lock is not contended"
     ENDED = "a client that released, gave up or was refused holds nothing"
     GONE = "a client that released, gave up or was refused waits for nothing"
     ANSWER = "a holder that releases is not told that it does not hold"
@@ -44,6 +44,7 @@ class Checker:
         self._wanted = wanted
         self._limits = {client.owner_id: client.limit for client in world.clients}
         self._ages = {client.owner_id: i for i, client in reversed([*enumerate(world.clients)])}
+        self._forgers = {client.owner_id for client in world.clients if client.forges}
         self._tables: dict[int, Invariant | None] = {}
         self._changes: dict[tuple[int, int, int], tuple[Invariant | None, list[str]]] = {}
         self._clients: dict[tuple[int, ...], Invariant | None] = {}
@@ -62,12 +63,15 @@ class Checker:
         key = (before, after, epoch)
         if key not in self._changes:
             old, new = self.world.tables.lock(before), self.world.tables.lock(after)
-            self._changes[key] = self._change(old, new), _evicted(old.state, new.state, epoch)
+            self._changes[key] = (
+                self._change(old, new, epoch),
+                _evicted(old.state, new.state, epoch),
+            )
         found, evicted = self._changes[key]
         early = evicted and any(self._runs(state, owner) for owner in evicted)
         return found or (self._pick((Invariant.EVICTED, False)) if early else None)
 
-    def _change(self, before: SeenLock, after: SeenLock) -> Invariant | None:
+    def _change(self, before: SeenLock, after: SeenLock, epoch: int) -> Invariant | None:
         old, new = before.state, after.state
         tokens = {h.owner_id: h.fencing_token for h in old.holders}
         granted = [h for h in new.holders if tokens.get(h.owner_id) != h.fencing_token]
@@ -79,11 +83,17 @@ class Checker:
         ahead: Sequence[str] = before.waiting
         if me in before.waiting:
             arrived = before.waiting[: before.waiting.index(me)]
-            ahead = [owner for owner in arrived if self._ages[owner] < self._ages[me]]
+            ahead = [owner for owner in arrived if self._is_before(owner, me, before)]
         return self._pick(
             (Invariant.TOKENS, rising and me not in tokens),
-            (Invariant.ORDER, not any(owner in after.waiting for owner in ahead)),
+            (Invariant.ORDER, not any(_still_asks(after, owner, epoch) for owner in ahead)),
         )
+
+    def _is_before(self, owner_id: str, other_id: str, lock: SeenLock) -> bool:
+        """Whether a waiter came first; the place of one that forges its ticket tells nothing."""
+        if other_id in self._forgers:
+            return self._ages[owner_id] < self._ages[other_id]
+        return lock.order_of(owner_id) < lock.order_of(other_id)
 
     def _runs(self, state: State, owner_id: str) -> bool:
         at = FIRST_CLIENT + self._ages[owner_id]
@@ -109,7 +119,7 @@ class Checker:
         return None
 
     def _table(self, lock: SeenLock) -> Invariant | None:
-        state, waiting = lock
+        state, waiting, _ = lock
         tokens = [h.fencing_token for h in state.holders]
         lowest = min((self._limits[h.owner_id] for h in state.holders), default=math.inf)
         return self._pick(
@@ -121,7 +131,7 @@ class Checker:
         )
 
     def _client(self, table: int, epoch: int, number: int, lost: int) -> Invariant | None:
-        lock, waiting = self.world.tables.lock(table)
+        lock, waiting, _ = self.world.tables.lock(table)
         local = self.world.progress.known[number].local
         client = self.world.clients[local.client]
         status = local.status
@@ -148,8 +158,8 @@ class Checker:
         if self.world.budget.spent(rest, CRASH, ORPHAN, LOST_PUSH, LOST_REPLY):
             heals = Invariant.HEALS not in self._wanted or self._recovery.works(state)
             return self._pick((Invariant.HEALS, heals))
-        lock, waiting = self.world.tables.lock(state[0])
-        head = min(waiting, key=lambda owner: self._ages[owner], default=None)
+        seen = self.world.tables.lock(state[0])
+        lock, head = seen.state, min(seen.waiting, key=seen.order_of, default=None)
         untold = (
             known[state[at]].local.status is Status.ASLEEP
             and client.pushed
@@ -158,12 +168,20 @@ class Checker:
         )
         return self._pick(
             (Invariant.WAKE_UP, head is None or not self._has_room(lock, head)),
+            (Invariant.WAKE_UP, head is None or lock.contended),
             (Invariant.UNTOLD, not any(untold)),
         )
 
     def _has_room(self, lock: LockState, owner: str) -> bool:
         inside = [holder.owner_id for holder in lock.holders]
         return lock.held < min(self._limits[one] for one in (owner, *inside))
+
+
+def _still_asks(lock: SeenLock, owner_id: str, epoch: int) -> bool:
+    """Whether an owner waits that has not been away for too long."""
+    now_ms = START_MS + epoch * EPOCH_MS
+    place = lock.places.get(owner_id)
+    return place is not None and place.expires_at_ms + DEFAULT_CLOCK_TOLERANCE_MS >= now_ms
 
 
 def _evicted(old: LockState, new: LockState, epoch: int) -> list[str]:

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Final
 
 from leasehold.protocol import hand_over as hand_over_protocol
-from leasehold.protocol import next_step, permits
+from leasehold.protocol import next_step, permits, queue
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from leasehold.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
 from leasehold.protocol.model import LockState
@@ -177,6 +177,21 @@ MUTANTS: Final[dict[str, Mutant]] = {
             Client(name="ben", limit=2, waits=False),
             Client(name="carl", limit=2),
         ),
+    ),
+    "a join is not confirmed": _mutant(
+        Invariant.WAKE_UP,
+        (join, "confirm_join", weak_functions.confirm_nothing(queue.confirm_join)),
+        faults=Faults(late_joins=1),
+    ),
+    "a join is confirmed by a read": _mutant(
+        Invariant.WAKE_UP,
+        (join, "_join_anew", weak_functions.join_confirmed_by_a_read),
+        faults=Faults(late_joins=1),
+    ),
+    "a ticket is believed": _mutant(
+        Invariant.ORDER,
+        (join, "join_queue", weak_functions.join_at_any_ticket(queue.join_queue)),
+        clients=(_ANNA, _BEN, Client(name="carl", pushed=False, forges=True)),
     ),
     "a hand-off ignores that the waiter asked again": _mutant(
         Invariant.UNTOLD,

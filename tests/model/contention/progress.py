@@ -15,7 +15,9 @@ from tests.model.contention.clients import (
     Local,
     Status,
     beginnings,
+    claim_of,
     concluded,
+    offset_ms,
     operate,
     task_token,
 )
@@ -90,7 +92,7 @@ class Progress:
         found = known.starts.get(epoch)
         if found is None:
             client = self.clients[known.local.client]
-            begun = [b._replace(epochs=(epoch,)) for b in beginnings(client, known.local)]
+            begun = [b.begun(epoch) for b in beginnings(client, known.local)]
             found = known.starts[epoch] = [self._run(local) for local in begun]
         return found
 
@@ -102,7 +104,7 @@ class Progress:
         if found is None:
             local = known.local
             answers, epochs = (*local.answers, answer), (*local.epochs, epoch)
-            longer = local._replace(answers=answers, epochs=epochs)
+            longer = local._replace(half_joined=False, answers=answers, epochs=epochs)
             endless = len(answers) > _LONGEST_OPERATION
             ended = self.number(local.at(Status.ENDLESS)) if endless else None
             found = known.answered[key] = ended or self._run(longer)
@@ -113,8 +115,14 @@ class Progress:
         index = self.index_of[client.echoes or client.name]
         answers = [self._tables.answer(number) for number in local.answers]
         result = run_to_next_call(
-            lambda store, _world: operate(client, index, local, store),
-            RecordedWorld(answers, local.epochs, local.calls, self._names),
+            lambda store, _world: operate(client, local, store),
+            RecordedWorld(
+                answers,
+                local.epochs,
+                offset_ms(index, local.calls),
+                self._names,
+                claim=claim_of(client, index, local),
+            ),
         )
         if isinstance(result, Call):
             return self.number(local, result)

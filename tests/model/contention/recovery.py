@@ -58,12 +58,13 @@ class Recovery:
 
         Of those that poll only the one that asks now, and only if nobody else waits: it is late.
         """
-        waiting = self._world.tables.lock(state[0]).waiting
+        lock = self._world.tables.lock(state[0])
         alive = [
             (at, client)
             for at, client in zip(self._clients(state), self._world.clients, strict=False)
-            if client.owner_id in waiting and self._status(state, at) not in OVER
+            if client.owner_id in lock.waiting and self._status(state, at) not in OVER
         ]
+        alive.sort(key=lambda one: lock.order_of(one[1].owner_id))
         told = [client.owner_id for _, client in alive if client.pushed]
         return told or [client.owner_id for at, client in alive if at == caller]
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tests.model.contention.faults import CRASH, EPOCH, LOST_PUSH, LOST_REPLY, NONE, ORPHAN, REPEAT
+from tests.model.contention.faults import (
+    CRASH,
+    EPOCH,
+    LATE_JOIN,
+    LOST_PUSH,
+    LOST_REPLY,
+    NONE,
+    ORPHAN,
+    REPEAT,
+)
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.support import START_MS
 
@@ -15,6 +24,7 @@ _FAULTS = {
     LOST_REPLY: "happens, but the caller is not told and begins anew",
     LOST_PUSH: "is lost",
     REPEAT: "is sent twice",
+    LATE_JOIN: "happens, but queries do not show its waiter yet",
     EPOCH: "time passes, until all leases of before are over",
 }
 
@@ -47,7 +57,7 @@ def _event(world: World, before: State, move: Move) -> str:
 
 
 def _table(world: World, state: State) -> str:
-    lock, waiting = world.tables.lock(state[0])
+    lock, waiting, _ = world.tables.lock(state[0])
     names = {client.owner_id: client.name for client in reversed(world.clients)}
     holders = [f"{names[h.owner_id]}#{h.fencing_token % 1000}" for h in lock.holders]
     waiters = [names[owner_id] for owner_id in waiting]

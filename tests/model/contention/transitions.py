@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from leasehold.dynamodb.lock_table import Written
 from leasehold.protocol.model import Grant, Liveness
 from leasehold.workflows.engine import Delivery, Execution
 from tests.model.contention.clients import OVER, Client, Status
 from tests.model.contention.faults import (
     CRASH,
     EPOCH,
+    LATE_JOIN,
     LOST_PUSH,
     LOST_REPLY,
     NONE,
@@ -55,10 +57,12 @@ class World:
         clients = (*clients, Client(name="newcomer", waits=False, limit=most))
         self.clients = clients
         self.budget = Budget(faults)
+        self._late_joins = faults.late_joins > 0
         self.tables = NumberedTables(by_arrival=True)
         self.progress = Progress(clients, self.tables, names)
         self.start: State = (EMPTY, 0, 0, *self.progress.first())
         self._pushed = {outcome: self.tables.answer_number(outcome) for outcome in Delivery}
+        self._written = self.tables.answer_number(Written({}))
         self._liveness = {value: self.tables.answer_number(Execution(value)) for value in Liveness}
 
     def moves(self, state: State) -> list[Move]:
@@ -80,10 +84,21 @@ class World:
         return found
 
     def step(self, state: State, at: int, number: int) -> Move:
-        """A client's next request, and nothing goes wrong."""
+        """A client's next request, and nothing goes wrong.
+
+        A join and its confirmation are one move, unless queries may see joins in part. A reply may
+        be lost between the two in any case.
+        """
         asked, after, answer = self._ask(state, number)
         answered = self.progress.answered(number, answer, state[1])
-        return Move(_with(after, at, answered), at, asked, NONE)
+        after = _with(after, at, answered)
+        if not self._late_joins and self._confirms(answered):
+            return self.step(after, at, answered)._replace(call=asked)
+        return Move(after, at, asked, NONE)
+
+    def _confirms(self, number: int) -> bool:
+        call = self.progress.known[number].call
+        return call is not None and self.progress.calls[call].name == "confirm_join"
 
     def request_names(self) -> frozenset[str]:
         return frozenset(call.name for call in self.progress.calls)
@@ -97,6 +112,8 @@ class World:
             return asked, *self._push(state, *call.payload)
         if call.method == DESCRIBE:
             return asked, state, self._liveness[self._liveness_of(state, call.payload)]
+        if self.progress.known[number].local.half_joined:
+            return asked, (self.tables.show_late(state[0]), *state[1:]), self._written
         done = self.tables.apply(state[0], call)
         return asked, (done.table, *state[1:]), done.answer
 
@@ -123,6 +140,7 @@ class World:
         rest, progress = state[2], self.progress
         asked = progress.known[number].call
         assert asked is not None
+        self._add_late_join(state, at, number, found)
         lost = self.budget.spend(rest, LOST_REPLY)
         if lost != NONE:
             _, after, _ = self._ask(state, number)
@@ -140,10 +158,28 @@ class World:
             after = (second.table, *state[1:])
             found.append(Move(_with(_spent(after, again), at, answered), at, asked, REPEAT))
 
+    def _add_late_join(self, state: State, at: int, number: int, found: list[Move]) -> None:
+        """A transaction that joins is seen by a query only in part, until its caller goes on."""
+        progress, left = self.progress, self.budget.spend(state[2], LATE_JOIN)
+        known = progress.known[number]
+        assert known.call is not None
+        call = progress.calls[known.call]
+        if left == NONE or call.name != "join_queue" or call.payload.other.condition is not None:
+            return
+        done = self.tables.apply(state[0], call)
+        if done.answer != self._written or known.local.half_joined:
+            return
+        late = self.tables.hide(done.table, call.payload.other.item)
+        half = progress.number(known.local._replace(half_joined=True), call)
+        after = _spent((late, *state[1:]), left)
+        found.append(Move(_with(after, at, half), at, known.call, LATE_JOIN))
+
     def _add_deaths(self, state: State, at: int, found: list[Move]) -> None:
         known = self.progress.known[state[at]]
         local = known.local
         if local.status in OVER or local.status is Status.IDLE or local.orphaned:
+            return
+        if local.half_joined:
             return
         left = self.budget.spend(state[2], CRASH)
         if left != NONE:

@@ -23,7 +23,6 @@ from leasehold.store.lock_store import LockStore
 from tests.model.executions.state import Local, Operation, Status
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import RecordedWorld
-from tests.support import START_MS
 
 LEASE_MS: Final = 10_000
 STOPPABLE: Final = "stoppable"
@@ -75,7 +74,6 @@ class Workflow:
             owner_name=self.name,
             lease_ms=LEASE_MS,
             execution_arn=self.execution_arn,
-            entered_at_ms=START_MS + self.place,
         )
 
     def beginnings(self, local: Local) -> Iterator[Beginning]:
@@ -97,7 +95,7 @@ class Workflow:
             ReleaseRequest(
                 lock_name=LOCK,
                 owner_id=acquisition.owner_id,
-                entered_at_ms=acquisition.entered_at_ms if failed else None,
+                waits=failed,
                 execution_arn=self.execution_arn,
                 keep_alive=self.keep_alive and not failed,
             )

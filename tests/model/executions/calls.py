@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from tests.model.executions.actors import STOPPABLE, Actor
+from typing import Final
+
+from leasehold.protocol import expressions
+from leasehold.protocol.schema import ENTERED_AT_MS
+from tests.model.executions.actors import STOPPABLE, Actor, Workflow
 from tests.model.executions.state import Operation
 from tests.model.numbered_tables import Numbered, NumberedTables
 from tests.model.replay import Call, RecordedWorld, run_to_next_call
 from tests.model.request_names import Names
+from tests.support import START_MS
+from tests.support.expressions import Item
+
+_CALLS_MS: Final = 100
+"""Between the first calls of two workflows; their places are in this order."""
 
 
 class Calls:
@@ -28,9 +37,15 @@ class Calls:
         number = self._numbers.number((at, call), call)
         if number not in self._next:
             answers = [self.tables.answer(answer) for answer in call.answers]
+            actor = self._actors[at]
+            place = actor.place if isinstance(actor, Workflow) else 0
+            first_ms = place * _CALLS_MS
+            claim: Item = {ENTERED_AT_MS: expressions.number(START_MS + first_ms)}
             self._next[number] = run_to_next_call(
-                lambda store, world: self._actors[at].operate(call, store, world),
-                RecordedWorld(answers, call.epochs, call.number, self._names, STOPPABLE),
+                lambda store, world: actor.operate(call, store, world),
+                RecordedWorld(
+                    answers, call.epochs, first_ms + call.number, self._names, STOPPABLE, claim
+                ),
             )
         return number
 

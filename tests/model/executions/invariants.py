@@ -55,7 +55,7 @@ class Checker:
 
     def broken_in(self, state: State) -> Invariant | None:
         """The first of the wanted invariants that does not hold in a state."""
-        lock, _ = self._lock(state.table)
+        lock, _, _ = self._lock(state.table)
         counted = lock.held == len(lock.holders) <= 1
         return self._pick(
             (Invariant.LIMIT, counted),
@@ -68,7 +68,7 @@ class Checker:
         """The first that does not hold in a state where nobody has anything to do any more."""
         if any(move.must for move in moves):
             return None
-        lock, waiting = self._lock(state.table)
+        lock, waiting, _ = self._lock(state.table)
         asleep = {
             actor.owner_id(local.owner)
             for actor, local in zip(self._actors, state.locals, strict=True)
@@ -115,7 +115,7 @@ class Checker:
         if not (works and quiet and alive and waits):
             return True
         after = self._world.finished(state, at, HEARTBEAT)
-        lock, _ = self._lock(after.table)
+        lock, _, _ = self._lock(after.table)
         holds = lock.holder(actor.workflow.owner_id(work.owner)) is not None
         return holds or after.locals[work_at].lost
 

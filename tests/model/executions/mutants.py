@@ -52,7 +52,7 @@ def _release_that_ends_the_claim_late(
 ) -> Released | NotHeld:
     context: LockContext = self._context
     answer = release.release(context, request)
-    task_token = claims.end_claim(context, request, request.execution_arn or "")
+    task_token = claims.end_claim(context, request, request.execution_arn or "").task_token
     if task_token is not None:
         context.workflows.end_heartbeat(task_token, answer)
     return answer

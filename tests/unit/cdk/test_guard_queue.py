@@ -76,6 +76,7 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
         "lease_seconds": 120,
         "limit": 3,
         "task_token": "{% $states.context.Task.Token %}",
+        "fallback_seconds": acquire["TimeoutSeconds"],
     }
     assert acquire.pop("Resource").endswith(":states:::lambda:invoke.waitForTaskToken")
     unchanged, error = "{% $states.input %}", "{% $states.errorOutput %}"

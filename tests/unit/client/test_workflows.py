@@ -57,7 +57,6 @@ def queue_a_workflow(table: Table, clock: EventfulClock) -> LockStore:
             execution_arn=EXECUTION,
             waits=True,
             task_token="token-1",
-            entered_at_ms=clock.now_ms,
         )
     )
     return workflow

@@ -79,7 +79,6 @@ class Bench:
                 "owner_name": name,
                 "waits": True,
                 "task_token": name,
-                "entered_at_ms": self.clock.now_ms,
                 **fields,
             }
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 THREADS = 8
 MOST_SECONDS = 60
-ENTRY_MS = itertools.count(1_900_000_000_000)
 
 
 @dataclass
@@ -65,7 +63,6 @@ class Crowd:
             limit=self.limit,
             waits=True,
             task_token=name,
-            entered_at_ms=next(ENTRY_MS),
         )
         answer = self.bench.store.acquire(request)
         if not isinstance(answer, Grant):

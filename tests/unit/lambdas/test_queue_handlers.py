@@ -18,7 +18,8 @@ LOCK = {"lock_name": "customer/1"}
 ANNA = {**LOCK, "owner_id": "anna-0123456789ab"}
 BEN = {**LOCK, "owner_id": "ben_-0123456789ab"}
 TOKEN = "task-token-of-ben"
-BEN_WAITS = {**BEN, "task_token": TOKEN, "entered_at_ms": 1_700_000_000_000}
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
+BEN_WAITS = {**BEN, "task_token": TOKEN, "execution_arn": EXECUTION, "entered_at_ms": 1}
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
@@ -51,7 +52,7 @@ def test_a_busy_lock_queues_and_counts_the_waiter_without_a_push(
         "acquired": False,
         **BEN,
         "reason": "QUEUED",
-        "ticket": 1_700_000_000_000,
+        "ticket": answer["ticket"],
         "position": 1,
         "holders": [
             {
@@ -118,7 +119,7 @@ def test_giving_up_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)
     printed(capsys)
-    gave_up = {**BEN, "entered_at_ms": BEN_WAITS["entered_at_ms"]}
+    gave_up = {**BEN, "execution_arn": EXECUTION, "entered_at_ms": 1}
     assert release.handler(gave_up, CONTEXT) == {"released": True, **BEN}
     values, messages = printed(capsys)
     assert (values, messages) == ({"LeftQueue": [1.0]}, ["released"])

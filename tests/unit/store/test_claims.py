@@ -52,13 +52,14 @@ def test_each_acquire_of_a_workflow_costs_one_write_more_whatever_the_answer(
     bench: Bench, execution_arn: str | None, more: int
 ) -> None:
     bench.store().acquire(acquire("holder"))
-    place = {"entered_at_ms": bench.clock.now_ms, "execution_arn": execution_arn}
+    place = {"ticket": bench.clock.now_ms, "execution_arn": execution_arn}
     refused, store = bench.counting()
     assert isinstance(store.acquire(acquire("anna", execution_arn=execution_arn)), Refusal)
     assert len(refused.calls) == 1 + more
     queued, store = bench.counting()
-    assert isinstance(store.acquire(acquire("ben", waits=True, **place)), Queued)
-    assert len(queued.calls) == 3 + more
+    newcomer = acquire("ben", waits=True, execution_arn=execution_arn)
+    assert isinstance(store.acquire(newcomer), Queued)
+    assert len(queued.calls) == 4 + more
     again, store = bench.counting()
     assert isinstance(store.acquire(acquire("ben", waits=True, **place)), Queued)
     assert len(again.calls) == 3 + more
@@ -80,13 +81,13 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
     """The handler dies after its first write: what it was about to ask is on record."""
     broken = FaultyClient(bench.client, error=lost_reply(), calls=[2])
     with pytest.raises(LockStoreUnavailable):
-        bench.store(broken).acquire(acquire("anna", execution_arn=RUN, entered_at_ms=7))
+        bench.store(broken).acquire(acquire("anna", execution_arn=RUN, waits=True))
     (claim,) = bench.claims()
     assert claim == {
         **claim_key("anna"),
         "lock_name": {"S": LOCK},
         "owner_id": {"S": owner("anna")},
-        "entered_at_ms": {"N": "7"},
+        "entered_at_ms": {"N": str(bench.clock.now_ms)},
         "revision": {"N": "1"},
         "expiry_time": {"N": str(bench.clock.now_ms // 1000 + DAYS_400)},
     }
@@ -105,7 +106,7 @@ def test_an_acquire_whose_claim_could_not_be_recorded_grants_nothing(
 
 
 def test_a_repeated_acquire_keeps_claim_and_grant(bench: Bench) -> None:
-    request = acquire("anna", execution_arn=RUN)
+    request = acquire("anna", execution_arn=RUN, waits=True)
     first = bench.store().acquire(request)
     (claim,) = bench.claims()
     bench.clock.advance(1)
@@ -161,8 +162,7 @@ def test_a_release_that_was_not_held_takes_its_claim_off_too(bench: Bench) -> No
 def test_a_cancelled_waiter_leaves_a_claim_that_says_so(bench: Bench) -> None:
     bench.wait("holder", execution_arn=None)
     bench.wait("anna")
-    place = {"entered_at_ms": bench.clock.now_ms, "execution_arn": RUN}
-    bench.store().release(release("anna", **place))
+    bench.store().release(release("anna", waits=True, execution_arn=RUN))
     (claim,) = bench.claims()
     assert (claim["ended"], bench.waiters()) == ({"BOOL": True}, [])
     assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + 48 * 3600

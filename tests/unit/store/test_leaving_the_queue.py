@@ -8,6 +8,7 @@ import pytest
 
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Refusal, RefusalReason
+from leasehold.store.claims import EndedClaim
 from leasehold.workflows.engine import Delivery
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
@@ -29,7 +30,7 @@ def bench(clock: FakeClock) -> Bench:
 
 
 def place_of(bench: Bench) -> dict[str, Any]:
-    return {"entered_at_ms": bench.clock.now_ms, "execution_arn": RUN}
+    return {"ticket": bench.clock.now_ms, "execution_arn": RUN}
 
 
 def late_acquire(bench: Bench) -> Any:  # noqa: ANN401 - any of the answers
@@ -50,7 +51,8 @@ def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(bench: Benc
 def test_without_the_mark_in_its_claim_it_would_be_granted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.store.release.end_claim", lambda *_: None)
+    place = EndedClaim(task_token=None, entered_at_ms=bench.clock.now_ms)
+    monkeypatch.setattr("leasehold.store.release.end_claim", lambda *_: place)
     assert isinstance(late_acquire(bench), Grant)
 
 

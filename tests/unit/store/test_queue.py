@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
+OTHER_EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-2"
 
 
 @dataclass
@@ -64,7 +65,6 @@ class Queue:
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         """Asks as a workflow does: with a task token, and the time of its first try."""
         fields = {"task_token": f"token-{name}", "waits": True, **fields}
-        fields.setdefault("entered_at_ms", self.clock.now_ms)
         answer = self.store.acquire(acquire(name, **fields))
         self.clock.advance(1)
         return answer
@@ -183,11 +183,11 @@ def test_a_hand_off_is_three_requests_however_many_wait(queue: Queue, waiting: i
     assert queue.client.calls == ["update_item", "query", "transact_write_items"]
 
 
-def test_joining_the_queue_is_three_requests(queue: Queue) -> None:
+def test_joining_the_queue_is_four_requests(queue: Queue) -> None:
     queue.wait("anna")
     queue.client.calls.clear()
     queue.wait("ben")
-    assert queue.client.calls == ["update_item", "transact_write_items", "query"]
+    assert queue.client.calls == ["update_item", "query", "transact_write_items", "update_item"]
 
 
 def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue) -> None:
@@ -195,9 +195,9 @@ def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
     queue.wait("carl")
-    again = queue.wait("ben", entered_at_ms=entered_at_ms, task_token="token-second")
+    again = queue.wait("ben", ticket=entered_at_ms, task_token="token-second")
     assert isinstance(again, Queued)
-    assert again.position == 1
+    assert again.entered_at_ms == entered_at_ms
     queue.store.release(release("anna"))
     assert queue.woken() == ["second"]
 
@@ -208,17 +208,20 @@ def test_a_lost_push_is_healed_by_the_waiters_own_next_acquire(queue: Queue) -> 
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
     queue.store.release(release("anna"))
-    answer = queue.wait("ben", entered_at_ms=entered_at_ms)
+    answer = queue.wait("ben", ticket=entered_at_ms)
     assert isinstance(answer, Grant)
     assert answer.repeated
     assert queue.waiters() == []
 
 
 def test_a_dead_waiter_at_the_head_is_passed_over_at_once(queue: Queue) -> None:
-    queue.workflows.wakes, queue.workflows.runs = Delivery.GONE, Liveness.OVER
+    def wakes(task_token: str, _grant: Grant) -> Delivery:
+        return Delivery.GONE if "dead" in task_token else Delivery.DELIVERED
+
+    queue.workflows.wakes, queue.workflows.runs = wakes, Liveness.OVER
     queue.wait("anna")
     queue.wait("dead-1", execution_arn=EXECUTION)
-    queue.wait("dead-2", execution_arn=EXECUTION)
+    queue.wait("dead-2", execution_arn=OTHER_EXECUTION)
     queue.wait("ben")
     queue.store.release(release("anna"))
     assert queue.woken() == ["dead-1", "dead-2", "ben"]
@@ -234,17 +237,17 @@ def test_a_waiter_between_two_fallback_polls_keeps_the_lock_it_was_handed(queue:
     queue.wait("ben", execution_arn=EXECUTION)
     queue.wait("carl")
     queue.store.release(release("anna"))
-    assert isinstance(queue.wait("ben", entered_at_ms=entered_at_ms), Grant)
+    assert isinstance(queue.wait("ben", ticket=entered_at_ms), Grant)
 
 
 def test_giving_up_leaves_the_queue_and_bars_a_delayed_acquire(queue: Queue) -> None:
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    answer = queue.store.release(release("ben", entered_at_ms=entered_at_ms))
+    answer = queue.store.release(release("ben", ticket=entered_at_ms))
     assert isinstance(answer, Released)
     assert answer.left_queue
-    late = queue.wait("ben", entered_at_ms=entered_at_ms)
+    late = queue.wait("ben", ticket=entered_at_ms)
     assert isinstance(late, Refusal)
     assert late.reason is RefusalReason.ALREADY_RELEASED
     queue.store.release(release("anna"))
@@ -258,14 +261,14 @@ def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
     queue.wait("ben")
     queue.wait("carl")
     queue.store.release(release("anna"))
-    assert isinstance(queue.store.release(release("ben", entered_at_ms=entered_at_ms)), Released)
+    assert isinstance(queue.store.release(release("ben", ticket=entered_at_ms)), Released)
     assert queue.woken() == ["ben", "carl"]
 
 
 def test_giving_up_what_was_never_asked_for_changes_no_holder(queue: Queue) -> None:
     queue.wait("anna")
     for _ in range(2):
-        answer = queue.store.release(release("ben", entered_at_ms=1))
+        answer = queue.store.release(release("ben", ticket=1))
         assert answer == Released(lock_name=LOCK, owner_id=owner("ben"), held_ms=None)
     assert queue.state()["held"] == {"N": "1"}
 
@@ -287,7 +290,7 @@ def test_a_waiters_fallback_poll_evicts_an_expired_holder_for_itself(queue: Queu
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
     queue.clock.advance(10)
-    assert isinstance(queue.wait("ben", entered_at_ms=entered_at_ms), Grant)
+    assert isinstance(queue.wait("ben", ticket=entered_at_ms), Grant)
     assert queue.workflows.woken == []
 
 
@@ -330,7 +333,7 @@ def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue:
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben", limit=1)
     queue.wait("carl", limit=2)
-    queue.store.release(release("ben", entered_at_ms=entered_at_ms))
+    queue.store.release(release("ben", ticket=entered_at_ms))
     assert queue.woken() == ["carl"]
 
 
@@ -355,11 +358,11 @@ def test_a_polling_caller_keeps_its_place_while_it_polls(queue: Queue) -> None:
     for _ in range(10):
         queue.clock.advance(first.retry_after_seconds)
         queue.store.heartbeat(heartbeat("anna"))
-        again = queue.poll("ben", entered_at_ms=first.entered_at_ms)
+        again = queue.poll("ben", ticket=first.entered_at_ms)
         assert isinstance(again, Queued)
         assert again.position == 1
     queue.store.release(release("anna"))
-    granted = queue.poll("ben", entered_at_ms=first.entered_at_ms)
+    granted = queue.poll("ben", ticket=first.entered_at_ms)
     assert isinstance(granted, Grant)
 
 
@@ -369,7 +372,7 @@ def test_a_polling_caller_that_stopped_is_passed_over(queue: Queue) -> None:
     queue.clock.advance(1)
     queue.poll("ben")
     queue.clock.advance(60)
-    queue.poll("ben", entered_at_ms=queue.clock.now_ms - 60_000)
+    queue.poll("ben", ticket=queue.clock.now_ms - 60_000)
     queue.store.release(release("anna"))
     assert [h.owner_name for h in queue.hand_offs()] == ["ben"]
     assert queue.waiters() == []
@@ -379,6 +382,6 @@ def test_a_permit_freed_by_a_cancel_does_not_stay_free(queue: Queue) -> None:
     queue.wait("anna")
     entered_at_ms = queue.clock.now_ms
     queue.wait("ben")
-    queue.store.release(release("ben", entered_at_ms=entered_at_ms))
+    queue.store.release(release("ben", ticket=entered_at_ms))
     queue.store.release(release("anna"))
     assert queue.state()["contended"] == {"BOOL": False}

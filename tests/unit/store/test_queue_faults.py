@@ -74,7 +74,7 @@ class World:
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         self.clock.advance(1)
-        fields = {"entered_at_ms": self.clock.now_ms, "task_token": name, **fields}
+        fields = {"task_token": name, **fields}
         return self.store().acquire(acquire(name, waits=True, **fields))
 
     def hand_offs(self) -> list[str]:
@@ -121,10 +121,10 @@ def test_a_departure_that_boto3_sends_twice_is_a_release(world: World) -> None:
     world.wait("anna")
     world.wait("ben", task_token=None)
     world.clock.advance(120)  # ben stops polling, so that anna leaves an empty queue
-    # Requests of this release: release_permit, the query, ben dropped, the query, closing it.
-    twice = Between(world.client, twice={4})
+    # Requests of this release: release_permit, the query, ben removed, closing the queue.
+    twice = Between(world.client, twice={3})
     assert isinstance(world.store(twice).release(release("anna")), Released)
-    assert twice.sent == 5
+    assert twice.sent == 4
     assert world.state()["held"] == {"N": "0"}
 
 
@@ -132,7 +132,7 @@ def test_a_departure_that_boto3_sends_twice_is_a_release(world: World) -> None:
 def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(world: World, number: int) -> None:
     world.wait("anna")
     world.wait("ben")
-    place = {"entered_at_ms": world.clock.now_ms}
+    place = {"ticket": world.clock.now_ms}
     late = acquire("ben", waits=True, task_token="late", **place)
     between = Between(world.client, before={number: lambda: world.store().acquire(late)})
     world.store(between).release(release("ben", **place))
@@ -147,7 +147,7 @@ def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(world: Worl
     world.clock.advance(10)
     slow = Between(world.client)
     slow.before = {n: lambda: world.clock.advance(6) for n in range(1, 4)}
-    ben = acquire("ben", waits=True, entered_at_ms=world.clock.now_ms - 10_000)
+    ben = acquire("ben", waits=True, ticket=world.clock.now_ms - 10_000)
     with pytest.raises(LockStoreUnavailable):
         world.store(slow).acquire(ben)
     assert isinstance(world.store().acquire(ben), Grant)
@@ -185,8 +185,7 @@ def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
     world.wait("ben", limit=1)
     between = Between(world.client, before={number: lambda: world.store().release(release("anna"))})
     world.clock.advance(1)
-    entered_at_ms = world.clock.now_ms
-    carl = acquire("carl", limit=2, waits=True, task_token="carl", entered_at_ms=entered_at_ms)
+    carl = acquire("carl", limit=2, waits=True, task_token="carl")
     answer = world.store(between).acquire(carl)
     world.store().release(release("anna"))
     world.store().release(release("ben"))
@@ -220,7 +219,7 @@ def test_a_lock_of_direct_callers_is_removed_two_days_after_its_last_write(world
 def test_giving_up_may_be_repeated_whichever_reply_was_lost(world: World, number: int) -> None:
     world.wait("anna")
     world.wait("ben")
-    give_up = release("ben", entered_at_ms=world.clock.now_ms)
+    give_up = release("ben", ticket=world.clock.now_ms)
 
     def lose() -> None:
         raise ReadTimeoutError(endpoint_url="local")

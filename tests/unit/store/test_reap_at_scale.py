@@ -64,8 +64,8 @@ def test_passes_that_run_out_of_time_are_taken_up_where_they_ended(bench: Bench)
     for number in range(CLAIMS):
         name = f"lock-{number % 500}"
         owner_id = f"iteration-{number:06d}"
-        claim = Claim(execution_arn=RUN, lock_name=name, owner_id=owner_id, entered_at_ms=1)
-        table.update(write_claim(claim, now_ms=bench.clock.now_ms))
+        claim = Claim(execution_arn=RUN, lock_name=name, owner_id=owner_id)
+        table.update(write_claim(claim, waits=True, now_ms=bench.clock.now_ms))
     names = [f"lock-{number}" for number in range(0, 500, 50)]
     for name in names:
         bench.wait("anna", lock_name=name)
@@ -102,7 +102,7 @@ def test_claims_whose_work_has_ended_do_not_delay_what_is_held(
     for number in range(WAITERS):
         claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
         write = mark_ended if ended else write_claim
-        table.update(write(claim, now_ms=bench.clock.now_ms))
+        table.update(write(claim, waits=False, now_ms=bench.clock.now_ms))
     bench.wait("anna")
     bench.end()
     reaped = reap_pass(bench, second=False, seconds_a_request=1.0)
@@ -113,7 +113,7 @@ def test_a_claim_whose_work_has_ended_costs_two_requests_a_pass(bench: Bench) ->
     table = LockTable(bench.client, TABLE)
     for number in range(WAITERS):
         claim = Claim(execution_arn=RUN, lock_name="other", owner_id=f"ended-{number:06d}")
-        table.update(mark_ended(claim, now_ms=bench.clock.now_ms))
+        table.update(mark_ended(claim, waits=False, now_ms=bench.clock.now_ms))
     bench.end()
     client = CountingClient(bench.client)
     for second in (False, True):
@@ -140,5 +140,5 @@ def test_claims_that_do_not_fit_into_one_page_are_all_found(dynamodb: DynamoDBCl
         dynamodb.batch_write_item(RequestItems={TABLE: puts})
     table = LockTable(dynamodb, TABLE)
     query = claims_of(RUN, before=ReapStage.FIRST_PASS_DONE)
-    assert len(table.query(query)) < len(items)
+    assert len(table.query(query).items) < len(items)
     assert table.query_all(query) == items

@@ -30,7 +30,7 @@ def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one
 ) -> None:
     """The stop and the first pass come before the nth request of acquire; 2 is after the last."""
     late = Between(bench.client, before={number: lambda: stopped_and_reaped(bench)})
-    bench.store(late).acquire(acquire("anna", execution_arn=RUN, entered_at_ms=1))
+    bench.store(late).acquire(acquire("anna", execution_arn=RUN))
     for stop in late.before.values():
         stop()
     bench.reap(second=True)
@@ -56,7 +56,7 @@ def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
         bench.reap()
 
     late = Between(bench.client, before={number: die})
-    place = {"entered_at_ms": 1, "task_token": "anna"}
+    place = {"task_token": "anna"}
     request = acquire("anna", execution_arn=RUN, waits=True, **place)
     assert isinstance(bench.store(late).acquire(request), Queued | Refusal)
     for stop in late.before.values():
@@ -98,7 +98,7 @@ def test_a_pass_whose_writes_boto3_sends_twice_frees_the_same(bench: Bench) -> N
 def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench: Bench) -> None:
     bench.wait("anna")
     bench.store().release(release("anna"))
-    place = {"entered_at_ms": bench.clock.now_ms, "execution_arn": RUN}
+    place = {"execution_arn": RUN}
     acquiring = acquire("zita", **place)
     half = FaultyClient(bench.client, error=lost_reply(), calls=[2])
     with pytest.raises(LockStoreUnavailable):

@@ -24,7 +24,7 @@ def bench(clock: FakeClock) -> Bench:
 
 def told(bench: Bench) -> Grant:
     """Ben asks again, and hears of what he was handed by somebody whose clock is slow."""
-    place = {"entered_at_ms": bench.clock.now_ms, "waits": True, "poll_interval_ms": 5_000}
+    place = {"waits": True, "poll_interval_ms": 5_000}
     bench.store().acquire(acquire("anna", lease_ms=10 * LEASE_MS))
     bench.store().acquire(acquire("ben", **place))
     bench.clock.skew_ms = -SLOW_MS

@@ -59,7 +59,7 @@ def renew_for_long(bench: Bench) -> None:
 def hand_over_permit(bench: Bench) -> None:
     bench.clock.advance(-2 * DAY_SECONDS)
     claim(bench)
-    bench.wait("ben", execution_arn=None)
+    bench.wait("ben", execution_arn=None, waiter_timeout_ms=2 * DAY_SECONDS * 1000)
     bench.clock.advance(2 * DAY_SECONDS - 1)
     bench.store().release(release("anna"))
     assert bench.holders() == ["ben"]

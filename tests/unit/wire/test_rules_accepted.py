@@ -106,10 +106,47 @@ def test_all_fields_of_release(*, keep_alive: bool) -> None:
     assert parse_release({**NAMED, **event}) == ReleaseRequest(
         lock_name="nightly-report",
         owner_id=VALID_OWNER,
-        entered_at_ms=7,
+        waits=True,
         execution_arn=VALID_EXECUTION,
         keep_alive=keep_alive,
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "waits", "ticket"),
+    [
+        ({}, False, None),
+        ({"ticket": None}, False, None),
+        ({"ticket": 7}, True, 7),
+        ({"ticket": 0}, True, 0),
+        ({"entered_at_ms": 7}, True, None),
+        ({"ticket": None, "entered_at_ms": 7}, True, None),
+    ],
+)
+def test_a_release_leaves_the_queue_if_it_names_a_ticket_or_a_time_of_entry(
+    fields: dict[str, Any],
+    waits: bool,  # noqa: FBT001 - a parameter of the test
+    ticket: int | None,
+) -> None:
+    parsed = parse_release({**NAMED, **fields})
+    assert (parsed.waits, parsed.ticket) == (waits, ticket)
+
+
+@pytest.mark.parametrize("fields", [{}, {"ticket": None}])
+def test_a_ticket_that_is_null_is_none(fields: dict[str, Any]) -> None:
+    assert parse_acquire({**NAMED, "wait": True, **fields}).ticket is None
+
+
+def test_a_time_of_entry_is_no_ticket() -> None:
+    parsed = parse_acquire({**NAMED, "wait": True, "entered_at_ms": 0})
+    assert (parsed.ticket, parsed.claimed_at_ms) == (None, None)
+
+
+def test_a_waiter_with_a_task_token_keeps_its_place_a_minute_longer_than_its_fallback_period() -> (
+    None
+):
+    event = {**BEAT, "wait": True, "fallback_seconds": 300}
+    assert parse_acquire(event).waiter_timeout_ms == 360_000
 
 
 def test_release() -> None:

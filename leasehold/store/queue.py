@@ -1,0 +1,145 @@
+"""The queue of a lock as it is read: who still asks, and who is dead.
+
+A dead waiter has stopped asking, was served already, or belongs to a workflow that is over. Dead
+waiters delay nobody: they are skipped while the queue is read, and removed after the permit has
+been handed over, as many as there is time for. The next departure removes more, and TTL the rest.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol.items import read_place, read_waiter
+from leasehold.protocol.model import LockState, Place, Waiter
+from leasehold.protocol.queue import MOST_DELETES, clear_waiters, oldest_waiters, places
+from leasehold.protocol.requests import Item
+from leasehold.store.context import LockContext
+
+_MOST_CLEARED: Final = 5 * MOST_DELETES
+"""Dead waiters that one departure removes: five transactions, about 0.1 s."""
+
+
+def read_places(
+    context: LockContext, lock_name: str, *, up_to: Waiter | None = None
+) -> list[Place]:
+    """Who waits; from the head of the queue up to one waiter, if it is named."""
+    items = context.table.query_all(places(lock_name, up_to=up_to))
+    return [read_place(item) for item in items]
+
+
+def count_live(context: LockContext, waiting: list[Place], *, now_ms: int) -> int:
+    """How many of these still ask."""
+    return sum(place.expires_at_ms + context.tolerance_ms >= now_ms for place in waiting)
+
+
+@dataclass(slots=True, kw_only=True)
+class SeenQueue:
+    """The queue of a contended lock, read as far as its oldest waiters that still ask.
+
+    Attributes:
+        context: the table and its services.
+        lock_name: the lock.
+        requester: owner_id of a waiter that is asking at this moment, however late.
+        began: when the operation that reads it began, by the monotonic clock.
+        live: the oldest waiters that still ask, in order; empty if none was found.
+        has_more: whether there is more of the queue than was read.
+    """
+
+    context: LockContext
+    lock_name: str
+    requester: str | None
+    began: float
+    live: list[Waiter] = field(default_factory=list)
+    has_more: bool = False
+    _dead: dict[str, Waiter] = field(default_factory=dict)
+    """By the sort key."""
+    _executions_over: set[str] = field(default_factory=set)
+
+    def read(self, state: LockState) -> None:
+        """Reads the head of the queue, and goes on behind dead waiters until one still asks.
+
+        If nobody does, the lock is about to be opened, and no waiter item should stay behind: they
+        are removed first if one transaction can do it. One that asked again meanwhile is live.
+        """
+        while True:
+            self._read(state)
+            if self.live or self.has_more or not 0 < len(self._dead) <= MOST_DELETES:
+                return
+            asked_again = False
+            with suppress(LockStoreUnavailable):  # It must not keep anybody from leaving.
+                asked_again = self._clear([*self._dead.values()])
+                self._dead = {}
+            if not asked_again or self._time_is_over():
+                return
+
+    def forget(self) -> None:
+        """Others have changed the lock: the queue is to be read again."""
+        self.live = []
+
+    def serve_head(self) -> None:
+        """The head of the queue was handed a permit."""
+        self.live = self.live[1:]
+
+    def drop_execution(self, execution_arn: str) -> None:
+        """A workflow is over: none of its waiters is there to be told."""
+        self._executions_over.add(execution_arn)
+        for waiter in self.live:
+            if waiter.request.execution_arn == execution_arn:
+                self._dead[waiter.sort_key] = waiter
+        self.live = [w for w in self.live if w.request.execution_arn != execution_arn]
+
+    def clear(self) -> None:
+        """Removes dead waiters, some and not all if there is little time; never fails."""
+        dead = [*self._dead.values()][:_MOST_CLEARED]
+        with suppress(LockStoreUnavailable):
+            for first in range(0, len(dead), MOST_DELETES):
+                if self._time_is_over():
+                    return
+                self._clear(dead[first : first + MOST_DELETES])
+
+    def _read(self, state: LockState) -> None:
+        served = {holder.owner_id for holder in state.holders} | {state.last_released}
+        after: Item | None = None
+        self.live, self._dead = [], {}
+        while True:
+            page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
+            now_ms = self.context.clock.wall_ms()
+            for waiter in (read_waiter(self.lock_name, item) for item in page.items):
+                if self._is_dead(waiter, served, now_ms=now_ms):
+                    self._dead[waiter.sort_key] = waiter
+                else:
+                    self.live.append(waiter)
+            after = page.next
+            self.has_more = after is not None
+            if self.live or not self.has_more or self._time_is_over():
+                return
+
+    def _is_dead(self, waiter: Waiter, served: set[str | None], *, now_ms: int) -> bool:
+        """Whether a waiter is not to be handed the lock.
+
+        One whose owner holds or has released has entered twice, for instance because the reply that
+        told its place was lost.
+        """
+        request = waiter.request
+        if request.owner_id in served:
+            return True
+        if request.owner_id == self.requester:
+            return False
+        stopped = waiter.expires_at_ms + self.context.tolerance_ms < now_ms
+        return stopped or request.execution_arn in self._executions_over
+
+    def _clear(self, waiters: list[Waiter]) -> bool:
+        """Removes waiters; those that asked again stay. Returns whether there were any of these."""
+        deletes = clear_waiters(waiters)
+        asked_again = self.context.table.delete_all(deletes)
+        for_each = zip(waiters, deletes.deletes, strict=True)
+        others = [waiter for waiter, delete in for_each if delete not in asked_again]
+        if asked_again and others:
+            self.context.table.delete_all(clear_waiters(others))
+        return bool(asked_again)
+
+    def _time_is_over(self) -> bool:
+        return self.context.retry_budget.is_over(since=self.began)

@@ -1,0 +1,234 @@
+"""Waiters that are dead delay no hand-off and fail no release, however many a caller invents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leasehold.protocol.items import new_waiter
+from leasehold.protocol.model import (
+    Grant,
+    Liveness,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Released,
+    Waiter,
+)
+from leasehold.store import queue
+from leasehold.wire.answers import acquire_answer
+from leasehold.workflows.engine import Delivery, Execution
+from tests.support import LOCK, FakeClock, acquire, owner, release
+from tests.support.faults import FaultyClient, client_error
+from tests.support.memory_table import MemoryTable
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
+from tests.support.workflows import FakeWorkflows
+
+MANY = 10_000
+PAGE = 2_500
+"""Waiters of about 400 bytes that fit into a page of 1 MB."""
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    """Anna holds the lock."""
+    bench = Bench(MemoryTable(page_size=PAGE), clock)
+    bench.store().acquire(acquire("anna", lease_ms=600_000))
+    return bench
+
+
+def invent(bench: Bench, number: int, **fields: Any) -> None:  # noqa: ANN401 - fields of the request
+    """As many waiters as if each had joined at once, and never asked again."""
+    assert bench.store().acquire(acquire("dead", waits=True, waiter_timeout_ms=1_000))
+    for i in range(number - 1):
+        request = acquire(f"dead-{i}", waits=True, **fields)
+        waiter = Waiter(
+            request=request,
+            entered_at_ms=bench.clock.now_ms,
+            expires_at_ms=bench.clock.now_ms + (1_000 if not fields else 600_000),
+        )
+        item = new_waiter(waiter)
+        bench.client.items[item["pk"]["S"], item["sk"]["S"]] = item
+
+
+def left(bench: Bench) -> int:
+    return len(bench.client.waiters(LOCK))
+
+
+def test_ten_thousand_waiters_that_stopped_asking_delay_a_hand_off_by_four_requests(
+    bench: Bench, record_property: Callable[[str, object], None]
+) -> None:
+    invent(bench, MANY)
+    bench.clock.advance(10)
+    assert isinstance(bench.store().acquire(acquire("ben", waits=True)), Queued)
+    client, store = bench.counting()
+    assert isinstance(store.release(release("anna")), Released)
+    assert bench.holders() == ["ben"]
+    handed_over = client.calls.index("transact_write_items") + 1
+    record_property(
+        "figures",
+        f"{MANY:,} dead waiters: handed over at request {handed_over}, "
+        f"{len(client.calls)} requests in all, {MANY - left(bench):,} removed",
+    )
+    assert client.calls[:handed_over] == [
+        "update_item",
+        *["query"] * (1 + -(-(MANY + 1 - 10) // PAGE)),
+        "transact_write_items",
+    ]
+    assert client.calls[handed_over:] == ["transact_write_items"] * 5
+    assert left(bench) == MANY - 500
+
+
+def test_with_nobody_alive_behind_them_the_lock_is_open_at_once(bench: Bench) -> None:
+    invent(bench, MANY)
+    bench.clock.advance(10)
+    bench.store().release(release("anna"))
+    assert isinstance(bench.store().acquire(acquire("ben")), Grant)
+
+
+def test_a_few_dead_waiters_are_removed_before_the_lock_is_opened(bench: Bench) -> None:
+    invent(bench, 30)
+    bench.clock.advance(10)
+    client, store = bench.counting()
+    store.release(release("anna"))
+    assert client.calls == [
+        "update_item",
+        "query",
+        "query",
+        "transact_write_items",
+        "update_item",
+    ]
+    assert left(bench) == 0
+
+
+def test_a_waiter_that_asks_again_while_the_dead_are_removed_stays_and_is_served(
+    bench: Bench,
+) -> None:
+    invent(bench, 30)
+    ticket = int(bench.client.waiters(LOCK)[7]["entered_at_ms"]["N"])
+    late = acquire("dead-3", waits=True, ticket=ticket)
+    bench.clock.advance(10)
+    asked: list[object] = []
+
+    class AsksInBetween:
+        """Passes requests on; before the removal dead-3 asks again."""
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+            if name == "transact_write_items" and not asked:
+                asked.append(None)
+                asked.append(bench.store().acquire(late))
+            return getattr(bench.client, name)
+
+    assert isinstance(bench.store(AsksInBetween()).release(release("anna")), Released)
+    assert isinstance(asked[1], Queued)
+    assert bench.holders() == ["dead-3"]
+    assert left(bench) == 0
+
+
+@pytest.mark.parametrize("code", ["InternalServerError", "ServiceUnavailable"])
+def test_a_removal_that_fails_fails_no_release(bench: Bench, code: str) -> None:
+    invent(bench, 30)
+    bench.clock.advance(10)
+    broken = FaultyClient(bench.client, error=client_error(code, 500), calls=[2])
+    assert isinstance(bench.store(broken).release(release("anna")), Released)
+    assert isinstance(bench.store().acquire(acquire("ben")), Grant)
+
+
+def test_of_an_execution_that_is_over_one_push_is_enough(bench: Bench) -> None:
+    invent(bench, 9, execution_arn=RUN, task_token="invented")
+    bench.wait("ben", execution_arn=OTHER_RUN)
+    bench.end(RUN)
+
+    def wakes(task_token: str, _grant: Grant) -> Delivery:
+        return Delivery.DELIVERED if task_token == "ben" else Delivery.GONE
+
+    bench.clock.advance(5)
+    workflows = FakeWorkflows(wakes=wakes, runs=bench.describe)
+    client, _ = bench.counting()
+    bench.store(client, workflows=workflows).release(release("anna"))
+    assert [token for token, _ in workflows.woken] == ["invented", "ben"]
+    assert (bench.holders(), left(bench)) == (["ben"], 0)
+
+
+def test_without_remembering_that_it_is_over_each_of_its_waiters_is_pushed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue.SeenQueue, "drop_execution", lambda _self, _arn: None)
+    invent(bench, 9, execution_arn=RUN, task_token="invented")
+    bench.wait("ben", execution_arn=OTHER_RUN)
+    workflows = FakeWorkflows(wakes=Delivery.GONE, runs=Liveness.OVER)
+    bench.clock.advance(5)
+    bench.store(workflows=workflows).release(release("anna"))
+    assert len(workflows.woken) > 2
+
+
+def test_a_waiter_without_an_execution_that_cannot_be_told_is_out_with_its_permit(
+    bench: Bench,
+) -> None:
+    bench.wait("gone", execution_arn=None)
+    bench.wait("ben")
+
+    def wakes(task_token: str, _grant: Grant) -> Delivery:
+        return Delivery.GONE if task_token == "gone" else Delivery.DELIVERED
+
+    workflows = FakeWorkflows(wakes=wakes, runs=lambda _: Execution(Liveness.RUNNING))
+    bench.store(workflows=workflows).release(release("anna"))
+    assert (bench.holders(), left(bench)) == (["ben"], 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({"task_token": "t", "execution_arn": RUN, "waiter_timeout_ms": 360_000}, 360),
+        ({"task_token": "t", "execution_arn": RUN}, 12 * 3600 + 60),
+        ({}, 12),
+    ],
+)
+def test_how_long_a_waiter_keeps_its_place_without_asking(
+    bench: Bench, fields: dict[str, Any], seconds: int
+) -> None:
+    bench.store().acquire(acquire("ben", waits=True, **fields))
+    (item,) = bench.client.waiters(LOCK)
+    assert int(item["expires_at_ms"]["N"]) == bench.clock.now_ms + seconds * 1000
+    assert int(item["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + seconds + 3600
+
+
+def test_behind_a_thousand_waiters_nobody_joins_and_nothing_is_written(bench: Bench) -> None:
+    invent(bench, 1_000)
+    before = dict(bench.client.items)
+    client, store = bench.counting()
+    answer = store.acquire(acquire("ben", waits=True))
+    assert isinstance(answer, Refusal)
+    assert answer.reason is RefusalReason.QUEUE_FULL
+    assert acquire_answer(answer)["detail"].startswith("1,000 callers wait for this lock")
+    assert client.calls == ["update_item", "query"]
+    assert bench.client.items == before
+
+
+def test_one_fewer_and_it_joins_at_the_end_with_the_right_position(bench: Bench) -> None:
+    invent(bench, 999)
+    answer = bench.store().acquire(acquire("~last", waits=True))
+    assert isinstance(answer, Queued)
+    assert answer.position == 1_000
+
+
+def test_who_waits_already_is_not_refused_by_a_full_queue(bench: Bench) -> None:
+    first = bench.store().acquire(acquire("ben", waits=True, waiter_timeout_ms=60_000))
+    assert isinstance(first, Queued)
+    bench.clock.advance(1)
+    invent(bench, 1_000)
+    for ticket in (first.entered_at_ms, None):
+        again = bench.store().acquire(acquire("ben", waits=True, ticket=ticket))
+        assert isinstance(again, Queued)
+        assert again.position == 1
+
+
+def test_dead_waiters_fill_no_queue_and_count_in_no_position(bench: Bench) -> None:
+    invent(bench, 2_000)
+    bench.clock.advance(10)
+    answer = bench.store().acquire(acquire("ben", waits=True))
+    assert isinstance(answer, Queued)
+    assert answer.position == 1
+    assert owner("ben") == answer.owner_id
