@@ -1,4 +1,4 @@
-"""Acquires a lock, and waits for it: one try that joins the queue; then only reads.
+"""Acquires a lock, and waits for it: one try that joins the queue; then mostly reads.
 
 request ─▶ granted
  ▲ └─────▶ queued ─▶ poll, poll, poll … ─▶ this owner holds it: handed over ─▶ granted
@@ -8,7 +8,8 @@ request ─▶ granted
  └────────────────────┘
 
 Each poll is one strongly consistent read, mostly of the lock. Every fourth reads the waiter's own
-item: a lock that others wait for too does not show that this waiter was dropped.
+item: a lock that others wait for too does not show that this waiter was dropped. Every two minutes
+the waiter asks again, by its ticket, to keep its place: one that does not has died.
 """
 
 from __future__ import annotations

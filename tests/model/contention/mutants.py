@@ -47,6 +47,9 @@ def _each(
     return [weak(module, name, condition, instead=instead) for name in names]
 
 
+_JOINS_BLINDLY: Final[Patch] = (acquire, "join", weak_functions.join_seeing_nothing_after)
+"""What the confirmation of a join shows is a second protection beside the join's condition."""
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "the queue is closed without wait_seq": _mutant(
         Invariant.WAKE_UP,
@@ -55,8 +58,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a release does not ask whether a client waits": _mutant(
         Invariant.WAKE_UP, weak(release, "release_permit", NOT_CONTENDED)
     ),
-    "joining does not ask whether permits are out": _mutant(
-        Invariant.WAKE_UP, weak(join, "join_queue", "#held >= :limit")
+    "neither joining nor what follows asks whether permits are out": _mutant(
+        Invariant.WAKE_UP, weak(join, "join_queue", "#held >= :limit"), _JOINS_BLINDLY
     ),
     "the push comes before the state": _mutant(
         Invariant.TOLD,
@@ -172,6 +175,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "joining does not ask whether the holders with a lower limit still hold": _mutant(
         Invariant.WAKE_UP,
         weak(join, "join_queue", NOBODY_CAME_IN),
+        _JOINS_BLINDLY,
         clients=(
             Client(name="anna", limit=1, waits=False),
             Client(name="ben", limit=2, waits=False),

@@ -92,6 +92,14 @@ def confirm_nothing(maker: Maker) -> Maker:
     return make
 
 
+def join_seeing_nothing_after(
+    context: LockContext, request: AcquireRequest, state: LockState, *, behind_others: bool
+) -> Any:  # noqa: ANN401 - what the real one answers
+    """Joins, and goes on from the state that was seen before."""
+    joined = _JOIN(context, request, state, behind_others=behind_others)
+    return replace(joined, state=state) if isinstance(joined, join.Joined) else joined
+
+
 def join_at_any_ticket(maker: Maker) -> Maker:
     """Joins at the place of the ticket, whether a waiter of the caller is there or not."""
 

@@ -160,14 +160,15 @@ def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -
 
 
 def leave_while_another_joins(bench: Bench) -> None:
-    """The departing holder has read the queue when an older waiter with a higher limit joins."""
+    """A waiter joins by a clock that is slow, so it comes first, after the queue was read."""
     for name in ("anna", "ben"):
         grant(bench, name, limit=2)
-    older_ms = bench.clock.now_ms
     bench.wait("strict", limit=1, execution_arn=None)
 
     def join() -> None:
-        bench.wait("wide", limit=2, execution_arn=None, entered_at_ms=older_ms)
+        bench.clock.skew_ms = -10_000
+        bench.wait("wide", limit=2, execution_arn=None)
+        bench.clock.skew_ms = 0
 
     between = Between(bench.client, before={2: join})
     assert isinstance(bench.store(between).release(release("anna")), Released)
@@ -181,9 +182,9 @@ def leave_while_the_head_gives_up(bench: Bench) -> None:
     for name in ("anna", "ben"):
         grant(bench, name, limit=2)
     bench.wait("strict", limit=1, execution_arn=None)
-    entered_at_ms = bench.clock.now_ms
+    ticket = bench.clock.now_ms
     bench.wait("wide", limit=2, execution_arn=None)
-    gives_up = release("strict", entered_at_ms=entered_at_ms)
+    gives_up = release("strict", ticket=ticket)
     between = Between(bench.client, before={2: lambda: bench.store().release(gives_up)})
     assert isinstance(bench.store(between).release(release("anna")), Released)
 
