@@ -51,13 +51,11 @@ class _Attempt:
     Attributes:
         taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
-        queued: the caller's place in the queue, if it has joined already.
     """
 
     update: Update
     taken_over: int = 0
     waiters_served: bool = False
-    queued: Queued | None = None
 
 
 def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | Refusal:
@@ -118,7 +116,7 @@ def _react(
         case LeasesOver(candidates, needed):
             return _take_over(context, request, state, candidates, needed)
         case _:
-            return failed.queued or _wait_or_refuse(context, request, state)
+            return _wait_or_refuse(context, request, state)
 
 
 def _take_over(
@@ -127,7 +125,7 @@ def _take_over(
     state: LockState,
     candidates: Sequence[Holder],
     needed: int,
-) -> _Attempt | Queued | Refusal:
+) -> _Attempt | Grant | Queued | Refusal:
     """Evicts holders whose lease and workflow are over, for the oldest waiter or the caller."""
     expired = check_expired_holders(context, request.lock_name, candidates, needed=needed)
     evictable = expired.evictable
@@ -153,7 +151,7 @@ def _wait_or_refuse(
     request: AcquireRequest,
     state: LockState,
     expired: ExpiredHolders = NONE_EXPIRED,
-) -> _Attempt | Queued | Refusal:
+) -> _Attempt | Grant | Queued | Refusal:
     if not request.waits:
         return _refuse(context, request, state, RefusalReason.HELD, expired)
     behind_others = state.has_room(request.limit)
@@ -162,11 +160,14 @@ def _wait_or_refuse(
         return _attempt(context, request)
     if isinstance(joined, Refusal):
         return joined
-    if joined.state.has_room(request.limit):
-        # Permits were free, but not for the waiters in front. That may have changed while the
-        # caller joined, and then nobody else would notice.
-        return replace(_serve_waiters(context, request, joined.state), queued=joined.queued)
-    return joined.queued
+    if joined.state is None or not joined.state.has_room(request.limit):
+        return joined.queued
+    # Permits were free, but not for the waiters in front. That may have changed while the caller
+    # joined, and then nobody else would notice. The caller itself may be served, by this call or by
+    # another; it may have released by now, too, so no permit is asked for again.
+    hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
+    grant = renew_lease(context, _heartbeat_of(request))
+    return joined.queued if grant is None else replace(grant, repeated=True)
 
 
 def _attempt(
@@ -183,12 +184,15 @@ def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockSta
     return replace(_attempt(context, request), waiters_served=True)
 
 
-def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
-    """Renews a grant that was found late before its owner relies on it, unless it is gone."""
-    heartbeat = HeartbeatRequest(
+def _heartbeat_of(request: AcquireRequest) -> HeartbeatRequest:
+    return HeartbeatRequest(
         lock_name=request.lock_name, owner_id=request.owner_id, lease_ms=request.lease_ms
     )
-    grant = renew_lease(context, heartbeat)
+
+
+def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
+    """Renews a grant that was found late before its owner relies on it, unless it is gone."""
+    grant = renew_lease(context, _heartbeat_of(request))
     return _attempt(context, request) if grant is None else replace(grant, repeated=True)
 
 

@@ -10,7 +10,7 @@ has a ticket ─▶ keep the place ─▶ written ──────────
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from leasehold.backoff import advise_retry_seconds
@@ -46,11 +46,12 @@ class Joined:
     """The caller waits.
 
     Attributes:
-        state: the lock as it was seen last: after the caller joined, if it joined just now.
+        state: the lock as it was seen last: after the caller joined, if it joined just now. None if
+            the caller was handed the lock meanwhile.
     """
 
     queued: Queued
-    state: LockState
+    state: LockState | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,7 @@ class _Entry:
             expires_at_ms=self.now_ms + gone_ms,
         )
 
-    def joined(
-        self, entered_at_ms: int, position: int | None, state: LockState | None = None
-    ) -> Joined:
+    def joined(self, entered_at_ms: int, position: int | None) -> Joined:
         seconds = self.advised_seconds
         if position is not None:
             seconds = min(seconds, position * _POLL_SECONDS_PER_POSITION)
@@ -100,7 +99,7 @@ class _Entry:
             holders=self.state.holders,
             retry_after_seconds=seconds,
         )
-        return Joined(queued, state or self.state)
+        return Joined(queued, self.state)
 
 
 def join(
@@ -142,11 +141,13 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         return None
     # A departing holder may have seen the mark of that transaction, and a queue without us.
     confirmed = context.table.update(confirm_join(request, now_ms=now_ms))
-    if not isinstance(confirmed, Written):
-        return None
     ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
     position = count_live(context, ahead, now_ms=now_ms) + 1
-    return entry.joined(entered_at_ms, position, read_state(confirmed.item))
+    if not isinstance(confirmed, Written):
+        # Handed over meanwhile: it is told, or asks again. A further try of this call might land
+        # when it has released.
+        return replace(entry.joined(entered_at_ms, position), state=None)
+    return replace(entry.joined(entered_at_ms, position), state=read_state(confirmed.item))
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:
