@@ -56,7 +56,8 @@ class SeenQueue:
     has_more: bool = False
     _dead: dict[str, Waiter] = field(default_factory=dict)
     """By the sort key."""
-    _executions_over: set[str] = field(default_factory=set)
+    _dropped: set[tuple[str, int]] = field(default_factory=set)
+    """Sort keys and ends of waiters of workflows that are over, as they were seen."""
 
     def read(self, state: LockState) -> None:
         """Reads the head of the queue, and goes on behind dead waiters until one still asks.
@@ -84,11 +85,14 @@ class SeenQueue:
         self.live = self.live[1:]
 
     def drop_execution(self, execution_arn: str) -> None:
-        """A workflow is over: none of its waiters is there to be told."""
-        self._executions_over.add(execution_arn)
+        """A workflow is over: none of its waiters that were read is there to be told.
+
+        One that asks again is of the redriven workflow, and lives.
+        """
         for waiter in self.live:
             if waiter.request.execution_arn == execution_arn:
                 self._dead[waiter.sort_key] = waiter
+                self._dropped.add((waiter.sort_key, waiter.expires_at_ms))
         self.live = [w for w in self.live if w.request.execution_arn != execution_arn]
 
     def clear(self) -> None:
@@ -129,7 +133,7 @@ class SeenQueue:
         if request.owner_id == self.requester:
             return False
         stopped = waiter.expires_at_ms + self.context.tolerance_ms < now_ms
-        return stopped or request.execution_arn in self._executions_over
+        return stopped or (waiter.sort_key, waiter.expires_at_ms) in self._dropped
 
     def _clear(self, waiters: list[Waiter]) -> bool:
         """Removes waiters; those that asked again stay. Returns whether there were any of these."""
