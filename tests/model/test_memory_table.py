@@ -39,6 +39,11 @@ _CLIENTS = (
     Client(name="dora", limit=2, pushed=False),
 )
 _ONE_GIVES_UP = (*workflows(1), Client(name="ben", gives_up=True))
+_ONE_LOWERS_THE_LIMIT = (
+    Client(name="anna", limit=2),
+    Client(name="ben", limit=2, pushed=False),
+    Client(name="carl", waits=False, pushed=False),
+)
 _WALKS = 80
 _WALKS_IN_A_SCENE = 40
 
@@ -71,9 +76,14 @@ def _requests_of_contention(names: Names) -> Iterator[Request]:
         contention.World(_CLIENTS, Faults(crashes=1, epochs=1), names),
         contention.World(workflows(3, gives_up=True), Faults(), names),
     )
-    small = contention.World(_ONE_GIVES_UP, Faults(lost_replies=1), names)
+    small = (
+        contention.World(_ONE_GIVES_UP, Faults(lost_replies=1), names),
+        contention.World(workflows(2), Faults(late_joins=1), names),
+        contention.World(_ONE_LOWERS_THE_LIMIT, Faults(epochs=1), names),
+    )
     steps = [(world, *step) for world in walked for step in _walks(world, _WALKS)]
-    for world, state, move in (*steps, *((small, *step) for step in _all_moves(small))):
+    all_steps = [(world, *step) for world in small for step in _all_moves(world)]
+    for world, state, move in (*steps, *all_steps):
         if move.call != NONE:
             yield world.tables, state[0], world.progress.calls[move.call]
 

@@ -45,7 +45,7 @@ def release_units(table: MeteredTable, store: LockStore, asked: AcquireRequest) 
 
 @pytest.mark.parametrize(
     ("permits", "acquire", "release", "join", "hand_off"),
-    [(1, 1, 1, 7, 7), (5, 1, 1, 7, 7), (20, 3, 3, 13, 13), (100, 14, 14, 46, 46)],
+    [(1, 1, 1, 8, 7), (5, 1, 1, 8, 7), (20, 3, 3, 16, 13), (100, 14, 14, 60, 46)],
 )
 def test_the_table_of_permits_and_rates_in_protocol_md_is_right(
     permits: int, acquire: int, release: int, join: int, hand_off: int
