@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from leasehold.dynamodb.failures import error_code, may_pass, was_not_written, was_repeated
 from leasehold.dynamodb.retry import RetryBudget, retry
-from leasehold.errors import InvalidRequest, OutcomeUnknown, VersionConflict, shorten
+from leasehold.errors import InvalidRequest, OutcomeUnknown, VersionConflict
 from leasehold.protocol import versions
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Item = dict[str, Any]
 
+_LONGEST_SHOWN_KEY: Final = 200
 _WRITE_ID_BYTES: Final = 8
 _DESERIALIZER: Final = TypeDeserializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
@@ -87,10 +88,15 @@ class VersionedItem:
         write_id = self._new_write_id(seen)
         self._send(lambda: self._table.delete_item(Key=self._key, **condition), write_id, seen)
 
+    @property
+    def _name(self) -> str:
+        """The key of the item, for messages. It is the caller's own, and no secret of a lock's."""
+        return repr(self._key)[:_LONGEST_SHOWN_KEY]
+
     def conflict(self, tries: str) -> VersionConflict:
         """The error after tries to write the item at each of which others were faster."""
         return VersionConflict(
-            f"the item {shorten(self._key)} was changed by others before {tries} to write it"
+            f"the item {self._name} was changed by others before {tries} to write it"
         )
 
     def _send(
@@ -119,7 +125,7 @@ class VersionedItem:
                 return
             if happened is None and may_have_happened:
                 message = (
-                    f"the item {shorten(self._key)} may have been written, or not; read it before "
+                    f"the item {self._name} may have been written, or not; read it before "
                     "making the change again"
                 )
                 raise OutcomeUnknown(message) from error

@@ -28,7 +28,7 @@ def test_the_searches_see_enough_states(
         "figures", f"the model: {len(reports)} configurations of the protocol, {states:,} states"
     )
     assert states >= _FEWEST_STATES
-    assert min(report.states for report in reports) > 1_000
+    assert min(report.states for report in reports) > 500
     assert max(len(c.clients) for c in CONFIGURATIONS) >= 4
 
 
@@ -37,8 +37,7 @@ def test_every_request_that_the_protocol_can_make_is_a_move_of_the_model(
 ) -> None:
     reports = [searches.protocol(c.name) for c in CONFIGURATIONS]
     taken = frozenset[str]().union(*(report.request_names for report in reports))
-    # Nobody lowers a limit by more than one acquire can make room for.
-    assert taken == REQUEST_NAMES - {"evict"} | {PUSH, DESCRIBE, READ}
+    assert taken == REQUEST_NAMES | {PUSH, DESCRIBE, READ}
 
 
 @pytest.mark.xfail(

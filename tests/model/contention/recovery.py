@@ -79,12 +79,14 @@ class Recovery:
 
         Nobody knows that it is dead before the lock is handed to it.
         """
-        waiting = self._world.tables.lock(state[0]).waiting
+        lock = self._world.tables.lock(state[0])
         for at, client in zip(self._clients(state), self._world.clients, strict=False):
-            if client.owner_id == owner_id:
-                return False
-            is_dead = client.owner_id in waiting and self._status(state, at) in OVER
-            if is_dead and client.pushed and not self._has_room(state, client.owner_id):
+            waiter = client.owner_id
+            ahead = waiter in lock.waiting and (
+                owner_id not in lock.waiting or lock.order_of(waiter) < lock.order_of(owner_id)
+            )
+            is_dead = self._status(state, at) in OVER
+            if ahead and is_dead and client.pushed and not self._has_room(state, waiter):
                 return True
         return False
 
