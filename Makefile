@@ -34,7 +34,7 @@ lint: $(VENV)/ready ## rules, format and types
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint suites
 suites: $(VENV)/ready node_modules/ready
-	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 3 --no-loadscope-reorder --cov --cov-report=term --durations=10
+	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 5 --no-loadscope-reorder --cov --cov-report=term --durations=10
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 tests/localaws
 	$(BIN)/python -m tests.support.record controls

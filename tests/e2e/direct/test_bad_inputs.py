@@ -40,7 +40,7 @@ def test_bad_input_is_an_invalid_request_and_leaves_the_table_unchanged(
 def _is_refused(functions: Functions, operation: str, bad: BadInput) -> bool:
     invoked = functions.invoke(operation, bad.event)
     message = str(invoked.payload.get("errorMessage"))
-    field = bad.field or "''"
+    field = bad.field or "a field of 0 characters"
     return (
         invoked.function_error == "Unhandled"
         and invoked.error == "InvalidRequest"
