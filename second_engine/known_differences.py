@@ -40,9 +40,6 @@ OF_LOCALSTACK: Final[Mapping[str, Difference]] = {
     "queue/forged_answers: a forged answer ends no heartbeat unless the check is left out": (
         Difference("undecided", "LocalStack has no Retry and no Catch for an Output that fails")
     ),
-    "optimistic/updates: an item whose version is no number is not written": Difference(
-        "undecided", _NAMED_BY_STATES
-    ),
     "cases/guards: the timeout of a task leaves the guard by its own name": Difference(
         "undecided", _NAMED_BY_STATES, failed=2
     ),
