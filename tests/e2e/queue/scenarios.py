@@ -114,9 +114,10 @@ def releaser_killed(deployment: Deployment, *, after_requests: float, machine: s
     line = QueuedLock(deployment)
     execution = line.join(machine)
     line.shorten(lease_seconds=LEASE_SECONDS)
+    released_at = time.time()  # Before: the waiter may ask right after the hand-over.
     assert line.release_killed(after_requests=after_requests)
     handed_over = HOLDER not in line.holders()
-    free_at = time.time() if handed_over else line.lease_ends_at() + TOLERANCE_SECONDS
+    free_at = released_at if handed_over else line.lease_ends_at() + TOLERANCE_SECONDS
     return _watch(line, execution, free_at, watched=machine == QUEUE)
 
 
