@@ -83,7 +83,8 @@ def observe_acquire(request: AcquireRequest, answer: Grant | Queued | Refusal) -
             logger.info("granted", extra={**caller, "fencing_token": answer.fencing_token})
         case Queued():
             count(MetricName.QUEUED)
-            count(MetricName.QUEUE_LENGTH, answer.position or 0)
+            if answer.position is not None:  # A caller that asks again is not told it.
+                count(MetricName.QUEUE_LENGTH, answer.position)
             logger.info("queued", extra={**caller, "position": answer.position})
         case Refusal():
             count(MetricName.BUSY, int(answer.reason is not RefusalReason.ALREADY_RELEASED))

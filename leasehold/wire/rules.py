@@ -44,12 +44,17 @@ _EXECUTION_ARN: Final = re.compile(
 Rule = Callable[[Any], Any]
 
 
-def require(field: str, rule: Rule, value: object) -> None:
-    """Raises `InvalidRequest` if the value breaks one of the input rules."""
+def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -> None:
+    """Raises `InvalidRequest` if the value breaks one of the input rules.
+
+    Text is not shown unless `show_text`: at run time it may be an owner id in the wrong place.
+    """
     try:
         rule(value)
     except Invalid as broken:
-        raise InvalidRequest(field=field, rule=str(broken), value=value, show_text=False) from None
+        raise InvalidRequest(
+            field=field, rule=str(broken), value=value, show_text=show_text
+        ) from None
 
 
 def _rule(sentence: str, allows: Callable[[Any], bool]) -> Rule:

@@ -7,13 +7,12 @@ from typing import Final, TypeVar
 
 from aws_cdk import Duration, Token
 from aws_cdk import aws_stepfunctions as sfn
-from voluptuous import Invalid
 
 from leasehold.cdk.construct_arguments import check_states, whole_seconds
 from leasehold.cdk.service.imported_service import ILockService
 from leasehold.cdk.workflow_variable import is_jsonata
 from leasehold.errors import InvalidRequest
-from leasehold.wire.rules import LEASE_SECONDS, LIMIT, Rule
+from leasehold.wire.rules import LEASE_SECONDS, LIMIT, Rule, require
 
 EXPRESS_SECONDS: Final = 5 * 60
 SHORTEST_FALLBACK_SECONDS: Final = 10
@@ -31,10 +30,7 @@ def checked(field: str, rule: Rule, value: _T) -> _T:
     Raises:
         InvalidRequest: names the field and the rule.
     """
-    try:
-        rule(value)
-    except Invalid as error:
-        raise InvalidRequest(field=field, rule=error.msg, value=value) from None
+    require(field, rule, value, show_text=True)
     return value
 
 

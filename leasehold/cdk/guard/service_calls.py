@@ -94,7 +94,7 @@ class ServiceCalls:
             purpose,
             self.service.acquire_function,
             payload={**self._request(), "fallback_seconds": periods.seconds},
-            # Whoever has the task token can complete it, with anything.
+            # Every caller that has the task token can complete it, with anything.
             assign=self._answer_in_variable("$states.result", only_if=f"{ANSWER}.acquired = true"),
             sleep_seconds=periods.seconds,
         )
