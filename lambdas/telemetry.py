@@ -132,6 +132,7 @@ def observe_event(event: events.Event) -> None:
 
 _EVENTS: Final[dict[type[events.Event], tuple[MetricName, Callable[..., None], str]]] = {
     events.Evicted: (MetricName.TAKEN_OVER, logger.warning, "evicted"),
+    events.ReleasedByForce: (MetricName.FORCED_RELEASE, logger.warning, "released by force"),
     events.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, "mixed limits"),
     events.Extended: (MetricName.EXTENDED, logger.info, "extended"),
     events.LivenessUnknown: (MetricName.LIVENESS_UNKNOWN, logger.warning, "liveness unknown"),

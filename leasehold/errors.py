@@ -8,6 +8,7 @@
     ├── ClientUnusable          the client was closed, or belongs to a parent process
     ├── LockWaitTimeout         the lock was not handed over within max_wait
     ├── LockLost                the lease is over, or another owner holds the lock
+    ├── HolderChanged           the holder to be released by force holds nothing any more
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
     ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
     ├── VersionConflict         others changed the item at every try; nothing was written
@@ -170,6 +171,22 @@ class LockWaitTimeout(LeaseholdError):  # noqa: N818 - class names are API
 
 class LockLost(LeaseholdError):  # noqa: N818 - class names are API
     """The lease is over, or another owner holds the lock."""
+
+
+class HolderChanged(LeaseholdError):  # noqa: N818 - class names are API
+    """The grant that was to be released by force is over. This call has written nothing.
+
+    Its holder has released, or was replaced. Describe the lock again before you decide.
+
+    Attributes:
+        lock_name: the lock.
+        fencing_token: of the grant that was named.
+    """
+
+    def __init__(self, message: str = "", *, lock_name: str = "", fencing_token: int = 0) -> None:
+        super().__init__(message)
+        self.lock_name = lock_name
+        self.fencing_token = fencing_token
 
 
 class KeepAliveEnded(LeaseholdError):  # noqa: N818 - class names are API

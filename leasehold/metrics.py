@@ -39,6 +39,8 @@ class MetricName(StrEnum):
     """It is unknown whether a waiter got the message of its grant: its fallback poll finds out."""
     LEFT_QUEUE = "LeftQueue"
     """A waiter left the queue without a grant."""
+    FORCED_RELEASE = "ForcedRelease"
+    """Somebody released a holder by force."""
     MIXED_LIMITS = "MixedLimits"
     """Acquires that found a holder with another limit on the same lock name."""
     EXTENDED = "Extended"

@@ -15,7 +15,9 @@ from leasehold.store.events import (
     MixedLimits,
     Observe,
     PushUnknown,
+    ReleasedByForce,
 )
+from leasehold.text import printable
 
 
 class FailsafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -37,6 +39,15 @@ def log_event(event: Event) -> None:
     match event:
         case Evicted(lock_name=lock_name, holders=holders):
             logger.warning("lock %r: evicted %d holders whose lease was over", lock_name, holders)
+        case ReleasedByForce():
+            logger.warning(
+                "lock %r: released by force by %s: %s; it was held by %s, fencing token %d",
+                event.lock_name,
+                printable(event.requested_by),
+                printable(event.reason),
+                printable(event.owner_name) or "an owner without a name",
+                event.fencing_token,
+            )
         case MixedLimits(lock_name=lock_name, limit=limit, holders_limits=holders_limits):
             logger.warning(
                 "lock %r: acquired with limit %d, and its holders name %s; no more may hold than "

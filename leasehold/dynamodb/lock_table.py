@@ -25,6 +25,7 @@ from leasehold.protocol.requests import (
     Page,
     Put,
     Query,
+    Scan,
     Transaction,
     Update,
 )
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         PutTypeDef,
         QueryInputTypeDef,
         QueryOutputTypeDef,
+        ScanInputTypeDef,
         TransactWriteItemTypeDef,
     )
 
@@ -165,6 +167,20 @@ class LockTable:
     def query(self, query: Query) -> Page:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
         response = self._page(self._range_of(query))
+        return Page(items=list(response["Items"]), next=response.get("LastEvaluatedKey"))
+
+    def scan(self, scan: Scan) -> Page:
+        """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
+        request: ScanInputTypeDef = {
+            "TableName": self._name,
+            "FilterExpression": scan.only,
+            "ExpressionAttributeNames": scan.names,
+            "ExpressionAttributeValues": scan.values,
+            "ConsistentRead": True,
+        }
+        if scan.after is not None:
+            request["ExclusiveStartKey"] = scan.after
+        response = self._send(lambda: self._client.scan(**request))
         return Page(items=list(response["Items"]), next=response.get("LastEvaluatedKey"))
 
     def query_all(self, query: Query) -> list[Item]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import number
 from leasehold.protocol.holders import owner_ids, read_holder
-from leasehold.protocol.model import AcquireRequest, LockState, Place, Waiter
+from leasehold.protocol.model import AcquireRequest, ForcedRelease, LockState, Place, Waiter
 from leasehold.protocol.reading import reads_an_item
 from leasehold.protocol.requests import Item
 
@@ -81,7 +81,32 @@ def read_state(item: Item) -> LockState:
         wait_seq=_number(item, schema.WAIT_SEQ),
         retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),
         executions=_text(item, schema.EXECUTIONS),
+        last_forced_release=_forced_release(item),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
+    )
+
+
+def new_forced_release(forced: ForcedRelease) -> AttributeValueTypeDef:
+    """The attribute that tells of the last release by force."""
+    return {
+        "M": {
+            "fencing_token": number(forced.fencing_token),
+            "at_ms": number(forced.at_ms),
+            "requested_by": {"S": forced.requested_by},
+            "reason": {"S": forced.reason},
+        }
+    }
+
+
+def _forced_release(item: Item) -> ForcedRelease | None:
+    if schema.LAST_FORCED_RELEASE not in item:
+        return None
+    record = item[schema.LAST_FORCED_RELEASE]["M"]
+    return ForcedRelease(
+        fencing_token=int(record["fencing_token"]["N"]),
+        at_ms=int(record["at_ms"]["N"]),
+        requested_by=record["requested_by"]["S"],
+        reason=record["reason"]["S"],
     )
 
 

@@ -195,6 +195,21 @@ class ReleaseRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForceReleaseRequest:
+    """Take out a holder that is not the caller: the one that was granted this fencing token.
+
+    Attributes:
+        requested_by: who asks; a label for people, which proves nothing.
+        reason: why, for people.
+    """
+
+    lock_name: str
+    fencing_token: int
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """An owner that has a permit, as the table describes it. Every heartbeat adds 1 to `revision`.
 
@@ -223,6 +238,22 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedRelease:
+    """A holder was released by somebody else, by force.
+
+    Attributes:
+        fencing_token: of the grant that ended.
+        requested_by: who did it, as the request says.
+        reason: why.
+    """
+
+    fencing_token: int
+    at_ms: int
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
     """One lock, as its item describes it. A lock never seen before has no holders.
 
@@ -230,6 +261,7 @@ class LockState:
         limit: the limit in force, never above that of a holder; 0 if nobody ever held.
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
+        last_forced_release: the last release by force; None if there was none.
     """
 
     fencing_token: int = 0
@@ -240,6 +272,7 @@ class LockState:
     wait_seq: int = 0
     retain_until_seconds: int | None = None
     executions: str | None = None
+    last_forced_release: ForcedRelease | None = None
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:

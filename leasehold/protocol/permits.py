@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasehold.protocol import schema
-from leasehold.protocol.departure import eviction
+from leasehold.protocol.departure import DepartingHolder, eviction, removal
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
     I_HOLD,
@@ -167,6 +167,18 @@ def release_permit(request: ReleaseRequest, *, now_ms: int) -> Update:
         "REMOVE #mine, #my_token",
         condition=all_of(I_HOLD, NOT_CONTENDED),
         returns="ALL_OLD",
+        now_ms=now_ms,
+    )
+
+
+def release_by_force(lock_name: str, departing: DepartingHolder, *, now_ms: int) -> Update:
+    """Take out the holder of the grant that was seen, on a lock for which nobody waits."""
+    leaving = removal(departing)
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
+        condition=NOT_CONTENDED,
+        removal=leaving,
         now_ms=now_ms,
     )
 

@@ -83,11 +83,26 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """The items that one query read.
+class Scan:
+    """Items of the whole table: those of one partition come together, in order of their sort key.
 
     Attributes:
-        next: the key to go on after; None if the range has no more.
+        only: a filter on the items that were read.
+        after: the key after which to go on; None for the beginning of the table.
+    """
+
+    only: str
+    names: Mapping[str, str] = field(repr=False)
+    values: Item = field(repr=False)
+    after: Item | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The items that one query or scan read.
+
+    Attributes:
+        next: the key to go on after; None if there are no more.
     """
 
     items: list[Item] = field(repr=False)

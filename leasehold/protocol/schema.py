@@ -3,6 +3,7 @@
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
                                       limit, expiry_time, retain_until, executions,
+                                      last_forced_release,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, and how to wake it
@@ -11,7 +12,8 @@
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` says
 that the lock may have waiters, `limit` is the limit in force (`limits.py`), `executions` how the
-ARNs of executions begin (`holders.py`). Each holder is a top-level attribute. One nested map of
+ARNs of executions begin (`holders.py`), `last_forced_release` who released a holder by force, and
+why. Each holder is a top-level attribute. One nested map of
 holders would not do: DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so
 the first acquire would take two requests.
 """
@@ -35,6 +37,7 @@ CONTENDED: Final = "contended"
 WAIT_SEQ: Final = "wait_seq"
 RETAIN_UNTIL: Final = "retain_until"
 LAST_RELEASED: Final = "last_released"
+LAST_FORCED_RELEASE: Final = "last_forced_release"
 
 EXECUTIONS: Final = "executions"
 
@@ -90,13 +93,15 @@ WAITER_GRACE_MS: Final = 60_000
 at most, a cold start, and some repeats. It is short, because a workflow that comes later still gets
 its place back from its claim, and was only passed over meanwhile."""
 
+STATE: Final = "STATE"
+LOCK_PREFIX: Final = "LOCK#"
 WAITER_PREFIX: Final = "WAITER#"
 _WIDEST_EPOCH_MS: Final = 15
 
 
 def lock_key(lock_name: str) -> dict[str, AttributeValueTypeDef]:
     """The key of a lock's state."""
-    return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": "STATE"}}
+    return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": STATE}}
 
 
 def holder_attribute(owner_id: str) -> str:
@@ -126,7 +131,7 @@ def waiter_sort_key(*, entered_at_ms: int, owner_id: str) -> str:
 
 def partition_of(lock_name: str) -> str:
     """The partition in which a lock and its waiters are."""
-    return f"LOCK#{lock_name}"
+    return f"{LOCK_PREFIX}{lock_name}"
 
 
 def claim_key(

@@ -38,6 +38,29 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedByForce:
+    """Somebody who is not the holder has released it.
+
+    Attributes:
+        fencing_token: of the grant that ended.
+        owner_name: the former holder's label.
+        execution_arn: the workflow execution that it belongs to; its work goes on unless it has a
+            heartbeat.
+        held_ms: how long it had held.
+        requested_by: who did it, as the request says.
+        reason: why.
+    """
+
+    lock_name: str
+    fencing_token: int
+    owner_name: str
+    execution_arn: str | None
+    held_ms: int
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MixedLimits:
     """An acquire found holders that name another limit. All of them count; mostly a mistake.
 
@@ -82,7 +105,14 @@ class ClaimNotRemoved:
 
 
 Event = (
-    HandedOver | Evicted | MixedLimits | Extended | LivenessUnknown | PushUnknown | ClaimNotRemoved
+    HandedOver
+    | Evicted
+    | ReleasedByForce
+    | MixedLimits
+    | Extended
+    | LivenessUnknown
+    | PushUnknown
+    | ClaimNotRemoved
 )
 Observe = Callable[[Event], None]
 

@@ -98,7 +98,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
         moved = _send(context, step, state)
         if moved is not None:
             pause_or_give_up(context, lock_name, began=began, attempt=attempt)
-            if moved.repeated and departing is not None and departing.voluntary:
+            if moved.repeated and departing is not None and departing.is_marked:
                 _require_known(lock_name, departing, moved.state)
             queue.forget()
             state, attempt = moved.state, attempt + 1
@@ -118,13 +118,13 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
         state = step.after
         if departing is None and not queue.live and not queue.has_more:
             return progress.has_left
-    return progress.has_left or _left_before(departing, state)
+    return progress.has_left or departing.left_before(state)
 
 
 def _report_eviction(
     context: LockContext, lock_name: str, departing: DepartingHolder | None
 ) -> None:
-    if departing is not None and not departing.voluntary:
+    if departing is not None and not departing.is_marked:
         context.observe(Evicted(lock_name=lock_name))
 
 
@@ -145,14 +145,9 @@ def outcome_unknown(lock_name: str, why: str) -> LockStoreUnavailable:
     )
 
 
-def _left_before(departing: DepartingHolder, state: LockState) -> bool:
-    """Whether this very departure was written before: its reply got lost, and boto3 repeated it."""
-    return departing.voluntary and state.last_released == departing.holder.owner_id
-
-
 def _require_known(lock_name: str, departing: DepartingHolder, state: LockState) -> None:
     """Raises `LockStoreUnavailable` if a holder is gone, and nobody can tell who took it out."""
-    if not departing.is_still_in(state) and not _left_before(departing, state):
+    if not departing.is_still_in(state) and not departing.left_before(state):
         raise outcome_unknown(lock_name, REPLY_LOST)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from leasehold.errors import LockItemMalformed
+from leasehold.protocol.description import LockDescription
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import (
     AcquireRequest,
     ExecutionEnded,
+    ForceReleaseRequest,
     Grant,
     HeartbeatRequest,
     KeepAliveRequest,
@@ -21,6 +26,8 @@ from leasehold.protocol.schema import lock_key
 from leasehold.store.acquire import acquire, already_released
 from leasehold.store.claims import end_claim, register_claim, remove_claim
 from leasehold.store.context import LockContext
+from leasehold.store.force_release import force_release
+from leasehold.store.inspect import describe, list_locks
 from leasehold.store.keep_alive import KeepAliveOutcome, keep_alive, renew_lease
 from leasehold.store.reap import reap
 from leasehold.store.release import release
@@ -105,3 +112,33 @@ class LockStore:
             AskedTooEarly: the execution runs, or has ended just now.
         """
         return reap(self._context, ended)
+
+    def describe(self, lock_name: str) -> LockDescription | None:
+        """Holders and waiters of a lock; None if the table knows no lock of this name.
+
+        Two strongly consistent reads, and one more for each MB of waiters.
+        """
+        return describe(self._context, lock_name)
+
+    def list_locks(
+        self, prefix: str = "", *, after: str | None = None
+    ) -> Iterator[LockDescription | LockItemMalformed]:
+        """The locks whose names begin so, in no order; one request for each MB of the whole table.
+
+        A lock whose items somebody has changed comes as an error, and the others after it.
+
+        Args:
+            prefix: the beginning of the names.
+            after: the name of a lock that came before, to go on after it.
+        """
+        return list_locks(self._context, prefix, after=after)
+
+    def force_release(self, request: ForceReleaseRequest) -> Released | None:
+        """Takes out the holder of one grant, for the oldest waiter if there is one.
+
+        Two requests if nobody waits; three and a push if somebody does. None if no holder has that
+        grant: nothing was written. A repeat is answered "released" again, as long as nobody else
+        was released by force in between. Workflows that hold are not stopped by this: their
+        heartbeat, if they have one, or their release tells them.
+        """
+        return force_release(self._context, request)

@@ -26,6 +26,9 @@ HIGHEST_LIMIT: Final = 100
 LARGEST_DATA_BYTES: Final = 2048
 LONGEST_EXECUTION_ARN_BYTES: Final = 512
 LONGEST_TASK_TOKEN: Final = 2048
+LONGEST_REASON_BYTES: Final = 512
+LONGEST_REQUESTED_BY_BYTES: Final = 256
+HIGHEST_FENCING_TOKEN: Final = 10**18
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -156,6 +159,25 @@ EXECUTION_ARN: Final = _rule(
 TASK_TOKEN: Final = _rule(
     f"must be a task token of Step Functions, a string of 1 to {LONGEST_TASK_TOKEN} characters",
     lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_TASK_TOKEN),
+)
+PREFIX: Final = _rule(
+    f"must be the beginning of lock names, a string of at most {LONGEST_LOCK_NAME_BYTES} bytes of "
+    "UTF-8 without control characters",
+    lambda value: _is_text(value, most_bytes=LONGEST_LOCK_NAME_BYTES),
+)
+FENCING_TOKEN: Final = _rule(
+    "must be the fencing token of the holder, a positive whole number",
+    lambda value: _is_whole(value, 1, HIGHEST_FENCING_TOKEN),
+)
+REQUESTED_BY: Final = _rule(
+    f"must tell who asks for this, a string of 1 to {LONGEST_REQUESTED_BY_BYTES} bytes of UTF-8 "
+    "without control characters",
+    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REQUESTED_BY_BYTES),
+)
+REASON: Final = _rule(
+    f"must tell why, a string of 1 to {LONGEST_REASON_BYTES} bytes of UTF-8 without control "
+    "characters",
+    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REASON_BYTES),
 )
 FLAG: Final = _rule("must be true or false", lambda value: isinstance(value, bool))
 ENTERED_AT_MS: Final = _rule(

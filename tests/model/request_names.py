@@ -13,7 +13,16 @@ from unittest.mock import patch
 from leasehold.protocol import claims, next_step, permits, queue
 from leasehold.protocol import hand_over as hand_over_protocol
 from leasehold.protocol.requests import Transaction
-from leasehold.store import acquire, hand_over, join, keep_alive, reap, release, takeover
+from leasehold.store import (
+    acquire,
+    force_release,
+    hand_over,
+    join,
+    keep_alive,
+    reap,
+    release,
+    takeover,
+)
 from leasehold.store import claims as claims_of_store
 from leasehold.store import queue as queue_of_store
 
@@ -37,7 +46,10 @@ def _places(
 
 _PLACES: Final = _places(
     (permits, queue, hand_over_protocol),
-    (acquire, join, takeover, release, keep_alive, hand_over, queue_of_store, next_step),
+    (
+        *(acquire, join, takeover, release, force_release, keep_alive),
+        *(hand_over, queue_of_store, next_step),
+    ),
 )
 _PLACES_OF_CLAIMS: Final = _places((claims, queue), (claims_of_store, keep_alive, reap))
 REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES)

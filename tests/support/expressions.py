@@ -139,6 +139,13 @@ class _Parser:
             path = self.path()
             self.take(")")
             return lambda scope: (scope.look_up(path) is not None) is wanted
+        if self.takes("begins_with"):
+            self.take("(")
+            path = self.path()
+            self.take(",")
+            start = self.operand()
+            self.take(")")
+            return lambda scope: _begins_with(scope.look_up(path), start(scope))
         left, comparison, right = self.operand(), self.take(), self.operand()
         if comparison not in _COMPARISONS:
             raise InvalidExpression(comparison)
@@ -218,6 +225,12 @@ def _compare(left: Value | None, comparison: str, right: Value | None) -> bool:
     if kind == "N":
         a, b = int(a), int(b)
     return _COMPARISONS[comparison](a, b)
+
+
+def _begins_with(text: Value | None, start: Value | None) -> bool:
+    if text is None or start is None or "S" not in text:
+        return False
+    return bool(text["S"].startswith(start["S"]))
 
 
 def _int(value: Value | None) -> int:

@@ -110,8 +110,18 @@ class MemoryTable:
             }
         return answer
 
-    def scan(self, **_request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-        return {"Items": [dict(item) for _, item in sorted(self.items.items())]}
+    def scan(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """Partitions in the order of their keys, which DynamoDB does not promise."""
+        start = request.get("ExclusiveStartKey")
+        after = ("", "") if start is None else _key({"Key": start})
+        found = [item for key, item in sorted(self.items.items()) if key > after]
+        page = found[: self.page_size]
+        only = request.get("FilterExpression")
+        shown = [dict(i) for i in page if not only or holds(only, _scope(request, i))]
+        answer: dict[str, Any] = {"Items": shown, "Count": len(shown)}
+        if len(found) > len(page):
+            answer["LastEvaluatedKey"] = {n: page[-1][n] for n in (PARTITION_KEY, SORT_KEY)}
+        return answer
 
     def state(self, lock_name: str) -> Item:
         """The item of a lock; empty if there is none."""

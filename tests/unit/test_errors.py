@@ -66,6 +66,7 @@ SAMPLES: dict[str, Any] = {
     "str": "some text",
     "str | None": "more text",
     "float": 1.5,
+    "int": 7,
     "bool": False,
     "object": {"a": 1},
     "tuple[VisibleHolder, ...]": (HOLDER,),

@@ -11,8 +11,10 @@ from leasehold.protocol import schema
 from leasehold.protocol.expressions import number
 from leasehold.protocol.model import (
     AcquireRequest,
+    ForceReleaseRequest,
     Grant,
     HeartbeatRequest,
+    LockState,
     NotHeld,
     Queued,
     Refusal,
@@ -45,6 +47,8 @@ class Client:
         heartbeats: how many of them it may send.
         echoes: the name of a client one of whose acquire calls this is, arriving at any time.
         forges: whether it asks with a ticket that it never got, for the first place of all.
+        forces: whether it is a person that wants nothing but to release, by force, the oldest
+            holder that it sees.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Client:
     heartbeats: int = 0
     echoes: str | None = None
     forges: bool = False
+    forces: bool = False
 
     @property
     def is_echo(self) -> bool:
@@ -80,6 +85,8 @@ class Status(Enum):
     RENEWING = "renewing"
     RELEASING = "releasing"
     CANCELLING = "cancelling"
+    SEEING = "seeing who holds"
+    FORCING = "releasing another by force"
     DONE = "done"
     NOT_HELD = "told that it does not hold"
     REFUSED = "refused"
@@ -88,7 +95,14 @@ class Status(Enum):
     ENDLESS = "going round in circles"
 
 
-OPERATING: Final = {Status.ACQUIRING, Status.RENEWING, Status.RELEASING, Status.CANCELLING}
+OPERATING: Final = {
+    Status.ACQUIRING,
+    Status.RENEWING,
+    Status.RELEASING,
+    Status.CANCELLING,
+    Status.SEEING,
+    Status.FORCING,
+}
 OVER: Final = {
     Status.DONE,
     Status.NOT_HELD,
@@ -152,6 +166,8 @@ class Local(NamedTuple):
 def beginnings(client: Client, local: Local) -> list[Local]:
     """The operations that a client that is not in the middle of one may begin."""
     match local.status:
+        case Status.IDLE if client.forces:
+            return [local.at(Status.SEEING)]
         case Status.IDLE:
             return [local.at(Status.ACQUIRING, calls=1)]
         case Status.ASLEEP:
@@ -203,6 +219,10 @@ def operate(client: Client, local: Local, store: LockStore) -> object:
                 task_token=task_token(client, local) if client.waits else None,
             )
             return store.acquire(acquisition)
+        case Status.SEEING:
+            return store.read_state(LOCK)
+        case Status.FORCING:
+            return store.force_release(_by_force(local.told))
         case Status.RENEWING:
             return store.heartbeat(HeartbeatRequest(lock_name=LOCK, owner_id=owner_id))
         case Status.CANCELLING:
@@ -218,6 +238,12 @@ def operate(client: Client, local: Local, store: LockStore) -> object:
             return store.release(ReleaseRequest(lock_name=LOCK, owner_id=owner_id))
 
 
+def _by_force(fencing_token: int) -> ForceReleaseRequest:
+    return ForceReleaseRequest(
+        lock_name=LOCK, fencing_token=fencing_token, requested_by="olga", reason="why not"
+    )
+
+
 def concluded(client: Client, local: Local, answer: object) -> Local:
     """What the answer of the operation makes of the client."""
     if isinstance(answer, LockStoreUnavailable):
@@ -228,19 +254,23 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
         return local.at(Status.DONE)
     if isinstance(answer, Queued) and not client.pushed:
         local = local._replace(ticket=answer.entered_at_ms)
+    after, told = _AFTER[type(answer)], local.told
     match answer:
         case Grant() if local.status is not Status.RENEWING:
-            return local.at(Status.WORKING, told=answer.fencing_token)
-        case Refusal():
-            fenced = answer.reason is RefusalReason.ALREADY_RELEASED
-            return local.at(Status.FENCED if fenced else Status.REFUSED)
-        case _:
-            return local.at(_AFTER[type(answer)])
+            told = answer.fencing_token
+        case LockState(holders=(oldest, *_)):
+            after, told = Status.FORCING, oldest.fencing_token
+        case Refusal() if answer.reason is RefusalReason.ALREADY_RELEASED:
+            after = Status.FENCED
+    return local.at(after, told=told)
 
 
 _AFTER: Final[dict[type, Status]] = {
     Grant: Status.WORKING,
     Queued: Status.ASLEEP,
     NotHeld: Status.NOT_HELD,
+    Refusal: Status.REFUSED,
+    LockState: Status.REFUSED,
+    type(None): Status.REFUSED,
     Released: Status.DONE,
 }

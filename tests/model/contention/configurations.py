@@ -33,6 +33,8 @@ _BEN_ASKS_AGAIN: Final = Client(name="ben", polls=1, gives_up=True)
 _WHILE_JOINING: Final = frozenset(Invariant) - {Invariant.QUEUE, Invariant.ORDER}
 """What holds while a join is seen in part, too: a lock may be taken before the join is confirmed.
 Nobody sleeps by then."""
+OLGA: Final = Client(name="olga", waits=False, pushed=False, forces=True)
+"""Releases another by force."""
 _BEN_POLLS: Final = Client(name="ben", pushed=False, polls=1)
 
 CONFIGURATIONS: Final = (
@@ -149,6 +151,33 @@ CONFIGURATIONS: Final = (
         clients=workflows(3),
         faults=Faults(late_joins=1),
         invariants=_WHILE_JOINING,
+    ),
+    Configuration(
+        name="a holder is released by force",
+        clients=(_ANNA, _BEN, _CARL, OLGA),
+    ),
+    Configuration(
+        name="a holder that sends a heartbeat is released by force",
+        clients=(Client(name="anna", heartbeats=1), _BEN_ASKS_AGAIN, OLGA),
+    ),
+    Configuration(
+        name="a holder is released by force, and a reply is lost",
+        clients=(_ANNA, _BEN, OLGA),
+        faults=Faults(lost_replies=1, repeats=1),
+    ),
+    Configuration(
+        name="a holder is released by force, and granted anew",
+        clients=(
+            Client(name="anna", waits=False, pushed=False),
+            Client(name="ben", waits=False, pushed=False),
+            OLGA,
+        ),
+        faults=Faults(lost_replies=1, epochs=1),
+    ),
+    Configuration(
+        name="a workflow dies that is released by force",
+        clients=(_ANNA, _BEN, OLGA),
+        faults=Faults(crashes=1, epochs=1),
     ),
     Configuration(
         name="a ticket is forged",

@@ -23,8 +23,14 @@ class Invariant(StrEnum):
     IN_FORCE = "the limit in force is never above the limit of a holder"
     TOKENS = "a token is issued once, and tokens rise"
     ORDER = "grants come in the order of queueing"
-    EVICTED = "only a holder whose lease is over is evicted, and never a workflow that runs"
-    TOLD = "a client that was told that it holds the lock holds it, with that token"
+    EVICTED = (
+        "only a holder whose lease is over is evicted, and never a workflow that runs; a release "
+        "by force takes out the grant that was named"
+    )
+    TOLD = (
+        "a client that was told that it holds the lock holds it, with that token, unless that "
+        "grant was released by force"
+    )
     UNTOLD = "a waiter that was handed the lock is told, if no push was lost"
     QUEUE = "a waiter is in the queue only while the lock is contended, and is not a holder"
     WAKE_UP = "nobody waits while a permit is free for it, or while the lock is not contended"
@@ -140,14 +146,17 @@ class Checker:
             return None
         mine = lock.holder(client.owner_id)
         working = status in (Status.WORKING, Status.RENEWING) and not local.orphaned and sure
+        last = lock.last_forced_release
+        # A client that gave up may have been handed the lock, and never told of it.
+        forced = last is not None and local.told in (0, last.fencing_token)
         ended = status in (Status.DONE, Status.REFUSED, Status.NOT_HELD)
         return self._pick(
-            (Invariant.TOLD, not working or (mine and mine.fencing_token) == local.told),
+            (Invariant.TOLD, not working or forced or (mine and mine.fencing_token) == local.told),
             (Invariant.FENCED, status is not Status.FENCED),
             (Invariant.ENDLESS, status is not Status.ENDLESS),
             (Invariant.ENDED, not ended or mine is None),
             (Invariant.GONE, not ended or client.owner_id not in waiting),
-            (Invariant.ANSWER, status is not Status.NOT_HELD or bool(lost) or not sure),
+            (Invariant.ANSWER, status is not Status.NOT_HELD or forced or bool(lost) or not sure),
         )
 
     def broken_at_rest(self, state: State, _moves: Sequence[Move]) -> Invariant | None:
@@ -185,12 +194,18 @@ def _still_asks(lock: SeenLock, owner_id: str, epoch: int) -> bool:
 
 
 def _evicted(old: LockState, new: LockState, epoch: int) -> list[str]:
-    """Owners that lost their permit before their lease was over, and did not give it back."""
+    """Owners that lost their permit before their lease was over, and did not give it back.
+
+    Nor was that grant released by force.
+    """
     now_ms = START_MS + epoch * EPOCH_MS
+    last = new.last_forced_release
+    forced = None if last is None else last.fencing_token
     return [
         holder.owner_id
         for holder in old.holders
         if new.holder(holder.owner_id) is None
         and holder.owner_id != new.last_released
+        and holder.fencing_token != forced
         and holder.expires_at_ms + DEFAULT_CLOCK_TOLERANCE_MS >= now_ms
     ]

@@ -10,10 +10,10 @@ from leasehold.protocol import next_step, permits, queue
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from leasehold.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
 from leasehold.protocol.model import LockState
-from leasehold.store import acquire, hand_over, join, release
+from leasehold.store import acquire, force_release, hand_over, join, release
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
-from tests.model.contention.configurations import Configuration, workflows
+from tests.model.contention.configurations import OLGA, Configuration, workflows
 from tests.model.contention.faults import Faults
 from tests.model.contention.invariants import Invariant
 from tests.model.mutant import Mutant, Patch, weak
@@ -21,6 +21,7 @@ from tests.model.mutant import Mutant, Patch, weak
 _NO_FAULTS: Final = Faults()
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
+_THE_GRANT_SEEN: Final = "#departing_token = :seen_grant"
 _LIMIT_STAYS: Final = "#limit = if_not_exists(#limit, :limit)"
 _WIDE_NARROW_WIDE: Final = (
     Client(name="anna", limit=3, waits=False),
@@ -191,6 +192,31 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.WAKE_UP,
         (join, "_join_anew", weak_functions.join_confirmed_by_a_read),
         faults=Faults(late_joins=1),
+    ),
+    "a release by force does not ask whether the grant is there": _mutant(
+        Invariant.LIMIT,
+        weak(force_release, "release_by_force", _THE_GRANT_SEEN),
+        clients=(_ANNA, OLGA),
+    ),
+    "a release by force names the owner and not the grant": _mutant(
+        Invariant.EVICTED,
+        weak(
+            force_release,
+            "release_by_force",
+            _THE_GRANT_SEEN,
+            instead="attribute_exists(#departing)",
+        ),
+        clients=(
+            Client(name="anna", waits=False, pushed=False),
+            Client(name="ben", waits=False, pushed=False),
+            OLGA,
+        ),
+        faults=Faults(lost_replies=1, epochs=1),
+    ),
+    "a release by force does not ask whether a client waits": _mutant(
+        Invariant.WAKE_UP,
+        weak(force_release, "release_by_force", NOT_CONTENDED),
+        clients=(_ANNA, _BEN, OLGA),
     ),
     "a ticket is believed": _mutant(
         Invariant.ORDER,
