@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.errors import (
     CancellationReason,
     ClientUnusable,
+    HolderChanged,
     InvalidRequest,
     LeaseholdError,
     LockItemMalformed,
@@ -30,14 +31,27 @@ if TYPE_CHECKING:
     from leasehold.client.lock_client import LockClient
     from leasehold.decorator.locked import locked
     from leasehold.dynamodb.create_table import create_table
+    from leasehold.protocol.description import (
+        DescribedForcedRelease,
+        DescribedHolder,
+        DescribedQueue,
+        DescribedWaiter,
+        LockDescription,
+    )
 
 __all__ = [
     "CancellationReason",
     "ClientUnusable",
+    "DescribedForcedRelease",
+    "DescribedHolder",
+    "DescribedQueue",
+    "DescribedWaiter",
+    "HolderChanged",
     "InvalidRequest",
     "LeaseholdError",
     "Lock",
     "LockClient",
+    "LockDescription",
     "LockItemMalformed",
     "LockLost",
     "LockStoreMisconfigured",
@@ -52,11 +66,16 @@ __all__ = [
     "locked",
 ]
 
-_WITH_BOTO3 = {
+_IMPORTED_LATE = {
     "AsyncLock": "leasehold.aio",
     "AsyncLockClient": "leasehold.aio",
+    "DescribedForcedRelease": "leasehold.protocol.description",
+    "DescribedHolder": "leasehold.protocol.description",
+    "DescribedQueue": "leasehold.protocol.description",
+    "DescribedWaiter": "leasehold.protocol.description",
     "Lock": "leasehold.client.lock",
     "LockClient": "leasehold.client.lock_client",
+    "LockDescription": "leasehold.protocol.description",
     "composite_name": "leasehold.client.composite_name",
     "create_table": "leasehold.dynamodb.create_table",
     "locked": "leasehold.decorator.locked",
@@ -66,7 +85,7 @@ boto3 for it."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name
-    if name not in _WITH_BOTO3:
+    if name not in _IMPORTED_LATE:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(_WITH_BOTO3[name]), name)
+    return getattr(import_module(_IMPORTED_LATE[name]), name)

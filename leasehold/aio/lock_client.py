@@ -9,16 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
+from leasehold.aio.administration import AsyncLockAdministration
 from leasehold.aio.bridge import BridgedClock, run
 from leasehold.aio.connection import AsyncConnection
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.lock import AsyncCallback, AsyncLock, AsyncLockServices
 from leasehold.aio.tasks import BackgroundTasks
 from leasehold.client.acquisition import Acquisition
+from leasehold.client.adoption import AdoptedGrant, Adoption
 from leasehold.client.arguments import Timing
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.logging import logger
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
+from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock
 from leasehold.errors import ClientUnusable, LockWaitTimeout
 from leasehold.store.events import Observe
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from aiobotocore.session import AioSession
 
 
-class AsyncLockClient:
+class AsyncLockClient(AsyncLockAdministration):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
@@ -170,6 +173,31 @@ class AsyncLockClient:
         async with await self._acquire(options) as lock:
             yield lock
 
+    async def adopt(
+        self,
+        name: str,
+        owner_id: str,
+        *,
+        lease: float | None = None,
+        on_lost: AsyncCallback | None = None,
+        on_danger: AsyncCallback | None = None,
+    ) -> AsyncLock:
+        """Goes on with a lock that a function, a workflow or another process has acquired.
+
+        Arguments and errors as of `LockClient.adopt`; callbacks may be coroutine functions.
+        """
+        adoption = Adoption(
+            settings=self._settings,
+            name=name,
+            owner_id=owner_id,
+            lease=lease,
+            on_lost=on_lost,
+            on_danger=on_danger,
+        )
+        adopted: AdoptedGrant[AsyncCallback] = await run(adoption.run, self._opened())
+        self._require_open()
+        return AsyncLock(self._services, adopted.request, adopted.options, adopted.granted)
+
     async def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
@@ -232,6 +260,13 @@ class AsyncLockClient:
     async def _disconnect(self) -> None:
         for connection in reversed(self._connections):
             await connection.aclose()
+
+    def _opened(self) -> StoreFactory:
+        self._require_open()
+        return self._services.store_factory
+
+    def _administrator_settings(self) -> ClientSettings:
+        return self._settings
 
     def _require_open(self) -> None:
         if self._closed:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from leasehold.client.administration import LockAdministration
+from leasehold.client.adoption import Adoption
 from leasehold.client.arguments import Timing
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
@@ -14,6 +16,7 @@ from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.process import reset_in_children
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
+from leasehold.client.store_factory import StoreFactory
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import BootClock, Clock
 from leasehold.errors import ClientUnusable, LockWaitTimeout
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
-class LockClient:
+class LockClient(LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
     Args:
@@ -223,6 +226,49 @@ class LockClient:
         with self._acquire(options) as lock:
             yield lock
 
+    def adopt(
+        self,
+        name: str,
+        owner_id: str,
+        *,
+        lease: float | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
+    ) -> Lock:
+        """Goes on with a lock that a function, a workflow or another process has acquired.
+
+        From now on it is as if this client had acquired it: renewed until it is released or lost,
+        with the fencing token of its grant. One read and one heartbeat. Two processes may renew one
+        lock; a release by one is a loss for the other. Do not release what a guard with
+        `keep_alive` holds: its heartbeat would take that for a loss, and stop its work.
+
+        Args:
+            name: the lock.
+            owner_id: of the acquisition: `owner_id` of the answer, or of the other process's lock.
+                It is the proof of ownership: pass it on as you would a password.
+            lease: seconds; from now on the lease of this lock. None leaves it as it is.
+            on_lost: as of `acquire`.
+            on_danger: as of `acquire`.
+
+        Raises:
+            LockLost: this owner_id does not hold the lock; nothing was written.
+            LockStoreUnavailable: outcome unknown. The lock is held as before.
+            InvalidRequest: an argument breaks its rule, or the lease that the lock has is too short
+                for this client's heartbeats; nothing was written.
+        """
+        services = self._services
+        adoption = Adoption(
+            settings=self._settings,
+            name=name,
+            owner_id=owner_id,
+            lease=lease,
+            on_lost=on_lost,
+            on_danger=on_danger,
+        )
+        adopted = adoption.run(self._opened())
+        self._require_open()
+        return Lock(services, adopted.request, adopted.options, adopted.granted)
+
     def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and threads, and closes the connections that this client made.
 
@@ -274,7 +320,7 @@ class LockClient:
             self._require_open()
         return lock
 
-    def _release_all(self, handles: list[LeaseHandle]) -> None:
+    def _release_all(self, handles: Sequence[LeaseHandle]) -> None:
         size = min(self._settings.max_workers, len(handles))
         pool = WorkerPool(size, name="leasehold-close")
         for handle in handles:
@@ -287,6 +333,13 @@ class LockClient:
             except RuntimeError:  # No thread can be started.
                 handle.release_at_close()
         pool.close()
+
+    def _opened(self) -> StoreFactory:
+        self._require_open()
+        return self._services.store_factory
+
+    def _administrator_settings(self) -> ClientSettings:
+        return self._settings
 
     def _require_open(self) -> None:
         if self._closed:

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from leasehold.cdk.service.functions import grant_workflow_action
 from leasehold.cdk.service.metrics import LockMetrics, MetricOptions
-from leasehold.cdk.service.table import grant_client_actions
+from leasehold.cdk.service.table import grant_administration_actions, grant_client_actions
 from leasehold.errors import InvalidRequest
 
 
@@ -71,7 +71,18 @@ class LockServiceBase(LockMetrics, Construct):
         whether one that holds a lock still runs: give this to code that may hold any lock of the
         service. `grant_use` lets it call the functions only.
         """
-        table = grant_client_actions(self.table, grantee)
+        return self._with_workflows(grant_client_actions(self.table, grantee), grantee)
+
+    def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a person see all locks and release them by force, in Python or by `leasehold`.
+
+        Such a principal reads the whole table, owner ids included, and can change every item: give
+        this to those who operate the service. A policy of your own may allow the reads only.
+        """
+        return self._with_workflows(grant_administration_actions(self.table, grantee), grantee)
+
+    def _with_workflows(self, table: iam.Grant, grantee: iam.IGrantable) -> iam.Grant:
+        """Whoever hands a lock over wakes the next workflow, and asks whether it still runs."""
         wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
         return table.combine(wake).combine(
             grant_workflow_action(self, grantee, "DescribeExecution")

@@ -13,6 +13,10 @@ from constructs import Construct
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 
 _READS: Final = ("GetItem", "Query")
+_ADMINISTRATION: Final = (
+    *("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem"),
+    *("DescribeTable", "DescribeTimeToLive"),
+)
 _WRITES: Final = ("ConditionCheckItem", "PutItem", "UpdateItem", "DeleteItem")
 
 
@@ -52,3 +56,10 @@ def grant_client_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam
     if table.encryption_key is not None:
         table.encryption_key.grant_encrypt_decrypt(grantee)
     return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_READS + _WRITES)))
+
+
+def grant_administration_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
+    """Allows to list all locks, to release one by force, and what `leasehold doctor` reads."""
+    if table.encryption_key is not None:
+        table.encryption_key.grant_encrypt_decrypt(grantee)
+    return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_ADMINISTRATION)))

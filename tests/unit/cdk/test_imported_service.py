@@ -86,3 +86,21 @@ def test_the_reaper_of_an_imported_service_is_narrowed_where_the_service_is_made
     machine = sfn.StateMachine.from_state_machine_arn(stack, "Machine", MACHINE)
     with pytest.raises(InvalidRequest, match=r"^watch: must be called in the app that deploys"):
         imported(stack).watch(machine)
+
+
+def test_administration_reads_the_table_and_writes_two_ways_and_wakes_workflows(
+    stack: Stack,
+) -> None:
+    locks = imported(stack, table_name="locks")
+    locks.grant_administration(iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal()))
+    [policy] = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
+    allowed: set[str] = set()
+    for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+        actions = statement["Action"]
+        allowed |= {actions} if isinstance(actions, str) else {*actions}
+    on_table = ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")
+    settings = ("DescribeTable", "DescribeTimeToLive")
+    assert allowed == {
+        *(f"dynamodb:{action}" for action in (*on_table, *settings)),
+        *("states:SendTaskSuccess", "states:DescribeExecution"),
+    }

@@ -14,7 +14,7 @@ from tests.support import FakeClock
 from tests.support.faults import lost_reply
 from tests.support.memory_table import MemoryTable
 
-READS = ("get_item", "query")
+READS = ("get_item", "query", "scan")
 WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
 
 

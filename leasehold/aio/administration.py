@@ -1,0 +1,65 @@
+"""What people do with the locks of a table, to be awaited."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+
+from leasehold.aio.bridge import run
+from leasehold.client.administration import (
+    force_release_request,
+    locks_of,
+    require_prefix,
+    send_force_release,
+)
+from leasehold.client.settings import ClientSettings
+from leasehold.client.store_factory import StoreFactory
+from leasehold.errors import VisibleHolder
+from leasehold.protocol.description import LockDescription
+from leasehold.wire import rules
+
+
+class AsyncLockAdministration(ABC):
+    """The part of `AsyncLockClient` that needs no lock of its own."""
+
+    async def describe(self, name: str) -> LockDescription | None:
+        """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
+        rules.require("name", rules.LOCK_NAME, name)
+        store_factory = self._opened()
+        return await run(lambda: store_factory.store().describe(name))
+
+    def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
+        """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
+        require_prefix(prefix)
+        return _locks_of(self._opened(), prefix or "")
+
+    async def force_release(
+        self,
+        name: str,
+        *,
+        owner: VisibleHolder | int,
+        reason: str,
+        requested_by: str | None = None,
+    ) -> None:
+        """Takes a lock away from a holder, for the oldest waiter if there is one.
+
+        Arguments and errors as of `LockClient.force_release`.
+        """
+        request = force_release_request(
+            self._administrator_settings(), name, owner, reason=reason, requested_by=requested_by
+        )
+        await run(send_force_release, self._opened(), request)
+
+    @abstractmethod
+    def _opened(self) -> StoreFactory:
+        """The lock table; raises `ClientUnusable` once the client is closed."""
+
+    @abstractmethod
+    def _administrator_settings(self) -> ClientSettings:
+        """The settings of the client."""
+
+
+async def _locks_of(store_factory: StoreFactory, prefix: str) -> AsyncIterator[LockDescription]:
+    found = locks_of(store_factory, prefix)
+    while (lock := await run(next, found, None)) is not None:
+        yield lock

@@ -1,0 +1,200 @@
+"""What people do with the locks of a table, whoever holds them: see them, and free a stuck one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.client.arguments import default_owner_name, refuse
+from leasehold.client.logging import logger
+from leasehold.client.settings import ClientSettings
+from leasehold.client.store_factory import StoreFactory
+from leasehold.dynamodb.retry import RetryBudget, retry
+from leasehold.errors import (
+    HolderChanged,
+    LockItemMalformed,
+    LockStoreUnavailable,
+    VisibleHolder,
+)
+from leasehold.protocol.description import LockDescription
+from leasehold.protocol.model import ForceReleaseRequest, Released
+from leasehold.wire import rules
+
+_FORCE_SECONDS: Final = 5.0
+
+
+class LockAdministration(ABC):
+    """The part of `LockClient` that needs no lock of its own."""
+
+    def describe(self, name: str) -> LockDescription | None:
+        """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.
+
+        Not a snapshot: the waiters are read first, and owners go on meanwhile. Nobody who holds or
+        waits all the time is left out. What proves ownership is not shown.
+
+        Returns:
+            The lock; None if the table knows no lock of this name: nobody has used it, or not for
+            days.
+
+        Raises:
+            LockStoreUnavailable: the table did not answer.
+            LockItemMalformed: somebody has changed an item of the lock.
+            InvalidRequest: the name breaks its rule.
+        """
+        rules.require("name", rules.LOCK_NAME, name)
+        return self._opened().store().describe(name)
+
+    def list(self, prefix: str | None = None) -> Iterator[LockDescription]:
+        """Iterates over the locks that the table knows, in no order; held, waited for, and free.
+
+        Reads the **whole table**, whatever the prefix: one strongly consistent `Scan` for each MB,
+        which costs 128 read units a MB (100,000 locks without a holder's data: about 30 MB, 0.05
+        cents). Pages come as the iteration goes on, so that the memory stays small. Needs the
+        permission `dynamodb:Scan`, which `grant_client` does not give; see `grant_administration`.
+
+        Not a snapshot: each lock is as it was when its page was read. A lock that is made meanwhile
+        may be missing. A lock whose items somebody has changed is logged and left out.
+
+        Args:
+            prefix: only names that begin so; None for all.
+
+        Raises:
+            LockStoreUnavailable: the table did not answer; what came before is right.
+            LockStoreMisconfigured: no permission to scan, for instance.
+            InvalidRequest: the prefix breaks its rule.
+        """
+        require_prefix(prefix)
+        return locks_of(self._opened(), prefix or "")
+
+    def force_release(
+        self,
+        name: str,
+        *,
+        owner: VisibleHolder | int,
+        reason: str,
+        requested_by: str | None = None,
+    ) -> None:
+        """Takes a lock away from a holder, for the oldest waiter if there is one.
+
+        For a holder that will not release: its program hangs but renews, or its lease is long.
+        **The holder is not stopped.** It is told when it asks: its next heartbeat and `check` after
+        it say `LockLost`, guarded writes are refused, its release changes nothing. A workflow is
+        told by its heartbeat if it has `keep_alive`, else by its release. So stop it first, if you
+        can.
+
+        The grant is taken away that was seen, or none: the fencing token names it, whatever has
+        happened since. Two requests if nobody waits; three and a push if somebody does. May be
+        repeated. Logged as a warning, reported to `observe` as `ReleasedByForce`, and stored
+        with the lock, where `describe` shows the last one.
+
+        Args:
+            name: the lock.
+            owner: the holder, as `describe`, `list` or `LockWaitTimeout` has shown it, or its
+                fencing token.
+            reason: why, 1 to 512 bytes; others see it.
+            requested_by: who does it, at most 256 bytes; None takes the client's `owner_name`, or
+                host, process and program. Nobody checks it.
+
+        Raises:
+            HolderChanged: that grant is over; nothing was written by this call.
+            LockStoreUnavailable: outcome unknown; repeat the call.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+        """
+        request = force_release_request(
+            self._administrator_settings(), name, owner, reason=reason, requested_by=requested_by
+        )
+        send_force_release(self._opened(), request)
+
+    @abstractmethod
+    def _opened(self) -> StoreFactory:
+        """The lock table; raises `ClientUnusable` once the client is closed."""
+
+    @abstractmethod
+    def _administrator_settings(self) -> ClientSettings:
+        """The settings of the client."""
+
+
+def require_prefix(prefix: object) -> None:
+    """Raises `InvalidRequest` unless the value may be the beginning of a lock's name, or is None.
+
+    Called when `list` is, and not when the iteration begins.
+    """
+    if prefix is not None:
+        rules.require("prefix", rules.PREFIX, prefix)
+
+
+def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
+    """The locks of the table, without those whose items are malformed."""
+    for found in store_factory.store().list_locks(prefix):
+        if isinstance(found, LockItemMalformed):
+            logger.warning("a lock is left out of the list: %s", found)
+        else:
+            yield found
+
+
+def force_release_request(
+    settings: ClientSettings,
+    name: str,
+    owner: VisibleHolder | int,
+    *,
+    reason: str,
+    requested_by: str | None,
+) -> ForceReleaseRequest:
+    """The request of `force_release`; `InvalidRequest` if an argument breaks its rule."""
+    rules.require("name", rules.LOCK_NAME, name)
+    fencing_token = owner.fencing_token if isinstance(owner, VisibleHolder) else owner
+    if type(fencing_token) is not int or not 0 < fencing_token <= rules.HIGHEST_FENCING_TOKEN:
+        refuse("owner", "must be a holder as `describe` shows it, or its fencing token", owner)
+    rules.require("reason", rules.REASON, reason)
+    if requested_by is None:
+        requested_by = settings.owner_name or default_owner_name()
+        requested_by = requested_by.encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(
+            errors="ignore"
+        )
+    rules.require("requested_by", rules.REQUESTED_BY, requested_by)
+    return ForceReleaseRequest(
+        lock_name=name,
+        fencing_token=fencing_token,
+        requested_by=requested_by,
+        reason=reason,
+    )
+
+
+@dataclass(slots=True)
+class _Attempts:
+    number: int = 0
+
+
+def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:
+    """Sends the request, again after an unknown outcome, for 5 s at most.
+
+    Raises:
+        HolderChanged: no holder has that grant.
+        LockStoreUnavailable: outcome unknown, whatever was tried.
+    """
+    attempts = _Attempts()
+    deadline = store_factory.clock.monotonic() + _FORCE_SECONDS
+    store = store_factory.store(deadline=deadline)
+    budget = RetryBudget(
+        seconds=_FORCE_SECONDS, clock=store_factory.clock, random=store_factory.random
+    )
+
+    def send() -> Released | None:
+        attempts.number += 1
+        return store.force_release(request)
+
+    answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
+    if answer is not None:
+        return
+    lock, token = f"lock {request.lock_name!r}", request.fencing_token
+    if attempts.number > 1:
+        # An attempt without an answer may have done it, and another forced release came after.
+        message = f"{lock}: the grant {token} is over, perhaps by this call; describe the lock"
+        raise LockStoreUnavailable(message)
+    message = (
+        f"{lock}: no holder has the fencing token {token} any more; this call has written nothing: "
+        "describe the lock again"
+    )
+    raise HolderChanged(message, lock_name=request.lock_name, fencing_token=token)

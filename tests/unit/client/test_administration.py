@@ -1,0 +1,223 @@
+"""describe, list and force_release of a client: what they show, send and raise."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from leasehold import (
+    HolderChanged,
+    InvalidRequest,
+    LockDescription,
+    LockLost,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+)
+from leasehold.errors import ClientUnusable
+from leasehold.store.events import Event, ReleasedByForce
+from tests.support.faults import lost_reply, refusal
+from tests.unit.client.conftest import MakeClient
+from tests.unit.client.support.doubles import EventfulClock, Table
+
+WHY = "stuck since 3 a.m."
+
+
+def described(found: LockDescription | None) -> LockDescription:
+    assert found is not None
+    return found
+
+
+def test_what_a_client_describes_and_lists_is_the_lock_that_another_holds(
+    make_client: MakeClient, table: Table
+) -> None:
+    lock = make_client("anna").acquire("orders/7", data={"job": 7})
+    operator = make_client("olga")
+    table.log.clear()
+    found = described(operator.describe("orders/7"))
+    assert table.log == ["query", "get_item"]
+    [holder] = found.holders
+    assert (holder.owner_name, holder.data) == ("anna", {"job": 7})
+    assert holder.fencing_token == lock.fencing_token
+    assert lock.owner_id not in repr(found)
+    assert list(operator.list()) == list(operator.list("orders/")) == [found]
+    assert list(operator.list("other")) == []
+    assert operator.describe("orders/8") is None
+
+
+def test_a_forced_release_ends_what_the_holder_relies_on(
+    make_client: MakeClient, table: Table
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    operator = make_client("olga")
+    [holder] = described(operator.describe("orders/7")).holders
+    operator.force_release("orders/7", owner=holder, reason=WHY)
+    lock.check()  # It has not asked yet: no lease can do better.
+    with pytest.raises(LockLost):
+        lock.transact_write([{"Put": {"TableName": "any", "Item": {"pk": {"S": "a"}}}}])
+    assert lock.lost.is_set()
+    assert lock.release() is False
+    assert table.state("orders/7").holders == ()
+
+
+def test_the_heartbeat_of_the_former_holder_raises_lock_lost(make_client: MakeClient) -> None:
+    told: list[str] = []
+    lock = make_client("anna").acquire("orders/7", on_lost=lambda _lock, why: told.append(why))
+    make_client("olga").force_release("orders/7", owner=lock.fencing_token, reason=WHY)
+    with pytest.raises(LockLost, match="somebody else has its place"):
+        lock.heartbeat()
+    assert lock.lost.is_set()
+
+
+def test_who_and_why_are_logged_observed_and_stored(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    seen: list[Event] = []
+    make_client("olga", observe=seen.append).force_release(
+        "orders/7", owner=lock.fencing_token, reason=WHY
+    )
+    [event] = seen
+    assert isinstance(event, ReleasedByForce)
+    assert (event.requested_by, event.reason, event.owner_name) == ("olga", WHY, "anna")
+    lock = make_client("anna").acquire("orders/7")
+    with caplog.at_level(logging.WARNING, "leasehold"):
+        make_client("olga").force_release(
+            "orders/7", owner=lock.fencing_token, reason=WHY, requested_by="arn:olga"
+        )
+    [told] = caplog.messages
+    assert told == (
+        f"lock 'orders/7': released by force by arn:olga: {WHY}; it was held by anna, "
+        f"fencing token {lock.fencing_token}"
+    )
+    last = described(make_client("olga").describe("orders/7")).last_forced_release
+    assert last is not None
+    assert (last.requested_by, last.reason) == ("arn:olga", WHY)
+
+
+def test_the_holder_that_a_waiter_was_told_of_can_be_named(make_client: MakeClient) -> None:
+    make_client("anna").acquire("orders/7")
+    operator = make_client("olga")
+    with pytest.raises(LockWaitTimeout) as caught:
+        operator.acquire("orders/7", wait=0)
+    operator.force_release("orders/7", owner=caught.value.holders[0], reason=WHY)
+    assert operator.try_acquire("orders/7") is not None
+
+
+def test_a_holder_that_changed_is_a_typed_error_and_nothing_is_written(
+    make_client: MakeClient, table: Table
+) -> None:
+    first = make_client("anna").acquire("orders/7")
+    first.release()
+    make_client("ben").acquire("orders/7")
+    before = dict(table.memory.items)
+    with pytest.raises(HolderChanged, match="describe the lock again") as caught:
+        make_client("olga").force_release("orders/7", owner=first.fencing_token, reason=WHY)
+    assert (caught.value.lock_name, caught.value.fencing_token) == ("orders/7", first.fencing_token)
+    assert table.memory.items == before
+
+
+def test_a_lost_reply_is_repeated_and_answered(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    replies = iter([True, True, False])
+
+    def lose(name: str, _arguments: Any) -> None:  # noqa: ANN401 - a request
+        table.loses_replies = next(replies, False) and name == "update_item"
+
+    table.before = lose
+    make_client("olga").force_release("orders/7", owner=lock.fencing_token, reason=WHY)
+    assert table.state("orders/7").holders == ()
+    assert clock.waits, "it was repeated after a pause"
+
+
+def test_an_outage_is_no_answer(make_client: MakeClient, table: Table) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    operator = make_client("olga")
+    table.outage = lost_reply()
+    for call in (
+        lambda: operator.force_release("orders/7", owner=lock.fencing_token, reason=WHY),
+        lambda: operator.describe("orders/7"),
+        lambda: list(operator.list()),
+    ):
+        with pytest.raises(LockStoreUnavailable):
+            call()
+    table.outage = refusal("AccessDeniedException")
+    with pytest.raises(LockStoreMisconfigured, match="no permission"):
+        list(operator.list())
+    table.outage = None
+    lock.heartbeat()
+
+
+def test_a_lock_that_somebody_has_changed_is_logged_and_left_out(
+    make_client: MakeClient, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client("anna")
+    client.acquire("a")
+    client.acquire("b")
+    table.memory.items["LOCK#a", "STATE"]["held"] = {"S": "nonsense"}
+    assert [lock.name for lock in client.list()] == ["b"]
+    assert "LOCK#a" in caplog.text
+
+
+BAD: dict[str, tuple[str, dict[str, Any]]] = {
+    "no name": ("name", {"name": ""}),
+    "an owner_id as owner": ("owner", {"owner": "0123456789abcdef"}),
+    "no owner": ("owner", {"owner": None}),
+    "a token of nobody": ("owner", {"owner": 0}),
+    "true as owner": ("owner", {"owner": True}),
+    "no reason": ("reason", {"reason": ""}),
+    "a reason of two lines": ("reason", {"reason": "a\nb"}),
+    "a long reason": ("reason", {"reason": "x" * 513}),
+    "nobody": ("requested_by", {"requested_by": ""}),
+    "a long name": ("requested_by", {"requested_by": "x" * 257}),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_argument_is_refused_by_name_and_nothing_is_sent(
+    case: str, make_client: MakeClient, table: Table
+) -> None:
+    field, changed = BAD[case]
+    arguments: dict[str, Any] = {"name": "orders/7", "owner": 7, "reason": WHY, **changed}
+    with pytest.raises(InvalidRequest) as caught:
+        make_client("olga").force_release(**arguments)
+    assert caught.value.field == field
+    assert "0123456789abcdef" not in str(caught.value)
+    assert table.log == []
+
+
+@pytest.mark.parametrize("prefix", ["a\n", "x" * 513])
+def test_a_bad_prefix_is_refused_before_the_iteration_begins(
+    make_client: MakeClient, prefix: str
+) -> None:
+    with pytest.raises(InvalidRequest, match="prefix"):
+        make_client("olga").list(prefix)
+
+
+def test_a_name_too_long_for_the_mark_is_cut_at_a_letter(
+    make_client: MakeClient, table: Table
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    make_client("\N{LATIN SMALL LETTER E WITH ACUTE}" * 400).force_release(
+        "orders/7", owner=lock.fencing_token, reason=WHY
+    )
+    last = table.state("orders/7").last_forced_release
+    assert last is not None
+    assert last.requested_by == "\N{LATIN SMALL LETTER E WITH ACUTE}" * 128
+
+
+def test_a_client_that_is_closed_does_none_of_it(make_client: MakeClient) -> None:
+    client = make_client("anna")
+    client.close()
+    for call in (
+        lambda: client.describe("a"),
+        client.list,
+        lambda: client.force_release("a", owner=7, reason=WHY),
+        lambda: client.adopt("a", "0123456789abcdef"),
+    ):
+        with pytest.raises(ClientUnusable):
+            call()
