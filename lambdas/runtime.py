@@ -22,12 +22,14 @@ from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
+from leasehold.workflows.durable_functions import DurableFunctions
+from leasehold.workflows.engines import WorkflowEngines
 from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-Service = Literal["dynamodb", "stepfunctions", "sqs"]
+Service = Literal["dynamodb", "stepfunctions", "lambda", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
@@ -66,10 +68,12 @@ def hide_message(queue_url: str, receipt_handle: str, seconds: int) -> None:
 def make_clients(*services: Service) -> None:
     """Makes clients before the first invocation; called when a handler is imported by Lambda.
 
-    Elsewhere it does nothing: there a client may need a region that is not set.
+    Elsewhere it does nothing: there a client may need a region that is not set. Lambda's own client
+    takes as long as all others, so it is made only where durable functions may be met.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-        for service in services:
+        durable: tuple[Service, ...] = ("lambda",) if "LEASEHOLD_DURABLE" in os.environ else ()
+        for service in (*services, *durable):
             _client(service)
 
 
@@ -78,4 +82,6 @@ def _client(service: Service) -> Any:  # noqa: ANN401 - one client or the other
     return boto3.client(service, config=CLIENT_CONFIG)
 
 
-workflows: Final = StepFunctions(lambda: _client("stepfunctions"))
+workflows: Final = WorkflowEngines(
+    StepFunctions(lambda: _client("stepfunctions")), DurableFunctions(lambda: _client("lambda"))
+)

@@ -30,6 +30,8 @@ NOT_MEASURED: Final = (
     "unit/client/test_interrupts.py",
     "unit/client/test_many_locks.py",
     "unit/client/test_resources.py",
+    "unit/durable/test_giving_up.py",
+    "unit/durable/test_kills.py",
     "unit/dynamodb/test_create_table.py",
     "unit/guarded/test_contention.py",
     "unit/lambdas/test_reap_handler.py",

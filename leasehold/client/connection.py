@@ -14,10 +14,13 @@ from botocore.exceptions import BotoCoreError
 
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.errors import ClientUnusable, InvalidRequest
+from leasehold.workflows.durable_functions import DurableFunctions
+from leasehold.workflows.engines import WorkflowEngines
 from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
 _SPARE_CONNECTIONS: Final = 8
@@ -41,7 +44,7 @@ _making: threading.Lock = threading.Lock()
 
 
 class Connection:
-    """DynamoDB, and Step Functions if a workflow is met in a queue.
+    """DynamoDB; Step Functions or Lambda if an execution of theirs is met in a queue.
 
     Args:
         session: to make clients from; None takes boto3's default session.
@@ -70,7 +73,9 @@ class Connection:
         self._process = os.getpid()
         connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = CLIENT_CONFIG.merge(connections)
-        self.workflows = StepFunctions(self._stepfunctions)
+        self.workflows = WorkflowEngines(
+            StepFunctions(self._stepfunctions), DurableFunctions(self._lambda)
+        )
 
     def dynamodb(self) -> DynamoDBClient:
         """The client for the lock table."""
@@ -94,8 +99,15 @@ class Connection:
         except (BotoCoreError, ClientUnusable):
             return None
 
+    def _lambda(self) -> LambdaClient | None:
+        """The client for durable functions; None if there cannot be one."""
+        try:
+            return cast("LambdaClient", self._client("lambda"))
+        except (BotoCoreError, ClientUnusable):
+            return None
+
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
-        given = self._given[service]
+        given = self._given.get(service)
         if given is not None:
             if self._process != os.getpid():
                 raise ClientUnusable(_INHERITED)

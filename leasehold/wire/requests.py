@@ -19,6 +19,7 @@ from leasehold.protocol.model import (
 )
 from leasehold.protocol.schema import WAITER_GRACE_MS
 from leasehold.wire import rules
+from leasehold.wire.executions import callback_token, is_durable
 from leasehold.wire.item_size import require_room_for_all
 
 _RULES: Final = {
@@ -38,11 +39,12 @@ _RULES: Final = {
 }
 
 
-def _schema(required: str, optional: str) -> Schema:
+def _schema(required: str, optional: str, **other_rules: rules.Rule) -> Schema:
     """The schema of a request with these fields, in the order in which a message lists them."""
+    rule_of = {**_RULES, **other_rules}
     return Schema(
-        {Required(name): _RULES[name] for name in required.split()}
-        | {Optional(name): _RULES[name] for name in optional.split()}
+        {Required(name): rule_of[name] for name in required.split()}
+        | {Optional(name): rule_of[name] for name in optional.split()}
     )
 
 
@@ -53,7 +55,9 @@ _ACQUIRE: Final = _schema(
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
-    "lock_name owner_id task_token execution_arn", "owner_name lease_seconds limit entered_at_ms"
+    "lock_name owner_id task_token execution_arn",
+    "owner_name lease_seconds limit entered_at_ms",
+    execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
 _RELEASE: Final = _schema("lock_name owner_id", "entered_at_ms ticket execution_arn keep_alive")
 
@@ -68,7 +72,7 @@ def parse_acquire(event: object) -> AcquireRequest:
         data=_json_or_none(fields),
         ticket=_whole_or_none(fields, "ticket"),
         waits=fields.get("wait", False) or "task_token" in fields,
-        task_token=fields.get("task_token"),
+        task_token=_token(fields),
         waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,
     )
 
@@ -119,6 +123,15 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         execution_arn=execution_arn,
         entered_at_ms=_whole_or_none(fields, "entered_at_ms"),
     )
+
+
+def _token(fields: Mapping[str, Any]) -> str | None:
+    """What wakes the caller: a task token, or of a durable execution the token of its callback."""
+    token = fields.get("task_token")
+    if token is None or not is_durable(fields["execution_arn"]):
+        return token
+    rules.require("task_token", rules.CALLBACK_ID, token)
+    return callback_token(token)
 
 
 def _require_execution(fields: Mapping[str, Any], other: str) -> None:

@@ -16,6 +16,7 @@ from voluptuous import Invalid
 
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS
+from leasehold.wire.executions import is_callback_id, is_durable, is_standard
 
 LONGEST_LOCK_NAME_BYTES: Final = 512
 LONGEST_OWNER_NAME: Final = 512
@@ -39,10 +40,6 @@ _INVISIBLE: Final = re.compile(
 )
 """What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
-_NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
-_EXECUTION_ARN: Final = re.compile(
-    rf"arn:[a-z0-9-]+:states:[a-z0-9-]+:[0-9]{{12}}:execution:{_NAMED}{{1,200}}:{_NAMED}{{1,80}}"
-)
 
 Rule = Callable[[Any], Any]
 
@@ -149,15 +146,22 @@ DATA: Final = _rule(
     _is_small_object,
 )
 EXECUTION_ARN: Final = _rule(
-    "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…; "
-    "leave it out for an Express workflow, which Step Functions cannot describe",
+    "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…, or of a durable "
+    "execution, arn:…:lambda:…/durable-execution/…; leave it out for an Express workflow, which "
+    "Step Functions cannot describe",
     lambda value: (
         _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES)
-        and _EXECUTION_ARN.fullmatch(value) is not None
+        and (is_standard(value) or is_durable(value))
     ),
 )
+STANDARD_EXECUTION_ARN: Final = _rule(
+    "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…; no other "
+    "execution has heartbeats",
+    lambda value: _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES) and is_standard(value),
+)
 TASK_TOKEN: Final = _rule(
-    f"must be a task token of Step Functions, a string of 1 to {LONGEST_TASK_TOKEN} characters",
+    f"must be a task token of Step Functions, a string of 1 to {LONGEST_TASK_TOKEN} characters, or "
+    "the id of a callback of a durable execution",
     lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_TASK_TOKEN),
 )
 PREFIX: Final = _rule(
@@ -178,6 +182,10 @@ REASON: Final = _rule(
     f"must tell why, a string of 1 to {LONGEST_REASON_BYTES} bytes of UTF-8 without control "
     "characters",
     lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REASON_BYTES),
+)
+CALLBACK_ID: Final = _rule(
+    "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
+    lambda value: isinstance(value, str) and is_callback_id(value),
 )
 FLAG: Final = _rule("must be true or false", lambda value: isinstance(value, bool))
 ENTERED_AT_MS: Final = _rule(

@@ -28,7 +28,7 @@ LAYERS = (
     ("leasehold.workflows",),
     ("leasehold.store",),
     ("leasehold.guarded", "leasehold.optimistic"),
-    ("leasehold.client",),
+    ("leasehold.client", "leasehold.durable"),
     ("leasehold.aio",),
     ("leasehold.decorator",),
     ("leasehold.cli",),

@@ -1,0 +1,29 @@
+"""Locks inside Lambda durable functions, which wait in the queue without a running function.
+
+    holding          the context manager: acquire, the work, release
+    acquisition      the durable operations of one acquisition, in their order
+    attempt          what one step asks the service, and what is recorded of the answer
+    arguments        the rules of the arguments
+    lock_functions   invokes the functions of the lock service
+    failures         errors by name and text
+    nesting          refuses a lock inside itself
+
+Needs the extra: `pip install 'leasehold[durable]'`, in the durable function's own package.
+"""
+
+from __future__ import annotations
+
+try:
+    import aws_durable_execution_sdk_python  # noqa: F401 - only to say in good time that it is missing
+except ImportError as missing:
+    message = (
+        "leasehold.durable needs aws-durable-execution-sdk-python, an optional part of Leasehold: "
+        "pip install 'leasehold[durable]'"
+    )
+    raise ImportError(message, name=missing.name) from missing
+
+from leasehold.durable.acquisition import DurableLock
+from leasehold.durable.holding import hold, run
+from leasehold.durable.lock_functions import LockFunctions
+
+__all__ = ["DurableLock", "LockFunctions", "hold", "run"]

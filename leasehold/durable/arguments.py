@@ -1,0 +1,82 @@
+"""Checks the arguments of `hold`, before anything is asked or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aws_durable_execution_sdk_python.config import Duration
+
+from leasehold.durable.acquisition import Options
+from leasehold.durable.lock_functions import Json, LockFunctions, LockRequests
+from leasehold.errors import InvalidRequest
+from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS
+from leasehold.wire import rules
+
+DEFAULT_FALLBACK_SECONDS: Final = 300
+MOST_FALLBACK_PERIODS: Final = 1_000
+"""Two operations each, of the 3,000 that an execution may have."""
+_SHORTEST_FALLBACK_SECONDS: Final = 10
+_LONGEST_WAIT_SECONDS: Final = 366 * 86_400
+
+
+def options_of(
+    *,
+    name: str,
+    limit: int,
+    lease: Duration,
+    max_wait: Duration | None,
+    data: Mapping[str, Any] | None,
+    fallback: Duration | None,
+    service: LockRequests | None,
+) -> Options:
+    """What `hold` was asked for.
+
+    Raises:
+        InvalidRequest: names the argument and its rule.
+        LockStoreMisconfigured: no service was named.
+    """
+    rules.require("name", rules.LOCK_NAME, name, show_text=True)
+    rules.require("limit", rules.LIMIT, limit)
+    lease_seconds = _seconds("lease", lease)
+    rules.require("lease", rules.LEASE_SECONDS, lease_seconds)
+    request: Json = {"lock_name": name, "limit": limit, "lease_seconds": lease_seconds}
+    if data is not None:
+        rules.require("data", rules.DATA, data)
+        request["data"] = dict(data)
+    wait_seconds = None if max_wait is None else _wait_seconds(max_wait)
+    return Options(
+        name=name,
+        request=request,
+        max_wait=wait_seconds,
+        fallback=_fallback_seconds(fallback, wait_seconds or 0),
+        service=service or LockFunctions.from_environment(),
+    )
+
+
+def _wait_seconds(max_wait: Duration) -> int:
+    seconds = _seconds("max_wait", max_wait)
+    if not 1 <= seconds <= _LONGEST_WAIT_SECONDS:
+        rule = "must be from 1 s to 366 days, the longest execution; skip=True does not wait"
+        raise InvalidRequest(field="max_wait", rule=rule, value=seconds)
+    return seconds
+
+
+def _fallback_seconds(fallback: Duration | None, wait_seconds: int) -> int:
+    shortest = -(-wait_seconds // MOST_FALLBACK_PERIODS)
+    if fallback is None:
+        return max(DEFAULT_FALLBACK_SECONDS, shortest)
+    seconds = _seconds("fallback", fallback)
+    least = max(_SHORTEST_FALLBACK_SECONDS, shortest)
+    if not least <= seconds <= LONGEST_FALLBACK_SECONDS:
+        rule = f"must be from {least} s to 12 h: the execution has room for 1,000 such periods"
+        raise InvalidRequest(field="fallback", rule=rule, value=seconds)
+    return seconds
+
+
+def _seconds(field: str, value: object) -> int:
+    if not isinstance(value, Duration):
+        rule = "must be a Duration of aws_durable_execution_sdk_python.config"
+        raise InvalidRequest(field=field, rule=rule, value=value)
+    seconds: int = value.to_seconds()
+    return seconds

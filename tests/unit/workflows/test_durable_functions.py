@@ -1,0 +1,225 @@
+"""What Lambda is told and asked about durable executions, and what its answers mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from mypy_boto3_lambda import LambdaClient
+
+from leasehold.clock import iso_utc
+from leasehold.dynamodb.retry import RetryBudget
+from leasehold.protocol.model import Grant, Liveness
+from leasehold.wire.executions import callback_token
+from leasehold.workflows.durable_functions import DurableFunctions
+from leasehold.workflows.engine import Delivery, Execution
+from leasehold.workflows.engines import WorkflowEngines
+from tests.support import START_MS, FakeClock, owner
+from tests.support.bad_inputs import VALID_EXECUTION
+from tests.support.faults import client_error, lost_reply
+
+CALLBACK = "Q2FsbGJhY2s="
+EXECUTION = (
+    "arn:aws:lambda:us-east-1:123456789012:function:billing:7/durable-execution/"
+    "090c4189-b18b-4296-9d0c-cfd01dc3a122/9f7d84c9-ea3d-3ffc-b3e5-5ec51c34ffc9"
+)
+GRANT = Grant(
+    lock_name="a",
+    owner_id=owner("anna"),
+    fencing_token=7,
+    lease_ms=60_000,
+    acquired_at_ms=START_MS,
+    expires_at_ms=START_MS + 60_000,
+)
+
+
+@pytest.fixture(scope="module")
+def lambda_client() -> Iterator[LambdaClient]:
+    client = boto3.client(
+        "lambda",
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def stub(lambda_client: LambdaClient) -> Iterator[Stubber]:
+    with Stubber(lambda_client) as stub:
+        yield stub
+        stub.assert_no_pending_responses()
+
+
+def engine(client: Any) -> DurableFunctions:  # noqa: ANN401 - a client or a stand-in
+    return DurableFunctions(lambda: client, RetryBudget(clock=FakeClock(), random=lambda: 0.5))
+
+
+def answer_of(status: str, **more: object) -> dict[str, object]:
+    return {
+        "DurableExecutionArn": EXECUTION,
+        "DurableExecutionName": "order-123",
+        "FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:billing:7",
+        "StartTimestamp": datetime(2030, 1, 1, tzinfo=UTC),
+        "Status": status,
+        **more,
+    }
+
+
+def test_a_waiter_is_told_what_acquire_would_have_answered(
+    lambda_client: LambdaClient, stub: Stubber
+) -> None:
+    answer = {
+        "acquired": True,
+        "lock_name": "a",
+        "owner_id": owner("anna"),
+        "fencing_token": 7,
+        "lease_seconds": 60,
+        "acquired_at": iso_utc(START_MS),
+        "expires_at": iso_utc(START_MS + 60_000),
+    }
+    request = {"CallbackId": CALLBACK, "Result": json.dumps(answer).encode()}
+    stub.add_response("send_durable_execution_callback_success", {}, request)
+    assert engine(lambda_client).wake_waiter(CALLBACK, GRANT) is Delivery.DELIVERED
+
+
+@pytest.mark.parametrize(
+    ("code", "delivery"),
+    [
+        ("CallbackTimeoutException", Delivery.GONE),
+        ("ResourceNotFoundException", Delivery.GONE),
+        ("InvalidParameterValueException", Delivery.GONE),
+        ("AccessDeniedException", Delivery.UNKNOWN),
+        ("ServiceException", Delivery.UNKNOWN),
+        ("KMSDisabledException", Delivery.UNKNOWN),
+    ],
+)
+def test_a_message_that_lambda_refuses(
+    lambda_client: LambdaClient, stub: Stubber, code: str, delivery: Delivery
+) -> None:
+    stub.add_client_error("send_durable_execution_callback_success", code)
+    assert engine(lambda_client).wake_waiter(CALLBACK, GRANT) is delivery
+
+
+class Busy:
+    """A Lambda client that throttles, and then answers."""
+
+    def __init__(self, *answers: Exception | None, exceptions: object) -> None:
+        self.answers = list(answers)
+        self.exceptions = exceptions
+
+    def send_durable_execution_callback_success(self, **_request: object) -> None:
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+def test_a_throttled_message_is_repeated(lambda_client: LambdaClient) -> None:
+    throttle = client_error("TooManyRequestsException", 429)
+    client = Busy(throttle, throttle, None, exceptions=lambda_client.exceptions)
+    assert engine(client).wake_waiter(CALLBACK, GRANT) is Delivery.DELIVERED
+    assert client.answers == []
+
+
+def test_a_message_without_an_answer_is_unknown(lambda_client: LambdaClient) -> None:
+    client = Busy(lost_reply(), exceptions=lambda_client.exceptions)
+    assert engine(client).wake_waiter(CALLBACK, GRANT) is Delivery.UNKNOWN
+
+
+def test_a_callback_that_an_earlier_sending_may_have_completed_is_unknown(
+    lambda_client: LambdaClient,
+) -> None:
+    late = lambda_client.exceptions.CallbackTimeoutException(
+        client_error("CallbackTimeoutException").response, "x"
+    )
+    client = Busy(late, exceptions=lambda_client.exceptions)
+    assert engine(client).wake_waiter(CALLBACK, GRANT) is Delivery.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("status", "liveness"),
+    [
+        ("RUNNING", Liveness.RUNNING),
+        ("SUCCEEDED", Liveness.OVER),
+        ("FAILED", Liveness.OVER),
+        ("TIMED_OUT", Liveness.OVER),
+        ("STOPPED", Liveness.OVER),
+        ("NEW_STATUS", Liveness.UNKNOWN),
+    ],
+)
+def test_each_status_of_an_execution(
+    lambda_client: LambdaClient, stub: Stubber, status: str, liveness: Liveness
+) -> None:
+    stub.add_response(
+        "get_durable_execution", answer_of(status), {"DurableExecutionArn": EXECUTION}
+    )
+    assert engine(lambda_client).describe(EXECUTION) == Execution(liveness)
+
+
+def test_the_end_of_an_execution_is_told(lambda_client: LambdaClient, stub: Stubber) -> None:
+    ended = datetime.fromtimestamp(START_MS / 1000, UTC)
+    stub.add_response("get_durable_execution", answer_of("STOPPED", EndTimestamp=ended))
+    expected = Execution(Liveness.OVER, ended_at_ms=START_MS)
+    assert engine(lambda_client).describe(EXECUTION) == expected
+
+
+def test_an_execution_that_lambda_has_forgotten_is_over(
+    lambda_client: LambdaClient, stub: Stubber
+) -> None:
+    stub.add_client_error("get_durable_execution", "ResourceNotFoundException")
+    assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.OVER)
+
+
+@pytest.mark.parametrize(
+    "code", ["TooManyRequestsException", "AccessDeniedException", "ServiceException", "New"]
+)
+def test_any_other_error_is_unknown_and_never_a_guess(
+    lambda_client: LambdaClient, stub: Stubber, code: str
+) -> None:
+    stub.add_client_error("get_durable_execution", code)
+    assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.UNKNOWN)
+
+
+@pytest.mark.parametrize("client", [None, SimpleNamespace()])
+def test_without_a_client_or_with_an_old_one_nothing_is_known(client: object) -> None:
+    """AWS SDKs before December 2025 have no calls for durable functions."""
+    assert engine(client).wake_waiter(CALLBACK, GRANT) is Delivery.UNKNOWN
+    assert engine(client).describe(EXECUTION) == Execution(Liveness.UNKNOWN)
+
+
+class Noting:
+    """An engine that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def wake_waiter(self, token: str, _grant: Grant) -> Delivery:
+        self.asked.append(token)
+        return Delivery.DELIVERED
+
+    def end_heartbeat(self, token: str, _end: object) -> Delivery:
+        self.asked.append(token)
+        return Delivery.DELIVERED
+
+    def describe(self, arn: str) -> Execution:
+        self.asked.append(arn)
+        return Execution(Liveness.RUNNING)
+
+
+def test_the_token_and_the_arn_choose_the_engine() -> None:
+    standard, durable = Noting(), Noting()
+    engines = WorkflowEngines(standard, durable)  # type: ignore[arg-type]  # they stand in
+    for token in ("task-token", callback_token(CALLBACK)):
+        engines.wake_waiter(token, GRANT)
+    for arn in (VALID_EXECUTION, EXECUTION):
+        engines.describe(arn)
+    engines.end_heartbeat("heartbeat-token", None)  # type: ignore[arg-type]  # passed on
+    assert standard.asked == ["task-token", VALID_EXECUTION, "heartbeat-token"]
+    assert durable.asked == [CALLBACK, EXECUTION]
