@@ -29,6 +29,7 @@ class LockStack(Stack):
         self.locks = LockService(
             self,
             "Locks",
+            durable=settings.durable,
             removal_policy=settings.removal_policy,
             deletion_protection=settings.deletion_protection,
             log_retention=settings.log_retention,

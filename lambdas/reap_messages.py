@@ -1,6 +1,6 @@
-"""The messages of the reap queue: events of Step Functions, and orders of the reaper to itself.
+"""The messages of the reap queue: events of executions, and orders of the reaper to itself.
 
-A message says only which execution to look at. Step Functions is asked about the rest, so a message
+A message says only which execution to look at. Its engine is asked about the rest, so a message
 that is forged, repeated or late frees nothing of an execution that runs.
 """
 

@@ -13,6 +13,12 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from leasehold.cdk.service.durable import (
+    ACQUIRE_VARIABLE,
+    RELEASE_VARIABLE,
+    check_function,
+    grant_on_all,
+)
 from leasehold.cdk.service.functions import grant_workflow_action
 from leasehold.cdk.service.metrics import LockMetrics, MetricOptions
 from leasehold.cdk.service.table import grant_administration_actions, grant_client_actions
@@ -67,9 +73,10 @@ class LockServiceBase(LockMetrics, Construct):
     def grant_client(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal use the table itself, as `LockClient` does.
 
-        Such a principal can write anything into the table, wake workflows that wait, and ask
-        whether one that holds a lock still runs: give this to code that may hold any lock of the
-        service. `grant_use` lets it call the functions only.
+        Such a principal can write anything into the table, wake executions that wait, and ask
+        whether one that holds a lock still runs, of Step Functions and of durable functions: give
+        this to code that may hold any lock of the service. `grant_use` lets it call the functions
+        only.
         """
         return self._with_workflows(grant_client_actions(self.table, grantee), grantee)
 
@@ -84,9 +91,24 @@ class LockServiceBase(LockMetrics, Construct):
     def _with_workflows(self, table: iam.Grant, grantee: iam.IGrantable) -> iam.Grant:
         """Whoever hands a lock over wakes the next workflow, and asks whether it still runs."""
         wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
-        return table.combine(wake).combine(
-            grant_workflow_action(self, grantee, "DescribeExecution")
-        )
+        ask = grant_workflow_action(self, grantee, "DescribeExecution")
+        return table.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
+
+    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+        """Lets a durable function hold locks with `leasehold.durable`.
+
+        It may invoke the functions that acquire and release, and finds their names in its
+        environment. An imported service must be deployed with `durable=True`; a service of this
+        app is given what it needs for this function.
+
+        Raises:
+            InvalidRequest: it is a version, an alias or an imported function, or stands in another
+                account or region.
+        """
+        check_function(function, service=self)
+        function.add_environment(ACQUIRE_VARIABLE, self.acquire_function.function_arn)
+        function.add_environment(RELEASE_VARIABLE, self.release_function.function_arn)
+        return self.grant_acquire(function).combine(self.grant_release(function))
 
 
 class ImportedLockService(LockServiceBase):

@@ -7,12 +7,14 @@ from typing import Unpack
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from leasehold.cdk.service.durable import serve, serve_all
 from leasehold.cdk.service.functions import FunctionFactory, handler_code
 from leasehold.cdk.service.imported_service import ImportedLockService, LockServiceBase
 from leasehold.cdk.service.metrics import MetricOptions
@@ -42,6 +44,7 @@ class LockService(LockServiceBase):
         construct_id: str,
         *,
         reaper: bool = True,
+        durable: bool = False,
         table: dynamodb.ITable | None = None,
         table_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
@@ -61,6 +64,8 @@ class LockService(LockServiceBase):
             reaper: whether to free the locks of executions that fail, time out or are aborted, as
                 soon as Step Functions reports it; of all state machines of the account and region,
                 or of those that `watch` names. Without it a lock is free when its lease is over.
+            durable: whether to serve every durable function of the account and region, also those
+                of other apps. Without it the service serves those that `grant_durable` names.
             table: a table that exists, for instance one that an earlier stack has retained, in this
                 account and region. It must have the key and the TTL attribute that this service
                 makes. Default is a new table.
@@ -138,11 +143,27 @@ class LockService(LockServiceBase):
             workflow_actions=["SendTaskSuccess", "SendTaskFailure"],
         )
         self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
+        self._meet_durable = [self.acquire_function, self.release_function]
+        self._meet_durable += [] if self.reaper is None else [self.reaper.function]
+        self._serves_all_durable = durable
+        if durable:
+            serve_all(self, self._meet_durable)
+            if self.reaper is not None:
+                self.reaper.watch_every_durable_function()
 
     @property
     def table(self) -> dynamodb.ITable:
         """The lock table: a new one, or the one that was given."""
         return self._table
+
+    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+        """See `LockServiceBase.grant_durable`; and serves the function."""
+        grant = super().grant_durable(function)
+        if not self._serves_all_durable:
+            serve(function, self._meet_durable, self)
+            if self.reaper is not None:
+                self.reaper.watch_durable(function)
+        return grant
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper from all state machines of the account and region to these.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Unpack
 
-from aws_cdk import ArnFormat, Duration, Names, Stack, Token
+from aws_cdk import ArnFormat, Duration, IResource, Names, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
@@ -23,19 +23,24 @@ from constructs import Construct
 from leasehold.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS, FunctionFactory
 from leasehold.cdk.service.metrics import MetricOptions
 from leasehold.cdk.service.reap_queue import allow_rules, deny_all_but, reap_queues
-from leasehold.cdk.service.reaper_target import ReaperTarget
+from leasehold.cdk.service.reaper_target import (
+    OF_DURABLE_FUNCTIONS,
+    OF_WORKFLOWS,
+    ReaperTarget,
+    StatusEvents,
+)
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.claims import SECOND_PASS_MS
 
 SECOND_PASS_SECONDS: Final = SECOND_PASS_MS // 1000
 
-_ENDS: Final = ["FAILED", "TIMED_OUT", "ABORTED"]
 _BATCH: Final = 10
 _MOST_AT_ONCE: Final = 5
 """Thousands of executions may be stopped at one go: this many functions ask Step Functions about
 them, whose throttle for DescribeExecution is one for the account, and free locks."""
 _TRIES_IN_A_VISIBILITY_TIMEOUT: Final = 6  # what the Lambda developer guide recommends
 _EVERY_MACHINE: Final = "EveryMachine"
+_EVERY_DURABLE_FUNCTION: Final = "EveryDurableFunction"
 
 
 class ExecutionReaper(Construct):
@@ -74,7 +79,7 @@ class ExecutionReaper(Construct):
             allow_rules(queue, self._rule_arns)
         if self.function.role is not None:
             deny_all_but(self.queue, self._rule_arns, self.function.role)
-        rule = self._rule(self, _EVERY_MACHINE, detail={"status": _ENDS})
+        rule = self._rule(self, _EVERY_MACHINE, OF_WORKFLOWS, detail={})
         self._rule_arns.append(rule.rule_arn)
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
@@ -84,18 +89,27 @@ class ExecutionReaper(Construct):
             raise InvalidRequest(field="machines", rule=rule, value=[])
         for machine in machines:
             _check_place(machine, service=self)
-        if self.node.try_remove_child(_EVERY_MACHINE):
-            self._rule_arns.clear()
+        every = self.node.try_find_child(_EVERY_MACHINE)
+        if isinstance(every, events.Rule):
+            self.node.try_remove_child(_EVERY_MACHINE)
+            self._rule_arns.remove(every.rule_arn)
         for machine in machines:
-            names = [Names.unique_resource_name(end, max_length=80) for end in (machine, self)]
-            construct_id = "ReapedBy".join(names)
-            if machine.stack.node.try_find_child(construct_id) is None:
-                arn = machine.state_machine_arn
-                # The children of a Distributed Map have the map's label in the ARN: machine/label.
-                detail = {"status": _ENDS, "stateMachineArn": [arn, {"prefix": f"{arn}/"}]}
-                name = self._rule_name(machine.stack, construct_id)
-                self._rule(machine.stack, construct_id, detail=detail, name=name)
-                self._rule_arns.append(self._rule_arn(name))
+            arn = machine.state_machine_arn
+            # The children of a Distributed Map have the map's label in the ARN: machine/label.
+            detail = {"stateMachineArn": [arn, {"prefix": f"{arn}/"}]}
+            self._rule_beside(machine, OF_WORKFLOWS, detail)
+
+    def watch_durable(self, function: lambda_.IFunction) -> None:
+        """Tells the reaper of the executions of a durable function; `grant_durable` does."""
+        arn = function.function_arn
+        # An event names the version that ran.
+        detail = {"functionArn": [arn, {"prefix": f"{arn}:"}]}
+        self._rule_beside(function, OF_DURABLE_FUNCTIONS, detail)
+
+    def watch_every_durable_function(self) -> None:
+        """Tells the reaper of all durable functions of the account and region."""
+        rule = self._rule(self, _EVERY_DURABLE_FUNCTION, OF_DURABLE_FUNCTIONS, detail={})
+        self._rule_arns.append(rule.rule_arn)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Events that could not be delivered or handled, by default the maximum of 5 minutes.
@@ -130,26 +144,33 @@ class ExecutionReaper(Construct):
         )
         return reap
 
+    def _rule_beside(
+        self, watched: IResource, reported: StatusEvents, detail: Mapping[str, object]
+    ) -> None:
+        """Makes a rule in the stack of what is watched, which so refers to the queue alone."""
+        names = [Names.unique_resource_name(end, max_length=80) for end in (watched, self)]
+        construct_id = "ReapedBy".join(names)
+        if watched.stack.node.try_find_child(construct_id) is None:
+            name = self._rule_name(watched.stack, construct_id)
+            self._rule(watched.stack, construct_id, reported, detail=detail, name=name)
+            self._rule_arns.append(self._rule_arn(name))
+
     def _rule(
         self,
         scope: Construct,
         construct_id: str,
+        reported: StatusEvents,
         *,
         detail: Mapping[str, object],
         name: str | None = None,
     ) -> events.Rule:
-        """Makes a rule in the stack of the machine: so it refers to the queue, never vice versa."""
         return events.Rule(
             scope,
             construct_id,
             rule_name=name,
             description="Executions that end without releasing their locks, for Leasehold",
-            event_pattern=events.EventPattern(
-                source=["aws.states"],
-                detail_type=["Step Functions Execution Status Change"],
-                detail=detail,
-            ),
-            targets=[ReaperTarget(self.queue, self.dead_letter_queue)],
+            event_pattern=reported.pattern(detail),
+            targets=[ReaperTarget(self.queue, self.dead_letter_queue, reported)],
         )
 
     def _rule_name(self, stack: Stack, construct_id: str) -> str:

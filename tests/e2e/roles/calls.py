@@ -260,6 +260,9 @@ def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
     """For a task token AWS asks for the machine that waits, for a log stream for that stream."""
     machine = outputs["MachineArn"]
     elsewhere = machine.replace(ACCOUNT, "123456789012")
+    durable = f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:any:1/durable-execution/run/id"
+    durable_elsewhere = durable.replace(ACCOUNT, "123456789012")
+    callback = "lambda:SendDurableExecutionCallback"
     for action, resource, roles in (
         ("states:SendTaskSuccess", machine, "Acquire Heartbeat Release Reap Client"),
         ("states:SendTaskSuccess", elsewhere, ""),
@@ -268,6 +271,13 @@ def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
         ("states:SendTaskHeartbeat", machine, ""),
         ("states:StartExecution", elsewhere, ""),
         ("states:DescribeExecution", elsewhere.replace(":stateMachine:", ":execution:"), ""),
+        (f"{callback}Success", durable, "Acquire Release Reap Client"),
+        (f"{callback}Success", durable_elsewhere, ""),
+        (f"{callback}Failure", durable, ""),
+        ("lambda:GetDurableExecution", durable, "Acquire Release Reap Client"),
+        ("lambda:GetDurableExecution", durable_elsewhere, ""),
+        ("lambda:StopDurableExecution", durable, ""),
+        ("lambda:CheckpointDurableExecution", durable, ""),
         ("xray:PutTraceSegments", "*", "Acquire Heartbeat Release Reap"),
         ("xray:PutTelemetryRecords", "*", "Acquire Heartbeat Release Reap"),
         ("xray:GetTraceSummaries", "*", ""),

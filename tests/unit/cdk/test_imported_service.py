@@ -103,4 +103,5 @@ def test_administration_reads_the_table_and_writes_two_ways_and_wakes_workflows(
     assert allowed == {
         *(f"dynamodb:{action}" for action in (*on_table, *settings)),
         *("states:SendTaskSuccess", "states:DescribeExecution"),
+        *("lambda:SendDurableExecutionCallbackSuccess", "lambda:GetDurableExecution"),
     }

@@ -142,6 +142,7 @@ def test_a_client_may_do_what_the_protocol_does_and_nothing_else(template: Templ
         [f"dynamodb:{action}" for action in actions],
         "states:SendTaskSuccess",
         "states:DescribeExecution",
+        ["lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess"],
     ]
 
 

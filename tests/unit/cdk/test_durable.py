@@ -1,0 +1,213 @@
+"""Durable functions: what they are given, and what the service may do for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Duration, Environment, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Template
+
+from leasehold.cdk import LockService
+from leasehold.cdk.service import durable as of_service
+from leasehold.durable import lock_functions
+from leasehold.errors import InvalidRequest
+from tests.unit.cdk.template import resources
+from tests.unit.cdk.test_security import findings
+
+Json = dict[str, Any]
+ACTIONS = ["lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess"]
+OF_USERS = {"Resource", "ServiceRole/Resource", "ServiceRole/DefaultPolicy/Resource"}
+ENDS = ["FAILED", "TIMED_OUT", "STOPPED"]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return App(outdir=str(tmp_path))
+
+
+@pytest.fixture
+def own(app: App) -> Stack:
+    return Stack(app, "Own")
+
+
+def durable_function(stack: Stack, name: str = "Billing") -> lambda_.Function:
+    return lambda_.Function(
+        stack,
+        name,
+        code=lambda_.Code.from_inline("def handler(event, context): pass"),
+        handler="index.handler",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        durable_config=lambda_.DurableConfig(execution_timeout=Duration.days(7)),
+    )
+
+
+def statements_about_durable(template: Json) -> dict[str, Json]:
+    """The statements with the actions on durable executions, by the policy."""
+    return {
+        name: statement
+        for name, policy in resources(template, "AWS::IAM::Policy").items()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Action"] == ACTIONS
+    }
+
+
+def durable_rules(template: Json) -> list[Json]:
+    rules = resources(template, "AWS::Events::Rule").values()
+    patterns = [rule["Properties"]["EventPattern"] for rule in rules]
+    return [each["detail"] for each in patterns if each["source"] == ["aws.lambda"]]
+
+
+def functions_that_meet_durable(template: Json) -> set[str]:
+    return {
+        name[:-8]
+        for name, function in resources(template, "AWS::Lambda::Function").items()
+        if "LEASEHOLD_DURABLE" in str(function["Properties"].get("Environment"))
+    }
+
+
+def test_a_service_that_serves_no_durable_function_may_do_nothing_with_them(own: Stack) -> None:
+    LockService(own, "Locks")
+    template = dict(Template.from_stack(own).to_json())
+    assert statements_about_durable(template) == {}
+    assert durable_rules(template) == []
+    assert functions_that_meet_durable(template) == set()
+
+
+def test_a_function_may_acquire_and_release_and_finds_the_service(own: Stack) -> None:
+    locks, function = LockService(own, "Locks"), durable_function(own)
+    locks.grant_durable(function)
+    template = dict(Template.from_stack(own).to_json())
+    [resource] = [
+        each
+        for name, each in resources(template, "AWS::Lambda::Function").items()
+        if name.startswith("Billing")
+    ]
+    variables = resource["Properties"]["Environment"]["Variables"]
+    assert [value["Fn::GetAtt"][0][:-8] for value in variables.values()] == [
+        "LocksAcquire",
+        "LocksRelease",
+    ]
+    [policy] = [
+        each["Properties"]["PolicyDocument"]["Statement"]
+        for name, each in resources(template, "AWS::IAM::Policy").items()
+        if name.startswith("BillingServiceRoleDefaultPolicy")
+    ]
+    assert {statement["Action"] for statement in policy} == {"lambda:InvokeFunction"}
+
+
+def test_the_service_may_wake_and_ask_about_that_function_and_no_other(own: Stack) -> None:
+    locks, function = LockService(own, "Locks"), durable_function(own)
+    durable_function(own, "Other")
+    locks.grant_durable(function)
+    locks.grant_durable(function)
+    arn = own.resolve(function.function_arn)
+    template = dict(Template.from_stack(own).to_json())
+    [(name, statement)] = statements_about_durable(template).items()
+    assert statement["Resource"] == [arn, {"Fn::Join": ["", [arn, ":*"]]}]
+    roles = template["Resources"][name]["Properties"]["Roles"]
+    assert [role["Ref"][:-8] for role in roles] == [
+        "LocksAcquireRole",
+        "LocksReleaseRole",
+        "LocksReaperReapRole",
+    ]
+    assert durable_rules(template) == [
+        {"status": ENDS, "functionArn": [arn, {"prefix": {"Fn::Join": ["", [arn, ":"]]}}]}
+    ]
+    assert functions_that_meet_durable(template) == {
+        "LocksAcquire",
+        "LocksRelease",
+        "LocksReaperReap",
+    }
+
+
+def test_a_function_of_another_stack_needs_no_reference_back(app: App, own: Stack) -> None:
+    other = Stack(app, "Other")
+    locks = LockService(own, "Locks")
+    locks.grant_durable(durable_function(other))
+    app.synth()
+    assert own.dependencies == []
+    assert other.dependencies == [own]
+    template = dict(Template.from_stack(other).to_json())
+    assert len(statements_about_durable(template)) == 1
+    assert len(durable_rules(template)) == 1
+
+
+def test_a_service_without_a_reaper_has_no_rule(own: Stack) -> None:
+    LockService(own, "Locks", reaper=False).grant_durable(durable_function(own))
+    template = dict(Template.from_stack(own).to_json())
+    assert durable_rules(template) == []
+    assert len(statements_about_durable(template)) == 1
+
+
+def test_a_service_of_all_durable_functions_serves_those_of_other_apps(own: Stack) -> None:
+    locks = LockService(own, "Locks", durable=True)
+    locks.grant_durable(durable_function(own))
+    template = dict(Template.from_stack(own).to_json())
+    found = statements_about_durable(template)
+    assert sorted(name.partition("DefaultPolicy")[0] for name in found) == [
+        "LocksAcquireRole",
+        "LocksReaperReapRole",
+        "LocksReleaseRole",
+    ]
+    assert all(":function:*" in str(statement["Resource"]) for statement in found.values())
+    assert durable_rules(template) == [{"status": ENDS}]
+
+
+def test_to_watch_machines_does_not_narrow_durable_functions(own: Stack) -> None:
+    locks = LockService(own, "Locks", durable=True)
+    arn = own.format_arn(service="states", resource="stateMachine", resource_name="billing")
+    locks.watch(sfn.StateMachine.from_state_machine_arn(own, "Machine", arn))
+    template = dict(Template.from_stack(own).to_json())
+    assert durable_rules(template) == [{"status": ENDS}]
+    assert len(resources(template, "AWS::Events::Rule")) == 2
+
+
+def test_an_imported_service_gives_what_the_function_needs(own: Stack) -> None:
+    arn = "arn:aws:lambda:us-east-1:123456789012:function:{}"
+    locks = LockService.from_function_arns(
+        own,
+        "Locks",
+        acquire_function_arn=arn.format("acquire"),
+        heartbeat_function_arn=arn.format("heartbeat"),
+        release_function_arn=arn.format("release"),
+    )
+    function = durable_function(own)
+    locks.grant_durable(function)
+    template = dict(Template.from_stack(own).to_json())
+    [resource] = resources(template, "AWS::Lambda::Function").values()
+    assert resource["Properties"]["Environment"]["Variables"] == {
+        "LEASEHOLD_ACQUIRE_FUNCTION": arn.format("acquire"),
+        "LEASEHOLD_RELEASE_FUNCTION": arn.format("release"),
+    }
+
+
+def test_versions_and_aliases_are_refused(own: Stack) -> None:
+    locks, function = LockService(own, "Locks"), durable_function(own)
+    with pytest.raises(InvalidRequest, match=r"^function: must be a lambda_.Function"):
+        locks.grant_durable(function.current_version)  # type: ignore[arg-type]  # that it is refused
+
+
+def test_a_function_of_another_region_is_refused(app: App) -> None:
+    here = Stack(app, "Here", env=Environment(region="eu-west-1", account="123456789012"))
+    there = Stack(app, "There", env=Environment(region="us-east-1", account="123456789012"))
+    locks = LockService(here, "Locks")
+    with pytest.raises(InvalidRequest, match="account and region"):
+        locks.grant_durable(durable_function(there))
+
+
+@pytest.mark.parametrize("serves_all", [False, True])
+def test_the_permissions_of_the_service_are_acknowledged(own: Stack, serves_all: bool) -> None:  # noqa: FBT001 - a parameter
+    locks, function = LockService(own, "Locks", durable=serves_all), durable_function(own)
+    locks.grant_durable(function)
+    # Beside them stand the findings of the user's own function.
+    of_function = {f"{function.node.path}/{each}" for each in OF_USERS}
+    assert {path for _, path in findings(own)} <= of_function
+
+
+def test_the_construct_and_the_library_agree_on_the_variables() -> None:
+    assert of_service.ACQUIRE_VARIABLE == lock_functions.ACQUIRE_VARIABLE
+    assert of_service.RELEASE_VARIABLE == lock_functions.RELEASE_VARIABLE
