@@ -7,7 +7,7 @@ SECOND := .second_engine
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model fuzz lifetimes lint bench smoke second-engine deploy clean requirements
+.PHONY: help demo test suites controls model fuzz histories lifetimes lint bench smoke second-engine deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -43,6 +43,8 @@ model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make
 	$(BIN)/python -m tests.support.record model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
 	$(BIN)/python -m tests.fuzz
+histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered
+	$(BIN)/python -m tests.histories
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling

@@ -19,6 +19,7 @@ NOT_MEASURED: Final = (
     "conventions/",
     "e2e/",
     "fuzz/",
+    "histories/",
     "model/",
     "property/",
     "smoke/",

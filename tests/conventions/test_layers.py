@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},
+    "tests.histories": {*CORE, *HELPERS, "leasehold", "tests.property"},
     "tests.localaws": HELPERS,
     "tests.model": {*CORE, "tests.support"},
     "tests.packaging": {"leasehold.cdk", "tests.support"},

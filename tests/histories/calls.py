@@ -1,0 +1,131 @@
+"""Calls of lock clients with their answers: what a history is made of."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
+
+if TYPE_CHECKING:
+    from leasehold import Lock, LockClient
+
+
+class Kind(Enum):
+    """What was called."""
+
+    ACQUIRE = "acquire"
+    HEARTBEAT = "heartbeat"
+    RELEASE = "release"
+
+
+class Answer(Enum):
+    """What the caller was told. DONE means granted, renewed or released."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call on one lock. All times are seconds of one clock.
+
+    Attributes:
+        owner: names the acquisition that the call belongs to.
+        began: before the call was made.
+        ended: after it was answered; infinite if the outcome is unknown, because the call may still
+            take effect later.
+        token: the fencing token of a grant.
+        held_until: until when a grant or a renewal has promised the lock.
+    """
+
+    kind: Kind
+    owner: str
+    answer: Answer
+    began: float
+    ended: float
+    token: int | None = None
+    held_until: float = math.inf
+
+
+@dataclass
+class Recorder:
+    """Calls a `LockClient` and its locks, and remembers each call with its answer.
+
+    May be used by several threads. `time.monotonic` is the same for all processes of a machine.
+
+    Attributes:
+        histories: the calls of each lock name.
+    """
+
+    histories: defaultdict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def acquire(
+        self,
+        client: LockClient,
+        lock_name: str,
+        **options: Any,  # noqa: ANN401 - as `LockClient.acquire` takes them
+    ) -> tuple[str, Lock | None]:
+        """Acquires; returns the acquisition's name, and the lock if it was granted."""
+        owner, began = f"{os.getpid()}-{next(self._numbers)}", time.monotonic()
+        lock, answer = None, Answer.DONE
+        try:
+            lock = client.acquire(lock_name, **options)
+        except LockWaitTimeout:
+            answer = Answer.REFUSED
+        except LockStoreUnavailable:
+            answer = Answer.UNKNOWN
+        self._note(lock_name, Kind.ACQUIRE, owner, answer, began=began, lock=lock)
+        return owner, lock
+
+    def heartbeat(self, lock: Lock, owner: str) -> Answer:
+        """Renews the lease."""
+        began, answer = time.monotonic(), Answer.DONE
+        try:
+            lock.heartbeat()
+        except LockLost:
+            answer = Answer.REFUSED
+        except LockStoreUnavailable:
+            answer = Answer.UNKNOWN
+        self._note(lock.name, Kind.HEARTBEAT, owner, answer, began=began, lock=lock)
+        return answer
+
+    def release(self, lock: Lock, owner: str) -> Answer:
+        """Releases."""
+        began = time.monotonic()
+        try:
+            answer = Answer.DONE if lock.release() else Answer.REFUSED
+        except LockStoreUnavailable:
+            answer = Answer.UNKNOWN
+        self._note(lock.name, Kind.RELEASE, owner, answer, began=began)
+        return answer
+
+    def _note(
+        self,
+        lock_name: str,
+        kind: Kind,
+        owner: str,
+        answer: Answer,
+        *,
+        began: float,
+        lock: Lock | None = None,
+    ) -> None:
+        ended = time.monotonic()
+        call = Call(
+            kind=kind,
+            owner=owner,
+            answer=answer,
+            began=began,
+            ended=math.inf if answer is Answer.UNKNOWN else ended,
+            token=lock.fencing_token if lock is not None and kind is Kind.ACQUIRE else None,
+            held_until=ended + lock.remaining if lock is not None else math.inf,
+        )
+        self.histories[lock_name].append(call)

@@ -1,0 +1,177 @@
+"""A DynamoDB endpoint on loopback that fails on purpose: for clients, a bad network and a bad day.
+
+    client ──HTTP──▶ faulty endpoint ──▶ backend (a table in memory, or another endpoint)
+
+Each fault happens to one request, chosen by a seeded source: the same seed gives the same faults in
+the order in which requests arrive. A request is repeated by the client only, never by the network:
+TCP delivers once, and who repeats a POST must know that its answer was lost.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import urlsplit
+
+_LONGEST_DELAY_SECONDS: Final = 0.05
+"""Much shorter than the clients' read timeout: no request arrives after its caller has given up."""
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Fault(Enum):
+    """What happens to a request, or to its reply."""
+
+    LOST_REQUEST = "the connection is reset before the request is passed on"
+    LOST_REPLY = "the connection is closed instead of a reply"
+    RESET = "the connection is reset in the middle of the reply"
+    DELAY = "the request is passed on late"
+    THROTTLE = "refused, because there are too many"
+    ERROR = "passed on, and answered as an internal error"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a backend answers."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Backend = Callable[[str, bytes, Mapping[str, str]], Reply]
+"""Does an operation of DynamoDB: its name, the body of the request, the headers."""
+
+
+@dataclass
+class Faults:
+    """Which request meets which fault.
+
+    Attributes:
+        share: of all requests, from 0 to 1, that meet a fault.
+        kinds: of faults.
+        met: how often each fault has happened.
+        requests: how many requests came in.
+    """
+
+    share: float
+    seed: int
+    kinds: tuple[Fault, ...] = tuple(Fault)
+    met: Counter[Fault] = field(default_factory=Counter)
+    requests: int = 0
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)  # noqa: S311 - no secret
+
+    def next(self) -> tuple[Fault | None, float]:
+        """What happens to the next request; and the seconds by which it is late, if that is it."""
+        with self._mutex:
+            self.requests += 1
+            late = self._random.random() * _LONGEST_DELAY_SECONDS
+            fault = self._random.choice(self.kinds)
+            if self._random.random() >= self.share:
+                return None, 0.0
+            self.met[fault] += 1
+            return fault, late
+
+
+@contextmanager
+def faulty_endpoint(backend: Backend, faults: Faults) -> Iterator[str]:
+    """Serves the backend with these faults; yields the endpoint's URL."""
+    handler = type("Handler", (_Handler,), {"backend": staticmethod(backend), "faults": faults})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=10)
+
+
+def passing_to(endpoint_url: str) -> Backend:
+    """A backend that is another endpoint: one connection for each thread."""
+    address, connections = urlsplit(endpoint_url), threading.local()
+
+    def send(_operation: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        if not hasattr(connections, "own"):
+            connections.own = http.client.HTTPConnection(
+                str(address.hostname), address.port, timeout=60
+            )
+        try:
+            connections.own.request("POST", "/", body, dict(headers))
+            answer = connections.own.getresponse()
+            kept = {name: value for name, value in answer.getheaders() if name.startswith("x-amz")}
+            return Reply(answer.status, answer.read(), kept)
+        except BaseException:
+            del connections.own
+            raise
+
+    return send
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a client."""
+
+    protocol_version = "HTTP/1.1"
+    backend: Backend
+    faults: Faults
+    wbufsize = -1  # One packet for a reply.
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        operation = self.headers["X-Amz-Target"].rpartition(".")[2]
+        fault, late = self.faults.next()
+        if fault is Fault.LOST_REQUEST:
+            self._end_connection(reset=True)
+            return
+        if fault is Fault.THROTTLE:
+            self._answer(_error("ProvisionedThroughputExceededException", 400))
+            return
+        time.sleep(late if fault is Fault.DELAY else 0)
+        reply = self.backend(operation, body, self.headers)  # type: ignore[arg-type]  # a Message maps names to values
+        if fault is Fault.LOST_REPLY:
+            self._end_connection()
+        elif fault is Fault.RESET:
+            self._answer(reply, bytes_sent=len(reply.body) // 2)
+            self._end_connection(reset=True)
+        else:
+            self._answer(_error("InternalServerError", 500) if fault is Fault.ERROR else reply)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+    def _answer(self, reply: Reply, *, bytes_sent: int | None = None) -> None:
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(reply.body)))
+        self.end_headers()
+        self.wfile.write(reply.body[:bytes_sent])
+        self.wfile.flush()
+
+    def _end_connection(self, *, reset: bool = False) -> None:
+        if reset:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.connection.close()
+        self.close_connection = True
+
+
+def _error(code: str, status: int) -> Reply:
+    name = f"com.amazonaws.dynamodb.v20120810#{code}"
+    return Reply(status, json.dumps({"__type": name, "message": "on purpose"}).encode())

@@ -1,0 +1,141 @@
+"""Runs of lock clients that are recorded: contention on many locks, one after the other."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import boto3
+from botocore.config import Config
+
+from leasehold import Lock, LockClient
+from leasehold.clock import Clock
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from tests.histories.calls import Answer, Call, Recorder
+from tests.histories.checker import Violation, find_violation
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_LONGEST_SECONDS: Final = 600
+_TRIES_TO_RELEASE: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What threads do with one lock name.
+
+    Attributes:
+        threads: how many.
+        turns: how often each asks for the lock.
+        limit: permits.
+        wait: longest seconds to wait; 0 for tries.
+        lease: seconds.
+        dies: share of the holders that are never heard of again.
+        held: longest seconds for which a lock is held.
+    """
+
+    threads: int
+    turns: int
+    limit: int = 1
+    wait: float = 0
+    lease: float = 30
+    dies: float = 0
+    held: float = 0.01
+
+
+def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
+    """A DynamoDB client for an endpoint on loopback that sends each request so often at most."""
+    config = CLIENT_CONFIG.merge(
+        Config(
+            max_pool_connections=64,
+            proxies={},
+            retries={"mode": "standard", "total_max_attempts": tries},
+        )
+    )
+    return boto3.client(
+        "dynamodb",
+        endpoint_url=endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=config,
+    )
+
+
+def run_plans(
+    clients: Sequence[LockClient], plans: Mapping[str, Plan], *, seed: int
+) -> dict[str, list[Call]]:
+    """Lets threads contend for all locks at a time; returns the calls on each.
+
+    Args:
+        clients: the threads share them.
+        plans: by lock name.
+        seed: of the times between the calls.
+    """
+    recorder = Recorder()
+    threads = sum(plan.threads for plan in plans.values())
+    barrier = threading.Barrier(threads, timeout=_LONGEST_SECONDS)
+
+    def contend(lock_name: str, plan: Plan, number: int) -> None:
+        client = clients[number % len(clients)]
+        random = Random(f"{seed} {lock_name} {number}")  # noqa: S311 - no secret
+        barrier.wait()
+        for _ in range(plan.turns):
+            _take_turn(recorder, client, lock_name, plan, random)
+
+    with ThreadPoolExecutor(threads) as pool:
+        work = [
+            pool.submit(contend, lock_name, plan, number)
+            for lock_name, plan in plans.items()
+            for number in range(plan.threads)
+        ]
+        for each in work:
+            each.result(timeout=_LONGEST_SECONDS)
+    return recorder.histories
+
+
+def check(history: Sequence[Call], plan: Plan) -> Violation | None:
+    """What is wrong with the history of a plan."""
+    return find_violation(history, limit=plan.limit, with_waiters=plan.wait > 0)
+
+
+def new_client(dynamodb: DynamoDBClient, table: str, *, clock: Clock | None = None) -> LockClient:
+    """A client without heartbeats of its own: all that it sends is in the history."""
+    return LockClient(
+        table,
+        client=dynamodb,
+        heartbeat_every=math.inf,
+        takeover="stored_expiry",
+        clock=clock,
+        observe=lambda _event: None,
+    )
+
+
+def _take_turn(
+    recorder: Recorder, client: LockClient, lock_name: str, plan: Plan, random: Random
+) -> None:
+    owner, lock = recorder.acquire(
+        client, lock_name, wait=plan.wait, limit=plan.limit, lease=plan.lease
+    )
+    if lock is None:
+        time.sleep(random.random() * plan.held)
+        return
+    time.sleep(random.random() * plan.held)
+    if random.random() < plan.dies:
+        return
+    if random.random() < 1 / 2:
+        recorder.heartbeat(lock, owner)
+    _release(recorder, lock, owner)
+
+
+def _release(recorder: Recorder, lock: Lock, owner: str) -> None:
+    for _ in range(_TRIES_TO_RELEASE):
+        if recorder.release(lock, owner) is not Answer.UNKNOWN:
+            return

@@ -1,0 +1,120 @@
+"""Histories of clients over a network that fails are linearizable, unless the protocol is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from leasehold.clock import BootClock
+from tests.histories.calls import Answer, Call
+from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint
+from tests.histories.memory_backend import memory_backend
+from tests.histories.plans import SMALL
+from tests.histories.runs import Plan, check, dynamodb_at, new_client, run_plans
+from tests.property.bench import FaultyClient
+from tests.property.mutants import MUTANTS
+from tests.support.memory_table import MemoryTable
+
+ROUNDS = 5
+TRIES = Plan(threads=4, turns=10, held=0.005)
+THREE_PERMITS = Plan(threads=5, turns=10, limit=3, held=0.005)
+
+
+def tokens_that_repeat(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The next token goes to the owner, and is forgotten."""
+    if name != "update_item":
+        return request
+    count = "#fencing_token = if_not_exists(#fencing_token, :seed)"
+    change = request["UpdateExpression"].replace(f"{count} + :one", count)
+    return {**request, "UpdateExpression": change}
+
+
+WRONG = {**MUTANTS, "a grant does not count the token": tokens_that_repeat}
+
+
+@dataclass(frozen=True)
+class ClockAhead(BootClock):
+    """A wall clock that is wrong by some seconds."""
+
+    seconds: float
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + round(self.seconds * 1000)
+
+
+def histories(
+    table: Any,  # noqa: ANN401 - a MemoryTable or what wraps one
+    plans: Mapping[str, Plan],
+    faults: Faults,
+    *,
+    ahead: float = 0,
+) -> dict[str, list[Call]]:
+    """Of two clients. One sends each request only once, and its clock may be wrong."""
+    with faulty_endpoint(memory_backend(table), faults) as url:
+        right, wrong = BootClock(), ClockAhead(ahead)
+        clients = [
+            new_client(dynamodb_at(url, tries=tries), "locks", clock=clock)
+            for tries, clock in ((3, right), (1, wrong))
+        ]
+        try:
+            return run_plans(clients, plans, seed=faults.seed)
+        finally:
+            for client in clients:
+                client.close()
+
+
+def test_histories_over_a_network_that_fails_are_linearizable(
+    record_property: Callable[[str, object], None],
+) -> None:
+    began, spent = time.monotonic(), time.process_time()
+    faults = Faults(share=0.08, seed=11)
+    found = histories(MemoryTable(), SMALL, faults)
+    violations = {name: check(history, SMALL[name]) for name, history in found.items()}
+    assert set(violations.values()) == {None}, violations
+    answers = Counter(call.answer for history in found.values() for call in history)
+    assert all(answers[answer] for answer in Answer), answers
+    assert len(faults.met) == len(Fault), faults.met
+    figures = f"histories: {answers.total()} calls, {faults.met.total()} faults"
+    took = f"{time.monotonic() - began:.1f} s, {time.process_time() - spent:.1f} s of CPU"
+    record_property("figures", f"{figures}, {took}")
+
+
+@pytest.mark.parametrize(
+    ("mutant", "plan", "faults"),
+    [
+        ("the limit is compared with <=", TRIES, ()),
+        ("the limit is compared with <=", THREE_PERMITS, ()),
+        ("a grant does not count the token", TRIES, ()),
+        ("a release does not count", TRIES, ()),
+        ("a holder may acquire again", THREE_PERMITS, (Fault.LOST_REPLY,)),
+    ],
+)
+def test_the_history_of_a_wrong_protocol_shows_it(
+    mutant: str, plan: Plan, faults: tuple[Fault, ...]
+) -> None:
+    for seed in range(ROUNDS):
+        table = FaultyClient(MemoryTable(), WRONG[mutant])
+        met = Faults(share=0.3 if faults else 0.0, seed=seed, kinds=faults or tuple(Fault))
+        [history] = histories(table, {"control": plan}, met).values()
+        assert table.mutated
+        if check(history, plan) is not None:
+            return
+    pytest.fail(f"not found in {ROUNDS} histories")
+
+
+@pytest.mark.parametrize("ahead", [0, 60])
+def test_a_clock_that_is_a_minute_ahead_breaks_takeovers_by_the_stored_end(ahead: int) -> None:
+    plan = Plan(threads=4, turns=6, lease=10, held=0.05)
+    violations = []
+    for seed in range(ROUNDS if ahead else 1):
+        faults = Faults(share=0, seed=seed)
+        [history] = histories(MemoryTable(), {"control": plan}, faults, ahead=ahead).values()
+        violations += [check(history, plan)]
+        if any(violations):
+            break
+    assert any(violations) == bool(ahead)
