@@ -1,26 +1,22 @@
-"""The options of the command line."""
+"""The command line: its commands, and how they end."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
-import boto3
 import typer
-from botocore.exceptions import BotoCoreError
 
 from leasehold.cli import exit_codes
 from leasehold.cli.exit_codes import Ended, end, statuses
+from leasehold.cli.operating import commands
+from leasehold.cli.options import EndpointUrl, LockName, Profile, Region, Table
 from leasehold.cli.run import Job, run
-from leasehold.cli.show import show
+from leasehold.cli.target import Target
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS
-from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.create_table import create_table
-from leasehold.dynamodb.failures import misconfigured
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 _WRONG_USAGE: Final = 2
 """The exit status of the parser of options."""
@@ -31,13 +27,8 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
-
-LockName = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.")]
-Table = Annotated[
-    str, typer.Option(envvar="LEASEHOLD_TABLE_NAME", help="Name or ARN of the lock table.")
-]
+app.add_typer(commands)
 
 
 def run_app() -> None:
@@ -48,6 +39,23 @@ def run_app() -> None:
     except SystemExit as ended:
         wrong_usage = ended.code == _WRONG_USAGE and not isinstance(ended, Ended)
         raise SystemExit(exit_codes.USAGE if wrong_usage else ended.code) from None
+
+
+def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if wanted:
+        typer.echo(f"leasehold {version('leasehold')}")
+        raise Ended(0)
+
+
+@app.callback()
+def leasehold(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    """Locks on a DynamoDB table: hold one while a program runs; see and free them."""
 
 
 @app.command("run")
@@ -81,6 +89,9 @@ def run_command(
     if_taken: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
     ] = exit_codes.TAKEN,
+    profile: Profile = None,
+    region: Region = None,
+    endpoint_url: EndpointUrl = None,
 ) -> None:
     """Holds a lock while a command runs, and passes on its exit status.
 
@@ -88,7 +99,7 @@ def run_command(
     lock is lost, its whole process group is sent TERM, and KILL after the grace.
     """
     job = Job(
-        table=table,
+        target=Target(table=table, profile=profile, region=region, endpoint_url=endpoint_url),
         name=name,
         command=command,
         lease=lease,
@@ -102,29 +113,20 @@ def run_command(
     raise Ended(run(job))
 
 
-@app.command("show")
-def show_command(name: LockName, *, table: Table) -> None:
-    """Shows who holds a lock, and who waits for it. Status 66 if the table knows no such lock."""
-    raise Ended(show(_client(table, config=CLIENT_CONFIG), table, name))
-
-
 @app.command("create-table")
 def create_table_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The table's name.")],
     *,
     recovery: Annotated[bool, typer.Option(help="With point-in-time recovery.")] = False,
     protection: Annotated[bool, typer.Option(help="With deletion protection.")] = False,
+    profile: Profile = None,
+    region: Region = None,
+    endpoint_url: EndpointUrl = None,
 ) -> None:
     """Creates a lock table, unless it is there."""
-    dynamodb = _client(name)
+    target = Target(table=name, profile=profile, region=region, endpoint_url=endpoint_url)
+    dynamodb = target.client("dynamodb", config=None)
     create_table(dynamodb, name, point_in_time_recovery=recovery, deletion_protection=protection)
-
-
-def _client(table: str, **settings: Any) -> DynamoDBClient:  # noqa: ANN401 - as boto3 takes them
-    try:
-        return boto3.client("dynamodb", **settings)
-    except (BotoCoreError, ValueError) as error:
-        raise misconfigured(error, table_name=table, region=None) from error
 
 
 def _object(text: str | None) -> Mapping[str, Any] | None:

@@ -1,11 +1,13 @@
 """Exit statuses: those of the command, and a few of `leasehold` that few programs use.
 
     0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
+    1         `release --force`: somebody was asked and said no; `doctor`: there is a failure
     64        wrong usage: nothing was done
-    66        `show`: the table knows no lock of this name
+    66        `show`, `release`: the table knows no lock of this name, or nobody holds it
     69        the lock table did not answer: the command was not started
     75        the lock is taken: the command was not started (`--if-taken` sets another)
-    76        the lock was lost: the command was ended, or was not alone
+    73        `release --force`: another holds by now, nothing was released
+    76        the lock was lost: the command was ended, or was not alone; `release`: it was not held
     78        AWS refuses: no table, no permission, no credentials; or somebody has changed an item
               of the table: the command was not started
     126, 127  the command cannot be started, or was not found
@@ -23,6 +25,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from leasehold.errors import (
+    HolderChanged,
     InvalidRequest,
     LockItemMalformed,
     LockStoreMisconfigured,
@@ -30,9 +33,11 @@ from leasehold.errors import (
 )
 from leasehold.text import printable
 
+DECLINED: Final = 1
 USAGE: Final = 64
 UNKNOWN_LOCK: Final = 66
 UNAVAILABLE: Final = 69
+HOLDER_CHANGED: Final = 73
 TAKEN: Final = 75
 LOST: Final = 76
 CONFIGURATION: Final = 78
@@ -67,6 +72,8 @@ def statuses() -> Iterator[None]:
         yield
     except InvalidRequest as error:
         end(USAGE, error)
+    except HolderChanged as error:
+        end(HOLDER_CHANGED, error)
     except LockStoreUnavailable as error:
         end(UNAVAILABLE, error)
     except (LockStoreMisconfigured, LockItemMalformed, BotoCoreError, ClientError) as error:

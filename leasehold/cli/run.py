@@ -22,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from leasehold.cli import exit_codes
 from leasehold.cli.child_process import Command
 from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
+from leasehold.cli.target import Target
 from leasehold.cli.terminal import Terminal
 from leasehold.client.arguments import default_owner_name
 from leasehold.client.lock import Lock
@@ -36,7 +37,7 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 class Job:
     """The arguments of `leasehold run`, as its options say."""
 
-    table: str
+    target: Target
     name: str
     command: Sequence[str]
     lease: float
@@ -54,7 +55,7 @@ def run(job: Job) -> int:
         clock = InterruptibleClock(signals)
         owner_name = job.owner_name or default_owner_name(Path(job.command[0]).name)
         # A program that may try only once must not have to watch a lease for its whole length.
-        client = LockClient(job.table, owner_name=owner_name, clock=clock, takeover="stored_expiry")
+        client = job.target.locks(owner_name=owner_name, clock=clock, takeover="stored_expiry")
         try:
             return _run(
                 job, client, clock, signals

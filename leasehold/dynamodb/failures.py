@@ -58,6 +58,7 @@ _ADVICE: Final = {
     "InvalidSignatureException": _CREDENTIALS,
     "NoCredentialsError": _CREDENTIALS,
     "PartialCredentialsError": _CREDENTIALS,
+    "ProfileNotFound": "the AWS configuration has no such profile; check --profile or AWS_PROFILE",
     "NoRegionError": "set AWS_DEFAULT_REGION, or give a session or a client with a region",
 }
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.core
+import typer.main
 from aws_cdk import App, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Template
@@ -40,7 +41,7 @@ FOREIGN = {
         "KmsAccessDeniedException",
         "LeadingKeys",
     ),  # of AWS
-    *("binary", "flock"),  # of the AWS CLI, of util-linux
+    *("binary", "flock", "completion"),  # of the AWS CLI, of util-linux, of typer
     *("Billing", "OneChargePerCustomer", "tenant", "other_lock", "edition", "edition_id"),
     "version_id",  # made from `version`
 }
@@ -166,9 +167,12 @@ def test_words_in_code_style_stand_in_the_code() -> None:
 
 def test_options_of_the_command_line_exist() -> None:
     text = (ROOT / "docs" / "command-line.md").read_text()
-    options = {name.replace("-", "_") for name in re.findall(r"`--([a-z-]+)`", text)}
-    parameters = inspect.signature(leasehold.cli.app.run_command).parameters
-    assert {"lease", "wait"} <= options <= set(parameters) | {"table"}
+    options = set(re.findall(r"`(--[a-z-]+)", text))
+    commands = typer.main.get_command(leasehold.cli.app.app)
+    assert isinstance(commands, typer.core.TyperGroup)
+    every = (commands, *commands.commands.values())
+    known = {option for command in every for given in command.params for option in given.opts}
+    assert {"--lease", "--wait", "--free", "--reason"} <= options <= known
 
 
 def test_the_guard_of_the_readme_makes_a_machine(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from leasehold import LockClient, LockWaitTimeout
-from leasehold.cli import exit_codes
+from leasehold.cli import exit_codes, lines
 from leasehold.cli import show as show_module
 from leasehold.client.arguments import default_owner_name
 from leasehold.text import printable
@@ -35,7 +35,8 @@ def table() -> MemoryTable:
 
 
 def show(table: MemoryTable, lock_name: str = LOCK) -> int:
-    return show_module.show(cast("Any", table), "locks", lock_name)
+    with LockClient("locks", client=cast("Any", table), clock=FakeClock()) as locks:
+        return show_module.show(locks, "lock table 'locks'", lock_name)
 
 
 def commands(text: str) -> list[str]:
@@ -53,7 +54,7 @@ def test_show_prints_no_character_that_a_terminal_obeys(table: MemoryTable, caps
 def test_show_without_its_protection_would_clear_the_screen(
     table: MemoryTable, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(show_module, "printable", lambda text: text)
+    monkeypatch.setattr(lines, "printable", lambda text: text)
     show(table)
     output = capsys.readouterr().out
     assert {"\x9b", "\r", OTHER_DIRECTION, "\N{ZERO WIDTH SPACE}"} <= set(commands(output))
@@ -74,7 +75,7 @@ def test_the_name_of_the_holder_in_a_message_is_printable_too(
 def test_a_lock_that_nobody_has_used_has_a_status_of_its_own(capsys: Output) -> None:
     assert show(MemoryTable(), "mispelt") == exit_codes.UNKNOWN_LOCK == 66
     told = capsys.readouterr()
-    assert told.err.startswith("leasehold: table 'locks' knows no lock 'mispelt': nobody has used")
+    assert told.err.startswith("leasehold: lock table 'locks' knows no lock 'mispelt': nobody has")
     assert told.out == ""
 
 

@@ -1,0 +1,162 @@
+"""`leasehold doctor`: whether a table is fit to lock with. Reads only; no probe writes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leasehold.cli.clock_check import clock_offset
+from leasehold.cli.probes import PROBES, Probe, is_allowed
+from leasehold.cli.second_tables import other_tables
+from leasehold.cli.target import Target
+from leasehold.clock import Clock
+from leasehold.dynamodb.failures import error_code
+from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS
+from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+from leasehold.text import printable
+
+_TOLERANCE_SECONDS: Final = DEFAULT_CLOCK_TOLERANCE_MS / 1000
+
+
+class Verdict(Enum):
+    """What a check has found, with the word and the colour by which it is shown."""
+
+    OK = ("ok", "green")
+    UNKNOWN = ("not checked", "dim")
+    WARNING = ("warning", "yellow")
+    FAILURE = ("FAILURE", "red")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check: what was checked, and what to do about it."""
+
+    check: str
+    verdict: Verdict
+    text: str
+
+
+def doctor(target: Target, console: Console, clock: Clock) -> int:
+    """Prints a line for each check; returns 0, or 1 if something must be mended."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(width=11, no_wrap=True)
+    table.add_column(width=18, no_wrap=True)
+    table.add_column(overflow="fold")
+    findings = list(examine(target, clock))
+    for finding in findings:
+        word, colour = finding.verdict.value
+        table.add_row(Text(word, colour), finding.check, Text(printable(finding.text)))
+    console.print(Text(target.place(), "bold"))
+    console.print(table)
+    return int(any(finding.verdict is Verdict.FAILURE for finding in findings))
+
+
+def examine(target: Target, clock: Clock) -> Iterator[Finding]:
+    """All checks, in their order.
+
+    Raises:
+        LockStoreMisconfigured: no client can be made, for want of a region for instance.
+    """
+    dynamodb = target.client("dynamodb")
+    began = clock.wall_ms()
+    described: Any = None
+    try:
+        answer = described = dynamodb.describe_table(TableName=target.table)
+    except (BotoCoreError, ClientError) as error:
+        finding = _no_table(error)
+        yield finding
+        if finding.verdict is Verdict.FAILURE:
+            return
+        answer = getattr(error, "response", {})
+    yield _clock(clock_offset(answer, began_ms=began, ended_ms=clock.wall_ms()))
+    if described is not None:
+        yield _key(described["Table"])
+    yield _attempted("TTL", lambda: _ttl(dynamodb.describe_time_to_live(TableName=target.table)))
+    arn = None if described is None else described["Table"]["TableArn"]
+    for probe in PROBES:
+        yield _permission(target, dynamodb, probe, arn)
+    if described is not None:
+        table = described["Table"]
+        yield _attempted("second table", lambda: _second(other_tables(dynamodb, table)))
+
+
+def _no_table(error: Exception) -> Finding:
+    code = error_code(error)
+    if code == "AccessDeniedException":
+        needed = "needs dynamodb:DescribeTable, which locking does not"
+        return Finding("table", Verdict.UNKNOWN, f"{needed} ({error})")
+    if code == "ResourceNotFoundException":
+        advice = "there is no such table: check name, account and region, or make one with "
+        return Finding("table", Verdict.FAILURE, f"{advice}`leasehold create-table`")
+    return Finding("table", Verdict.FAILURE, f"AWS does not answer: {error}")
+
+
+def _attempted(check: str, examine: Callable[[], Finding]) -> Finding:
+    """The finding of a check, or that it was not possible."""
+    try:
+        return examine()
+    except (BotoCoreError, ClientError) as error:
+        return Finding(check, Verdict.UNKNOWN, str(error))
+
+
+def _clock(offset: tuple[float, float] | None) -> Finding:
+    """Judges by how much the clock of this machine may differ from DynamoDB's, at best."""
+    if offset is None:
+        return Finding("clock", Verdict.UNKNOWN, "DynamoDB's answer has no Date")
+    least, most = offset
+    nearest = 0.0 if least <= 0 <= most else min(abs(least), abs(most))
+    if nearest <= _TOLERANCE_SECONDS:
+        return Finding("clock", Verdict.OK, f"within {_TOLERANCE_SECONDS:g} s of DynamoDB's")
+    way = "behind" if least > 0 else "ahead of"
+    text = f"at least {nearest:.1f} s {way} DynamoDB's, and {_TOLERANCE_SECONDS:g} s are tolerated"
+    return Finding("clock", Verdict.FAILURE, f"{text}: let a time service set it")
+
+
+def _key(fields: Mapping[str, Any]) -> Finding:
+    key = {e["KeyType"]: e["AttributeName"] for e in fields.get("KeySchema", [])}
+    kinds = {e["AttributeName"]: e["AttributeType"] for e in fields.get("AttributeDefinitions", [])}
+    right = {"HASH": PARTITION_KEY, "RANGE": SORT_KEY}
+    if key != right or {kinds.get(PARTITION_KEY), kinds.get(SORT_KEY)} != {"S"}:
+        text = f"must be ({PARTITION_KEY}, {SORT_KEY}), both strings: this is no lock table"
+        return Finding("key", Verdict.FAILURE, text)
+    if fields.get("Replicas"):
+        text = "a global table: two regions may grant the same lock; use one region's table"
+        return Finding("key", Verdict.FAILURE, text)
+    return Finding("key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
+
+
+def _ttl(answer: Mapping[str, Any]) -> Finding:
+    found = answer["TimeToLiveDescription"]
+    attribute, status = found.get("AttributeName"), found.get("TimeToLiveStatus")
+    if status not in {"ENABLED", "ENABLING"}:
+        text = f"off: items stay for ever; switch it on for {TTL_ATTRIBUTE!r}"
+        return Finding("TTL", Verdict.WARNING, f"{text} (`leasehold create-table` does)")
+    if attribute != TTL_ATTRIBUTE:
+        text = f"on {attribute!r}, and must be on {TTL_ATTRIBUTE!r}, or off"
+        return Finding("TTL", Verdict.FAILURE, text)
+    return Finding("TTL", Verdict.OK, f"on {attribute!r}")
+
+
+def _permission(target: Target, dynamodb: Any, probe: Probe, table_arn: str | None) -> Finding:  # noqa: ANN401 - a client of boto3's
+    try:
+        allowed = is_allowed(target, dynamodb, probe, table_arn)
+    except (BotoCoreError, ClientError, LookupError) as error:
+        return Finding(probe.action, Verdict.UNKNOWN, str(error))
+    if allowed:
+        return Finding(probe.action, Verdict.OK, "allowed")
+    verdict = Verdict.FAILURE if probe.is_needed else Verdict.WARNING
+    return Finding(probe.action, verdict, f"denied: {probe.without}")
+
+
+def _second(names: list[str]) -> Finding:
+    if not names:
+        return Finding("second table", Verdict.OK, "none has a name like this one's")
+    text = f"{', '.join(names)}: another table of the same service? Locks of two tables do not "
+    return Finding("second table", Verdict.WARNING, f"{text}exclude each other")

@@ -1,0 +1,66 @@
+"""`leasehold ls`: the locks that are held or waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from rich.console import Console
+
+from leasehold.cli import lines
+from leasehold.cli.lock_table_view import lock_table
+from leasehold.client.lock_client import LockClient
+from leasehold.protocol.description import LockDescription
+from leasehold.wire.descriptions import lock_json
+
+_BATCH: Final = 500
+"""Locks that are printed together, in the order of their names. More are never in memory."""
+
+
+def list_locks(
+    locks: LockClient,
+    console: Console,
+    *,
+    prefix: str | None,
+    waiting: bool,
+    free: bool,
+    as_json: bool,
+) -> int:
+    """Prints the locks as they are read; returns the exit status.
+
+    A table on a terminal; lines with tabs elsewhere; one JSON object a line with `as_json`.
+    """
+    chosen = (lock for lock in locks.list(prefix) if is_wanted(lock, waiting=waiting, free=free))
+    first = True
+    for batch in _batches(chosen):
+        if as_json:
+            _print_lines(console, (json.dumps(lock_json(lock)) for lock in batch))
+        elif console.is_terminal:
+            console.print(lock_table(batch, console, header=first))
+        else:
+            _print_lines(console, map(lines.one_line, batch))
+        first = False
+    if first and console.is_terminal and not as_json:
+        console.print("no lock is waited for" if waiting else "no lock is held or waited for")
+    return 0
+
+
+def is_wanted(lock: LockDescription, *, waiting: bool, free: bool) -> bool:
+    """Whether the options want to see this lock."""
+    if waiting:
+        return lock.waiters.count > 0
+    return free or bool(lock.holders) or lock.waiters.count > 0
+
+
+def _batches(locks: Iterable[LockDescription]) -> Iterator[list[LockDescription]]:
+    rest = iter(locks)
+    while batch := list(islice(rest, _BATCH)):
+        yield sorted(batch, key=lambda lock: lock.name)
+
+
+def _print_lines(console: Console, found: Iterable[str]) -> None:
+    """Prints lines as they are, however long: neither wrapped nor coloured."""
+    for line in found:
+        console.file.write(f"{line}\n")

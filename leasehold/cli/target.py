@@ -1,0 +1,86 @@
+"""Which table a command is about: its name, and the profile, region and endpoint to find it by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from leasehold.cli import exit_codes
+from leasehold.client.lock_client import LockClient
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from leasehold.dynamodb.failures import misconfigured
+from leasehold.errors import LockStoreUnavailable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A lock table, as the options name it.
+
+    Attributes:
+        table: its name or ARN.
+        profile: of the AWS configuration; None for the default.
+        region: None for that of the profile or of the environment.
+        endpoint_url: of another DynamoDB than AWS's; None for AWS's, or as the environment says.
+    """
+
+    table: str
+    profile: str | None = None
+    region: str | None = None
+    endpoint_url: str | None = None
+
+    def client(self, service: str, *, config: Config | None = CLIENT_CONFIG) -> Any:  # noqa: ANN401 - one client or the other
+        """A client of boto3's for this service.
+
+        Raises:
+            LockStoreMisconfigured: no such profile, or no region.
+        """
+        try:
+            session: Any = self._session
+            return session.client(service, endpoint_url=self.endpoint_url, config=config)
+        except (BotoCoreError, ValueError) as error:
+            raise misconfigured(error, table_name=self.table, region=self.region) from error
+
+    def locks(self, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
+        """A client of the table.
+
+        Raises:
+            LockStoreMisconfigured: no such profile.
+        """
+        if self.endpoint_url is not None:
+            clients = {"client": self.client("dynamodb")}
+            clients["stepfunctions"] = self.client("stepfunctions")
+            return LockClient(self.table, **clients, **settings)
+        try:
+            session = self._session
+        except BotoCoreError as error:
+            raise misconfigured(error, table_name=self.table, region=self.region) from error
+        return LockClient(self.table, session=session, **settings)
+
+    def place(self) -> str:
+        """The table and its region, for people."""
+        region = self.region
+        with suppress(BotoCoreError):
+            region = self._session.region_name
+        where = f" at {self.endpoint_url}" if self.endpoint_url else ""
+        return f"lock table {self.table!r} in {region or 'no known region'}{where}"
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Within, a table that does not answer is named, with what to do."""
+        try:
+            yield
+        except LockStoreUnavailable as error:
+            advice = "check the network and the endpoint, then repeat the command"
+            exit_codes.end(exit_codes.UNAVAILABLE, f"{self.place()}: {error}; {advice}")
+
+    @cached_property
+    def _session(self) -> boto3.Session:
+        """One for all clients: it takes long to make."""
+        return boto3.Session(profile_name=self.profile, region_name=self.region)

@@ -1,0 +1,118 @@
+"""The commands by their words: options, statuses and errors, on a DynamoDB of moto's."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from leasehold import LockClient
+from leasehold.cli import main
+from tests.support import TABLE
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Run = Callable[..., tuple[object, str, str]]
+
+
+@pytest.fixture
+def run(
+    dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Status, output and errors of a command."""
+    assert dynamodb
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+
+    def run_command(*words: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["leasehold", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return ended.value.code, told.out, told.err
+
+    return run_command
+
+
+@pytest.fixture
+def locks(dynamodb: DynamoDBClient) -> Iterator[LockClient]:
+    with LockClient(TABLE, client=dynamodb, owner_name="anna", heartbeat_every=math.inf) as client:
+        yield client
+
+
+def test_a_stuck_lock_is_found_and_freed_and_the_reason_stays(run: Run, locks: LockClient) -> None:
+    lock = locks.acquire("customer/1234")
+    assert run("ls", "--prefix", "customer/")[1].startswith("customer/1234\theld by 1 of 1\tanna\t")
+    status, output, _ = run("show", "customer/1234", "--json")
+    [holder] = json.loads(output)["holders"]
+    assert (status, holder["fencing_token"]) == (0, lock.fencing_token)
+    words = ("release", "customer/1234", "--force")
+    assert run(*words)[0] == 64
+    status, output, errors = run(*words, "--yes", "--reason", "hangs", "--token", "7")
+    assert (status, output) == (73, "")
+    assert "no holder has the fencing token 7" in errors
+    status, output, errors = run(*words, "--yes", "--reason", "hangs")
+    assert (status, output) == (0, "customer/1234: released by force; free\n")
+    assert "owner: anna" in errors
+    assert lock.owner_id not in output + errors
+    assert "reason: hangs" in run("show", "customer/1234")[1]
+    assert run(*words, "--yes")[0] == 66
+
+
+def test_an_owner_releases_by_its_id_also_from_the_input(
+    run: Run, locks: LockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = locks.acquire("a")
+    monkeypatch.setattr("sys.stdin.readline", lambda: f"{lock.owner_id}\n", raising=False)
+    assert run("release", "a", "--owner", "-")[:2] == (0, "a: released\n")
+    assert run("release", "a", "--owner", "0123456789abcdef")[0] == 76
+
+
+@pytest.mark.parametrize("words", [("release", "a"), ("release", "a", "--owner=x", "--force")])
+def test_either_the_owner_or_force_is_named(run: Run, words: tuple[str, ...]) -> None:
+    status, _, errors = run(*words)
+    assert (status, "either --owner, or --force" in errors) == (64, True)
+
+
+def test_a_table_profile_or_region_that_is_missing_is_named_with_a_remedy(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, _, errors = run("ls", "--table", "nosuch", "--region", "us-east-1")
+    assert status == 78
+    assert "lock table 'nosuch' in us-east-1: there is no such table" in errors
+    for command in (("ls",), ("show", "a"), ("doctor",), ("release", "a", "--force")):
+        status, _, errors = run(*command, "--profile", "nosuch")
+        assert status == 78
+        assert "no such profile" in errors
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert "set AWS_DEFAULT_REGION" in run("show", "a")[2]
+
+
+def test_no_answer_is_69_and_names_the_table(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object, **_more: object) -> None:
+        raise EndpointConnectionError(endpoint_url="https://nowhere")
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", fail)
+    for words in (("ls",), ("show", "a"), ("release", "a", "--force", "--yes")):
+        status, output, errors = run(*words)
+        assert (status, output) == (69, "")
+        assert f"lock table '{TABLE}' in us-east-1: the lock table did not answer" in errors
+        assert "check the network" in errors
+
+
+def test_another_endpoint_is_asked_and_told(run: Run) -> None:
+    status, _, errors = run("show", "a", "--endpoint-url", "http://127.0.0.1:9")
+    assert status == 69
+    assert "at http://127.0.0.1:9" in errors
+
+
+def test_doctor_version_and_completion(run: Run) -> None:
+    status, output, _ = run("doctor")
+    assert (status, "UpdateItem" in output) == (0, True)
+    assert run("--version")[1].startswith("leasehold 0.")
+    assert "--install-completion" in run("--help")[1]

@@ -1,0 +1,218 @@
+"""`leasehold release`: the grant that was shown, after a yes; what is told, and the statuses."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from leasehold import HolderChanged, InvalidRequest, LockClient
+from leasehold.cli import exit_codes
+from leasehold.cli import release as release_module
+from leasehold.cli.release import ForcedRelease, caller, force_release, release_own
+from leasehold.cli.target import Target
+from leasehold.store.lock_store import LockStore
+from tests.support import FakeClock, acquire, owner, release, store_over
+from tests.unit.cli.support import client_of
+from tests.unit.client.support.doubles import Table
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture
+def locks(table: Table, clock: FakeClock) -> LockClient:
+    return client_of(table, clock)
+
+
+@pytest.fixture
+def store(table: Table, clock: FakeClock) -> LockStore:
+    return store_over(table.memory, clock)
+
+
+def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the command
+    options: dict[str, Any] = {
+        "name": "a",
+        "fencing_token": None,
+        "reason": "hangs",
+        "yes": False,
+        "ask": lambda _question: True,
+        "requested_by": lambda: "olga",
+        **changes,
+    }
+    return force_release(locks, "lock table 'locks'", ForcedRelease(**options))
+
+
+def test_the_holder_is_shown_then_asked_about_then_released(
+    locks: LockClient, store: LockStore, table: Table, capsys: Output
+) -> None:
+    store.acquire(acquire("anna", lock_name="a", data='{"job":7}'))
+    store.acquire(acquire("ben", lock_name="a", waits=True))
+    asked: list[str] = []
+
+    def ask(question: str) -> bool:
+        asked.append(capsys.readouterr().err + question)
+        return True
+
+    assert forced(locks, ask=ask) == 0
+    [told] = asked
+    for part in ("anna", "fencing token", '{"job":7}', "not stopped", "oldest waiter gets"):
+        assert part in told
+    assert owner("anna") not in told
+    assert capsys.readouterr().out == "a: released by force; held by 1 of 1\n"
+    assert [holder.owner_name for holder in table.state("a").holders] == ["ben"]
+    last = table.state("a").last_forced_release
+    assert last is not None
+    assert (last.requested_by, last.reason) == ("olga", "hangs")
+
+
+def test_a_no_changes_nothing_and_has_a_status(
+    locks: LockClient, store: LockStore, table: Table
+) -> None:
+    store.acquire(acquire("anna", lock_name="a"))
+    before = dict(table.memory.items)
+    assert forced(locks, ask=lambda _question: False) == exit_codes.DECLINED == 1
+    assert table.memory.items == before
+
+
+def test_without_a_terminal_yes_must_be_given(locks: LockClient, store: LockStore) -> None:
+    store.acquire(acquire("anna", lock_name="a"))
+    with pytest.raises(SystemExit) as ended:
+        forced(locks, ask=None)
+    assert ended.value.code == exit_codes.USAGE
+    assert forced(locks, ask=None, yes=True, reason=None) == 0
+
+
+def test_a_holder_that_comes_while_somebody_thinks_is_not_released(
+    locks: LockClient, store: LockStore, table: Table
+) -> None:
+    store.acquire(acquire("anna", lock_name="a"))
+
+    def think(_question: str) -> bool:
+        store.release(release("anna", lock_name="a"))
+        store.acquire(acquire("ben", lock_name="a"))
+        return True
+
+    with pytest.raises(HolderChanged), exit_codes_of(73):
+        forced(locks, ask=think)
+    assert [holder.owner_name for holder in table.state("a").holders] == ["ben"]
+
+
+class exit_codes_of:  # noqa: N801 - reads as a function
+    """Within, the error has this status; it goes on."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        assert error is not None
+        with pytest.raises(SystemExit) as ended, exit_codes.statuses():
+            raise error
+        assert ended.value.code == self.status
+
+
+def test_of_several_holders_one_must_be_named(
+    locks: LockClient, store: LockStore, table: Table, capsys: Output
+) -> None:
+    for name in ("anna", "ben"):
+        store.acquire(acquire(name, lock_name="a", limit=2))
+    with pytest.raises(SystemExit) as ended:
+        forced(locks, yes=True)
+    assert ended.value.code == exit_codes.USAGE
+    tokens = [holder.fencing_token for holder in table.state("a").holders]
+    told = capsys.readouterr().err
+    assert all(f"--token {token}: " in told for token in tokens)
+    assert forced(locks, yes=True, fencing_token=7) == exit_codes.HOLDER_CHANGED
+    assert forced(locks, yes=True, fencing_token=tokens[1]) == 0
+    assert [holder.owner_name for holder in table.state("a").holders] == ["anna"]
+
+
+def test_what_nobody_holds_or_knows_is_66(locks: LockClient, store: LockStore) -> None:
+    assert forced(locks, yes=True) == 66
+    store.acquire(acquire("anna", lock_name="a"))
+    store.release(release("anna", lock_name="a"))
+    assert forced(locks, yes=True) == 66
+
+
+def test_the_release_stands_though_nobody_can_read_what_came_of_it(
+    locks: LockClient, store: LockStore, table: Table, capsys: Output
+) -> None:
+    store.acquire(acquire("anna", lock_name="a"))
+
+    def fail_after_the_write(name: str, _arguments: object) -> None:
+        if name == "query" and "update_item" in table.log[-1:]:
+            table.outage = EndpointConnectionError(endpoint_url="x")
+
+    table.before = fail_after_the_write
+    assert forced(locks, yes=True) == 0
+    assert "a: released by force" in capsys.readouterr().out
+
+
+class _Clients:
+    """The clients of a target, whatever its options."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": "arn:aws:sts::123456789012:assumed-role/Admin/olga"}
+
+
+@pytest.fixture
+def target(table: Table, monkeypatch: pytest.MonkeyPatch) -> Target:
+    clients = _Clients(table)
+
+    def client(_target: Target, service: str, **_settings: object) -> Any:  # noqa: ANN401 - one or the other
+        return table if service == "dynamodb" else clients
+
+    monkeypatch.setattr(Target, "client", client)
+    return Target(table="locks")
+
+
+def test_an_owner_id_releases_its_own_lock_and_no_other(
+    target: Target, store: LockStore, table: Table, capsys: Output
+) -> None:
+    store.acquire(acquire("anna", lock_name="a"))
+    assert release_own(target, "a", owner("ben")) == exit_codes.LOST
+    assert release_own(target, "a", owner("anna")) == 0
+    assert table.state("a").holders == ()
+    told = capsys.readouterr()
+    assert told.out == "a: released\n"
+    assert owner("ben") not in told.err
+    with pytest.raises(InvalidRequest, match="owner"):
+        release_own(target, "a", "short")
+
+
+def test_who_releases_is_the_principal_and_the_user_of_the_machine(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "olga")
+    monkeypatch.setattr("socket.gethostname", lambda: "laptop")
+    assert caller(target) == ("arn:aws:sts::123456789012:assumed-role/Admin/olga (olga@laptop)")
+
+    def fail() -> Callable[[], object]:
+        raise EndpointConnectionError(endpoint_url="sts")
+
+    monkeypatch.setattr(_Clients, "get_caller_identity", lambda _self: fail())
+    assert caller(target) == "olga@laptop"
+
+    def nobody() -> str:
+        raise KeyError
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert caller(target) == "unknown user@laptop"
+
+
+def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert release_module.ask_at_the_terminal() is None

@@ -1,0 +1,127 @@
+"""`leasehold watch`: drawn anew on a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from rich.console import Console
+
+from leasehold import LockClient, LockDescription
+from leasehold.cli.watch import reader, watch
+from leasehold.store.lock_store import LockStore
+from tests.support import FakeClock, acquire, release, store_over
+from tests.support.faults import lost_reply
+from tests.unit.cli.support import client_of, pipe, shown_lines, terminal, text_of
+from tests.unit.client.support.doubles import Table
+
+Step = Callable[[], object]
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture
+def locks(table: Table, clock: FakeClock) -> LockClient:
+    return client_of(table, clock)
+
+
+@pytest.fixture
+def store(table: Table, clock: FakeClock) -> LockStore:
+    return store_over(table.memory, clock)
+
+
+def watched(
+    locks: LockClient, console: Console, clock: FakeClock, *steps: Step, names: Iterable[str] = ()
+) -> None:
+    """Reads before the first step, and after each."""
+    read, rest = reader(locks, list(names), None), list(steps)
+
+    def read_after_step() -> Iterable[LockDescription]:
+        found = list(read())
+        if rest:
+            rest.pop(0)()
+        return found
+
+    times = len(steps) + 1
+    assert watch(read_after_step, console, clock, every=5, times=times) == 0
+
+
+@pytest.mark.parametrize("names", [(), ("a",)], ids=["all", "by name"])
+def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
+    locks: LockClient, store: LockStore, clock: FakeClock, names: tuple[str, ...]
+) -> None:
+    console = pipe()
+    watched(
+        *(locks, console, clock),
+        lambda: store.acquire(acquire("anna", lock_name="a")),
+        lambda: None,
+        lambda: store.acquire(acquire("ben", lock_name="a", waits=True)),
+        lambda: store.release(release("anna", lock_name="a")),
+        lambda: store.release(release("ben", lock_name="a")),
+        names=names,
+    )
+    told = [line.split("\t") for line in shown_lines(console)]
+    assert [line[1:4] + line[6:7] for line in told][:3] == [
+        ["a", "held by 1 of 1", "anna", "0 waiting"],
+        ["a", "held by 1 of 1", "anna", "1 waiting"],
+        ["a", "held by 1 of 1", "ben", "0 waiting"],
+    ]
+    assert told[3][1:3] == ["a", "free"]
+    assert len(told) == 4
+    assert clock.waits == [5] * 5
+
+
+def test_a_terminal_shows_the_present(
+    locks: LockClient, store: LockStore, clock: FakeClock
+) -> None:
+    for width in (80, 120):
+        console = terminal(width)
+        store.acquire(acquire("anna", lock_name=f"a{width}"))
+        watched(locks, console, clock, lambda: store.acquire(acquire("ben", lock_name="b")))
+        assert "every 5 s; Ctrl-C ends" in text_of(console)
+        assert f"a{width}" in text_of(console)
+        assert all(len(line) <= width + 20 for line in shown_lines(console))
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_table_that_does_not_answer_is_told_and_read_again(
+    locks: LockClient, store: LockStore, table: Table, clock: FakeClock, *, is_terminal: bool
+) -> None:
+    store.acquire(acquire("anna", lock_name="a"))
+    console = terminal(200) if is_terminal else pipe()
+
+    def fail() -> None:
+        table.outage = lost_reply()
+
+    def recover() -> None:
+        table.outage = None
+
+    read, rest = reader(locks, [], None), [fail, recover]
+
+    def read_before_step() -> Iterable[LockDescription]:
+        try:
+            return list(read())
+        finally:
+            if rest:
+                rest.pop(0)()
+
+    assert watch(read_before_step, console, clock, every=5, times=3) == 0
+    assert text_of(console).count("no answer: the lock table did not answer") == 1
+
+
+class InterruptedClock(FakeClock):
+    """The first wait is ended by Ctrl-C."""
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_ctrl_c_ends_it_cleanly(locks: LockClient, *, is_terminal: bool) -> None:
+    console, clock = terminal(80) if is_terminal else pipe(), InterruptedClock()
+    assert watch(reader(locks, [], None), console, clock, every=5) == 0
+    assert clock.waits == [5]
