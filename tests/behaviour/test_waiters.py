@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-@pytest.mark.parametrize("size", [10, 50, 200])
+@pytest.mark.parametrize("size", [10, 50, 100])
 def test_many_waiters_are_granted_in_the_order_of_queueing_at_a_constant_price(
     dynamodb: DynamoDBClient, size: int
 ) -> None:

@@ -5,6 +5,7 @@ Every import counts, also one inside a function and one under `TYPE_CHECKING` (m
 
 from __future__ import annotations
 
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -86,6 +87,7 @@ def sources(root: Path) -> dict[str, Path]:
     return {module_of(path, root): path for path in [*files, *root.glob("app.py")]}
 
 
+@cache
 def package_of(module: str) -> str | None:
     """The package of the rules that a module belongs to."""
     ours = [name for name in ALLOWED if module == name or module.startswith(f"{name}.")]

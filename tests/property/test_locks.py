@@ -20,7 +20,7 @@ def test_any_order_of_calls_faults_and_clocks_gives_the_answers_of_the_reference
     class InMemory(LockMachine):
         make_bench = staticmethod(lambda: Bench(MemoryTable()))
 
-    run_state_machine_as_test(InMemory, settings=settings(max_examples=250, stateful_step_count=40))
+    run_state_machine_as_test(InMemory, settings=settings(max_examples=100, stateful_step_count=40))
 
 
 def test_motos_dynamodb_gives_the_same_answers(dynamodb: DynamoDBClient) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 from botocore.exceptions import ClientError
 
@@ -47,13 +48,14 @@ class MemoryTable:
     page_size: int = 1_000
     tokens: set[str] = field(default_factory=set)
     exceptions: type[_Exceptions] = _Exceptions
+    meta: ClassVar = SimpleNamespace(region_name="us-east-1")
 
     def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
         old = self.items.get(_key(request))
         self._require(request)
         self._write("Update", request)
         shown = {"ALL_NEW": self.items[_key(request)], "ALL_OLD": old or {}}
-        return {"Attributes": dict(shown[request["ReturnValues"]])}
+        return {"Attributes": dict(shown.get(request.get("ReturnValues", "NONE"), {}))}
 
     def put_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
         self._require(request)

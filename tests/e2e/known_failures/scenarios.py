@@ -8,7 +8,7 @@ from typing import Final
 
 from leasehold.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
-from tests.e2e.known_failures.lock import PAUSE_SECONDS, Knocks, Lock
+from tests.e2e.known_failures.lock import MOST_TRIES, PAUSE_SECONDS, Knocks, Lock, most_inside
 from tests.e2e.known_failures.parts import LEASE_SECONDS
 from tests.e2e.reap_passes import wait_for_reap_passes
 from tests.e2e.scenario_runs import Scenario
@@ -148,6 +148,15 @@ def gave_up(deployment: Deployment) -> GaveUp:
     return seen
 
 
+def two_locks(deployment: Deployment) -> Spans:
+    """Two machines with a lock each; again if a busy machine has let them work one by one."""
+    for _ in range(MOST_TRIES):
+        spans = two_machines(deployment, locks=2, seconds=5)
+        if most_inside(spans) > 1:
+            break
+    return spans
+
+
 def two_machines(deployment: Deployment, *, locks: int, seconds: int) -> Spans:
     """The work of two machines with two guards each, on one lock or on a lock each."""
     names = [Lock(deployment) for _ in range(locks)]
@@ -165,5 +174,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "waits for itself": waits_for_itself,
     "gave up": gave_up,
     "one lock": partial(two_machines, locks=1, seconds=1),
-    "two locks": partial(two_machines, locks=2, seconds=5),
+    "two locks": two_locks,
 }

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from leasehold.protocol.items import read_state
-from tests.e2e.known_failures.lock import Lock, most_inside
+from tests.e2e.known_failures.lock import MOST_TRIES, Lock, most_inside
 from tests.e2e.scenario_runs import ScenarioRuns
-
-MOST_TRIES = 3
-"""For those who are to be inside at once, and whom a busy machine may have begun one by one."""
 
 
 def two_at_once(lock: Lock, machine: str) -> int:

@@ -32,6 +32,8 @@ TIMEOUT_SECONDS: Final = 20
 EXPRESS_TIMEOUT_SECONDS: Final = 3
 EXPRESS_LEASE_SECONDS: Final = 4
 TOO_LATE_SECONDS: Final = 900
+GATE_TIMEOUT_SECONDS: Final = 300
+"""A handler at a gate stands there until a test opens it, which a busy machine may delay."""
 
 
 class DyingWorkflows(Forms):
@@ -248,7 +250,7 @@ def _with_handlers(
         code=handler_code(scope),
         handler=handler,
         layers=[layer],
-        timeout=Duration.seconds(20),
+        timeout=Duration.seconds(GATE_TIMEOUT_SECONDS),
         environment={"LEASEHOLD_TABLE_NAME": locks.table.table_name, **environment},
     )
 

@@ -101,7 +101,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 ITEMS = st.dictionaries(NAMES, VALUES, max_size=3)
-SEARCH = settings(deadline=None, database=None, derandomize=True, max_examples=300)
+SEARCH = settings(deadline=None, database=None, derandomize=True, max_examples=100)
 FIRST_FOUND = settings(SEARCH, phases=[Phase.generate])
 
 

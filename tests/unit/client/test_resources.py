@@ -20,9 +20,9 @@ from localaws import LocalAws
 from tests.support.memory_table import MemoryTable
 from tests.unit.client.support.doubles import Table
 
-CYCLES = 10_000
-CYCLES_OVER_SOCKETS = 50
-CLIENTS = 100
+CYCLES = 2_000
+CYCLES_OVER_SOCKETS = 20
+CLIENTS = 30
 
 
 NewThreads = Callable[[], list[str]]
@@ -60,7 +60,7 @@ class OneLock:
         """Nothing is open."""
 
 
-def test_ten_thousand_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads) -> None:
+def test_two_thousand_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads) -> None:
     table = OneLock()
     with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # stands in for one
         for _ in range(CYCLES):
@@ -116,7 +116,7 @@ def use_a_client(session: boto3.Session, table_name: str, number: int) -> None:
         held.check()
 
 
-def test_a_hundred_clients_leave_nothing_behind(
+def test_thirty_clients_leave_nothing_behind(
     aws: LocalAws, lock_table: str, ours: NewThreads
 ) -> None:
     session = session_at(aws)

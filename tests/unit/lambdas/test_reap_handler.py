@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 import pytest
@@ -14,13 +14,9 @@ from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import ExecutionEnded, Liveness
 from leasehold.workflows.engine import Execution
-from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 CONTEXT = LambdaContextStub()
 OTHER_EXECUTION = VALID_EXECUTION.replace("run-1", "run-2")
@@ -374,12 +370,12 @@ def test_no_line_and_no_message_holds_an_owner_id(
     assert VALID_OWNER not in out + err + json.dumps(outside.sent)
 
 
+@pytest.mark.usefixtures("over_boto3")
 def test_a_message_that_was_asked_too_early_really_comes_again_soon(
-    monkeypatch: pytest.MonkeyPatch, outside: Outside, dynamodb: DynamoDBClient
+    monkeypatch: pytest.MonkeyPatch, outside: Outside
 ) -> None:
     from lambdas.runtime import hide_message  # noqa: PLC0415 - after the environment was made
 
-    assert dynamodb.describe_table(TableName=TABLE)
     sqs = boto3.client("sqs")
     queue = sqs.create_queue(QueueName="hidden", Attributes={"VisibilityTimeout": "120"})
     queue_url = queue["QueueUrl"]
@@ -398,12 +394,12 @@ def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
 
 
+@pytest.mark.usefixtures("over_boto3")
 def test_the_second_look_really_goes_to_the_queue(
-    dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from lambdas.runtime import send_message  # noqa: PLC0415 - after the environment was made
 
-    assert dynamodb.describe_table(TableName=TABLE)
     sqs = boto3.client("sqs")
     queue_url = sqs.create_queue(QueueName="reap")["QueueUrl"]
     monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", queue_url)
