@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leasehold.dynamodb.lock_table import LockTable
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
@@ -48,8 +49,11 @@ class Waiters:
 
     def __post_init__(self) -> None:
         counting: Any = CountingClient(self.client, self.requests)
-        table = LockTable(counting, TABLE)
-        self.store = LockStore(LockContext(table=table, workflows=FakeWorkflows(wakes=self._wake)))
+        # Two minutes: on a busy machine a dozen threads get in each other's way for long.
+        budget = RetryBudget(seconds=_LONGEST_SECONDS)
+        table = LockTable(counting, TABLE, retry_budget=budget)
+        workflows = FakeWorkflows(wakes=self._wake)
+        self.store = LockStore(LockContext(table=table, workflows=workflows, retry_budget=budget))
 
     def _wake(self, task_token: str, grant: Grant) -> Delivery:
         with self.mutex:

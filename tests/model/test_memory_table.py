@@ -44,6 +44,10 @@ _ONE_LOWERS_THE_LIMIT = (
     Client(name="ben", limit=2, pushed=False),
     Client(name="carl", waits=False, pushed=False),
 )
+_ONE_RELEASES_THE_OTHER_BY_FORCE = (
+    Client(name="anna", waits=False, pushed=False),
+    Client(name="olga", waits=False, pushed=False, forces=True),
+)
 _WALKS = 80
 _WALKS_IN_A_SCENE = 40
 
@@ -80,6 +84,7 @@ def _requests_of_contention(names: Names) -> Iterator[Request]:
         contention.World(_ONE_GIVES_UP, Faults(lost_replies=1), names),
         contention.World(workflows(2), Faults(late_joins=1), names),
         contention.World(_ONE_LOWERS_THE_LIMIT, Faults(epochs=1), names),
+        contention.World(_ONE_RELEASES_THE_OTHER_BY_FORCE, Faults(), names),
     )
     steps = [(world, *step) for world in walked for step in _walks(world, _WALKS)]
     all_steps = [(world, *step) for world in small for step in _all_moves(world)]

@@ -46,7 +46,7 @@ class Scope:
         for name in path:
             if found is None or "M" not in found:
                 return None
-            found = found["M"].get(self.names[name])
+            found = found["M"].get(self.names.get(name, name))
         result: Value | None = found
         return result
 
@@ -69,7 +69,7 @@ def changed(update: str, scope: Scope) -> Item:
         if operand is not None and new is None:
             message = "an operand does not exist in the item"
             raise InvalidExpression(message)
-        _assign(item, [scope.names[name] for name in path], new)
+        _assign(item, [scope.names.get(name, name) for name in path], new)
     return item
 
 

@@ -174,7 +174,7 @@ class MemoryTable:
 
 
 def _scope(request: Mapping[str, Any], item: Item) -> Scope:
-    names = request["ExpressionAttributeNames"]
+    names = request.get("ExpressionAttributeNames", {})
     return Scope(item, names, request.get("ExpressionAttributeValues", {}))
 
 
@@ -194,7 +194,7 @@ def _key(request: Mapping[str, Any]) -> Key:
 def _check_placeholders(request: Mapping[str, Any]) -> None:
     """DynamoDB refuses placeholders that are declared and not used, or used and not declared."""
     used = placeholders(request.get("UpdateExpression", ""), request["ConditionExpression"])
-    names = request["ExpressionAttributeNames"]
+    names = request.get("ExpressionAttributeNames", {})
     declared = {*names, *request.get("ExpressionAttributeValues", {})}
     if used != declared:
         message = f"unused or undeclared: {used ^ declared}"
