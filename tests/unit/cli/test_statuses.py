@@ -55,7 +55,10 @@ def test_a_commands_own_2_is_no_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_command_that_a_signal_ends_is_told_as_shells_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert status_of(monkeypatch, "run", "ended-by-a-signal", "--", "sh", "-c", "kill -9 $$") == 128 + 9
+    assert (
+        status_of(monkeypatch, "run", "ended-by-a-signal", "--", "sh", "-c", "kill -9 $$")
+        == 128 + 9
+    )
 
 
 @pytest.mark.parametrize(("command", "status"), [("nosuch", 127), ("/dev/null", 126), ("true", 0)])
