@@ -139,7 +139,8 @@ def release_command(
     def run() -> int:
         if owner is not None:
             owner_id = sys.stdin.readline().strip() if owner == _FROM_INPUT else owner
-            return release_own(target, name, owner_id)
+            with target.locks() as locks:
+                return release_own(locks, name, owner_id)
         wanted = ForcedRelease(
             name=name,
             fencing_token=token,

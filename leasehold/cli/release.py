@@ -17,14 +17,10 @@ from leasehold.cli import exit_codes, lines
 from leasehold.cli.show import unknown
 from leasehold.cli.target import Target
 from leasehold.client.lock_client import LockClient
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, LockLost
 from leasehold.protocol.description import DescribedHolder, LockDescription
-from leasehold.protocol.model import Released, ReleaseRequest
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
+from leasehold.text import printable
 from leasehold.wire import rules
-from leasehold.workflows.step_functions import StepFunctions
 
 _QUICKLY: Final = Config(
     connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1}
@@ -51,21 +47,18 @@ class ForcedRelease:
     requested_by: Callable[[], str]
 
 
-def release_own(target: Target, name: str, owner_id: str) -> int:
+def release_own(locks: LockClient, name: str, owner_id: str) -> int:
     """Releases the lock for its owner, whom the owner_id proves; returns the exit status.
 
     Raises:
         InvalidRequest: the name or the owner_id breaks its rule.
     """
-    rules.require("name", rules.LOCK_NAME, name)
-    rules.require("owner", rules.OWNER_ID, owner_id)
-    context = LockContext(
-        table=LockTable(target.client("dynamodb"), target.table),
-        workflows=StepFunctions(lambda: target.client("stepfunctions")),
-    )
-    answer = LockStore(context).release(ReleaseRequest(lock_name=name, owner_id=owner_id))
-    if isinstance(answer, Released):
-        typer.echo(f"{name}: released")
+    try:
+        is_released = locks.adopt(name, owner_id).release()
+    except LockLost:
+        is_released = False
+    if is_released:
+        typer.echo(f"{printable(name)}: released")
         return 0
     exit_codes.say(f"lock {name!r} is not held by this owner: nothing was released")
     return exit_codes.LOST
@@ -97,7 +90,7 @@ def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
         reason=wanted.reason or _NO_REASON,
         requested_by=wanted.requested_by(),
     )
-    typer.echo(f"{wanted.name}: released by force; {_now(locks, wanted.name)}")
+    typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
     return 0
 
 

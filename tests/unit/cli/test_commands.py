@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from leasehold import LockClient
 from leasehold.cli import main
+from leasehold.cli.target import Target
 from tests.support import TABLE
 
 if TYPE_CHECKING:
@@ -23,11 +25,18 @@ Run = Callable[..., tuple[object, str, str]]
 
 @pytest.fixture
 def run(
-    dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    dynamodb: DynamoDBClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> Run:
     """Status, output and errors of a command."""
     assert dynamodb
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+    if "profile" not in request.node.name:
+        # A session reads the descriptions of services anew, which takes longer than all the rest.
+        shared = boto3.Session(region_name="us-east-1")
+        monkeypatch.setattr(Target, "_session", shared)
 
     def run_command(*words: str) -> tuple[object, str, str]:
         monkeypatch.setattr(sys, "argv", ["leasehold", *words])

@@ -159,38 +159,30 @@ def test_the_release_stands_though_nobody_can_read_what_came_of_it(
 
 
 class _Clients:
-    """The clients of a target, whatever its options."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
+    """STS, whatever the options."""
 
     def get_caller_identity(self) -> dict[str, str]:
         return {"Arn": "arn:aws:sts::123456789012:assumed-role/Admin/olga"}
 
 
 @pytest.fixture
-def target(table: Table, monkeypatch: pytest.MonkeyPatch) -> Target:
-    clients = _Clients(table)
-
-    def client(_target: Target, service: str, **_settings: object) -> Any:  # noqa: ANN401 - one or the other
-        return table if service == "dynamodb" else clients
-
-    monkeypatch.setattr(Target, "client", client)
+def target(monkeypatch: pytest.MonkeyPatch) -> Target:
+    monkeypatch.setattr(Target, "client", lambda *_arguments, **_settings: _Clients())
     return Target(table="locks")
 
 
 def test_an_owner_id_releases_its_own_lock_and_no_other(
-    target: Target, store: LockStore, table: Table, capsys: Output
+    locks: LockClient, store: LockStore, table: Table, capsys: Output
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
-    assert release_own(target, "a", owner("ben")) == exit_codes.LOST
-    assert release_own(target, "a", owner("anna")) == 0
+    assert release_own(locks, "a", owner("ben")) == exit_codes.LOST
+    assert release_own(locks, "a", owner("anna")) == 0
     assert table.state("a").holders == ()
     told = capsys.readouterr()
     assert told.out == "a: released\n"
     assert owner("ben") not in told.err
     with pytest.raises(InvalidRequest, match="owner"):
-        release_own(target, "a", "short")
+        release_own(locks, "a", "short")
 
 
 def test_who_releases_is_the_principal_and_the_user_of_the_machine(
