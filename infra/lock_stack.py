@@ -30,6 +30,7 @@ class LockStack(Stack):
             self,
             "Locks",
             durable=settings.durable,
+            administration=settings.administration,
             removal_policy=settings.removal_policy,
             deletion_protection=settings.deletion_protection,
             log_retention=settings.log_retention,
@@ -46,6 +47,13 @@ class LockStack(Stack):
             ("Release", self.locks.release_function),
         ):
             self._output(f"{operation}Function", function.function_name, function.function_arn)
+        if self.locks.administration is not None:
+            inspect, release = (
+                self.locks.administration.inspect,
+                self.locks.administration.force_release,
+            )
+            self._output("InspectFunction", inspect.function_name, inspect.function_arn)
+            self._output("ForceReleaseFunction", release.function_name, release.function_arn)
         self._reaper_outputs(self.locks.reaper)
 
     def _reaper_outputs(self, reaper: ExecutionReaper | None) -> None:

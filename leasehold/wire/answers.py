@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.clock import iso_utc
+from leasehold.protocol.description import LockDescription
 from leasehold.protocol.model import (
+    ForceReleaseRequest,
     Grant,
     Holder,
     NotHeld,
@@ -15,6 +17,7 @@ from leasehold.protocol.model import (
     Released,
 )
 from leasehold.protocol.queue import MOST_WAITERS
+from leasehold.wire.descriptions import lock_json
 
 Json = dict[str, Any]
 
@@ -58,6 +61,21 @@ def release_answer(answer: Released | NotHeld) -> Json:
     if isinstance(answer, Released):
         return {"released": True, "lock_name": answer.lock_name, "owner_id": answer.owner_id}
     return {"released": False, **_not_held(answer)}
+
+
+def describe_answer(lock_name: str, lock: LockDescription | None) -> Json:
+    """Makes the answer of inspect about one lock."""
+    if lock is None:
+        return {"found": False, "lock_name": lock_name}
+    return {"found": True, **lock_json(lock)}
+
+
+def force_release_answer(request: ForceReleaseRequest, answer: Released | None) -> Json:
+    """Makes the answer of a release by force. It never shows the owner_id of the former holder."""
+    asked = {"lock_name": request.lock_name, "fencing_token": request.fencing_token}
+    if answer is None:
+        return {"released": False, **asked, "reason": "HOLDER_CHANGED"}
+    return {"released": True, **asked}
 
 
 _LIVENESS_UNKNOWN = (

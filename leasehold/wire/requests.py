@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from voluptuous import MultipleInvalid, Optional, Required, RequiredFieldInvalid, Schema
@@ -13,6 +13,7 @@ from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,
+    ForceReleaseRequest,
     HeartbeatRequest,
     KeepAliveRequest,
     ReleaseRequest,
@@ -36,6 +37,12 @@ _RULES: Final = {
     "task_token": rules.TASK_TOKEN,
     "fallback_seconds": rules.FALLBACK_SECONDS,
     "keep_alive": rules.FLAG,
+    "prefix": rules.PREFIX,
+    "after": rules.LOCK_NAME,
+    "free": rules.FLAG,
+    "fencing_token": rules.FENCING_TOKEN,
+    "requested_by": rules.REQUESTED_BY,
+    "reason": rules.REASON,
 }
 
 
@@ -59,6 +66,9 @@ _KEEP_ALIVE: Final = _schema(
     "owner_name lease_seconds limit entered_at_ms",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
+_DESCRIBE: Final = _schema("lock_name", "")
+_LIST: Final = _schema("", "prefix after free")
+_FORCE_RELEASE: Final = _schema("lock_name fencing_token requested_by reason", "")
 _RELEASE: Final = _schema("lock_name owner_id", "entered_at_ms ticket execution_arn keep_alive")
 
 
@@ -107,6 +117,35 @@ def parse_release(event: object) -> ReleaseRequest:
         execution_arn=fields.get("execution_arn"),
         keep_alive=fields.get("keep_alive", False),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRequest:
+    """List locks.
+
+    Attributes:
+        prefix: the beginning of their names.
+        after: the lock to go on after; None for the beginning.
+        free: whether those are wanted, too, that nobody holds or waits for.
+    """
+
+    prefix: str = ""
+    after: str | None = None
+    free: bool = False
+
+
+def parse_inspect(event: object) -> str | ListRequest:
+    """The name of the lock to describe, or a list request."""
+    if isinstance(event, dict) and "lock_name" in event:
+        name: str = _checked(_DESCRIBE, event)["lock_name"]
+        return name
+    return ListRequest(**_checked(_LIST, event))
+
+
+def parse_force_release(event: object) -> ForceReleaseRequest:
+    """A request to release by force."""
+    fields = _checked(_FORCE_RELEASE, event)
+    return ForceReleaseRequest(**{**fields, "fencing_token": int(fields["fencing_token"])})
 
 
 def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:

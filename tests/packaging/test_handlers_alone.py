@@ -129,7 +129,10 @@ def run_alone(
     return answer
 
 
-@pytest.mark.parametrize(("handler", "clients"), [*((name, 2) for name in HANDLERS), ("reap", 3)])
+@pytest.mark.parametrize(
+    ("handler", "clients"),
+    [*((name, 2) for name in HANDLERS), ("reap", 3), ("inspect", 1), ("force_release", 2)],
+)
 def test_importing_a_handler_on_lambda_makes_its_clients_and_touches_no_network(
     asset: Path, boto3_home: Path, handler: str, clients: int
 ) -> None:

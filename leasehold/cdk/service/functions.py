@@ -68,8 +68,9 @@ class FunctionFactory:
         workflow_actions: Sequence[str],
         environment: Mapping[str, str] | None = None,
         recursive_loop: lambda_.RecursiveLoop | None = None,
+        handler: str | None = None,
     ) -> lambda_.Function:
-        """Makes a function with the handler of the same name as its id.
+        """Makes a function with this handler; by default with that of the same name as its id.
 
         It may do `table_actions` on the lock table, and `workflow_actions` on every workflow of the
         account and region. A transaction needs no action of its own, only those of its writes.
@@ -85,7 +86,7 @@ class FunctionFactory:
             construct_id,
             description=description,
             code=self.code,
-            handler=f"lambdas.{construct_id.lower()}.handler",
+            handler=f"lambdas.{handler or construct_id.lower()}.handler",
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=self.platform.architecture,
             memory_size=self.memory_size_mib,

@@ -14,6 +14,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from leasehold.cdk.service.administration import AdministrationFunctions, make_administration
 from leasehold.cdk.service.durable import serve, serve_all
 from leasehold.cdk.service.functions import FunctionFactory, handler_code
 from leasehold.cdk.service.imported_service import ImportedLockService, LockServiceBase
@@ -33,6 +34,7 @@ class LockService(LockServiceBase):
             decided by conditional writes, which hold within one region only.
         acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
+        administration: the functions that show and free locks; None if left out.
     """
 
     from_function_arns = staticmethod(ImportedLockService)
@@ -45,6 +47,7 @@ class LockService(LockServiceBase):
         *,
         reaper: bool = True,
         durable: bool = False,
+        administration: bool = False,
         table: dynamodb.ITable | None = None,
         table_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
@@ -66,6 +69,10 @@ class LockService(LockServiceBase):
                 or of those that `watch` names. Without it a lock is free when its lease is over.
             durable: whether to serve every durable function of the account and region, also those
                 of other apps. Without it the service serves those that `grant_durable` names.
+            administration: whether to make two functions more, by which people see locks and
+                release them by force without access to the table; `grant_inspect` and
+                `grant_force_release` let them invoke these. They cost nothing until they are
+                called; but the one reads the whole table, and the other takes locks away.
             table: a table that exists, for instance one that an earlier stack has retained, in this
                 account and region. It must have the key and the TTL attribute that this service
                 makes. Default is a new table.
@@ -143,8 +150,12 @@ class LockService(LockServiceBase):
             workflow_actions=["SendTaskSuccess", "SendTaskFailure"],
         )
         self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
+        self.administration = make_administration(functions) if administration else None
         self._meet_durable = [self.acquire_function, self.release_function]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
+        self._meet_durable += (
+            [] if self.administration is None else [self.administration.force_release]
+        )
         self._serves_all_durable = durable
         if durable:
             serve_all(self, self._meet_durable)
@@ -165,6 +176,22 @@ class LockService(LockServiceBase):
                 self.reaper.watch_durable(function)
         return grant
 
+    def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal describe and list all locks, by a function; no owner id is shown.
+
+        Raises:
+            InvalidRequest: the service was made without `administration`.
+        """
+        return self._administration("grant_inspect").inspect.grant_invoke(grantee)
+
+    def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal release any holder by force, by a function that logs who and why.
+
+        Raises:
+            InvalidRequest: the service was made without `administration`.
+        """
+        return self._administration("grant_force_release").force_release.grant_invoke(grantee)
+
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper from all state machines of the account and region to these.
 
@@ -184,6 +211,12 @@ class LockService(LockServiceBase):
             InvalidRequest: the service has no reaper.
         """
         return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
+
+    def _administration(self, purpose: str) -> AdministrationFunctions:
+        if self.administration is None:
+            rule = f"must be True for {purpose}(): this service was made without these functions"
+            raise InvalidRequest(field="administration", rule=rule, value=False)
+        return self.administration
 
     def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:
         if self.reaper is None:

@@ -18,6 +18,7 @@ ACCOUNT: Final = "000000000000"
 OTHER_TABLE: Final = "another-table"
 _EXECUTION: Final = f"arn:aws:states:us-east-1:{ACCOUNT}:execution:machine:gone"
 _NOT_USED: Final = "none"
+_FUNCTIONS: Final = ("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease")
 _ASSETS: Final = f"cdk-hnb659fds-assets-{ACCOUNT}-us-east-1"
 _KEY: Final = {"pk": {"S": "LOCK#none"}, "sk": {"S": "LOCK"}}
 _ANYBODY: Final = '{"Version": "2012-10-17", "Statement": []}'
@@ -100,14 +101,15 @@ def _calls(
 
 
 _LOCKS: Final = {
-    "get_item": "Heartbeat Release Client",
+    "get_item": "Heartbeat Release Inspect ForceRelease Client",
     "put_item": "Acquire Heartbeat Client",
-    "update_item": "Acquire Heartbeat Release Reap Client",
-    "delete_item": "Acquire Release Reap Client",
-    "query": "Acquire Release Reap Client",
+    "update_item": "Acquire Heartbeat Release Reap ForceRelease Client",
+    "delete_item": "Acquire Release Reap ForceRelease Client",
+    "query": "Acquire Release Reap Inspect ForceRelease Client",
+    "scan": "Inspect",
     "transact_write_items": "Client",  # a check is an action of its own, for guarded writes
 }
-_LIVENESS: Final = {"describe_execution": "Acquire Release Reap Client"}
+_LIVENESS: Final = {"describe_execution": "Acquire Release Reap ForceRelease Client"}
 _REAPING: Final = dict.fromkeys(
     (
         "send_message",
@@ -168,6 +170,8 @@ def _functions(outputs: Mapping[str, str]) -> Iterator[Call]:
         ("Heartbeat", "Guard User"),
         ("Release", "Guard User"),
         ("Reap", ""),
+        ("Inspect", ""),
+        ("ForceRelease", ""),
     ):
         function = {"FunctionName": outputs[f"{operation}FunctionName"]}
         invocation = {"invoke": {**function, "Payload": b"{}"}}
@@ -264,27 +268,27 @@ def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
     durable_elsewhere = durable.replace(ACCOUNT, "123456789012")
     callback = "lambda:SendDurableExecutionCallback"
     for action, resource, roles in (
-        ("states:SendTaskSuccess", machine, "Acquire Heartbeat Release Reap Client"),
+        ("states:SendTaskSuccess", machine, "Acquire Heartbeat Release Reap ForceRelease Client"),
         ("states:SendTaskSuccess", elsewhere, ""),
         ("states:SendTaskFailure", machine, "Heartbeat"),
         ("states:SendTaskFailure", elsewhere, ""),
         ("states:SendTaskHeartbeat", machine, ""),
         ("states:StartExecution", elsewhere, ""),
         ("states:DescribeExecution", elsewhere.replace(":stateMachine:", ":execution:"), ""),
-        (f"{callback}Success", durable, "Acquire Release Reap Client"),
+        (f"{callback}Success", durable, "Acquire Release Reap ForceRelease Client"),
         (f"{callback}Success", durable_elsewhere, ""),
         (f"{callback}Failure", durable, ""),
-        ("lambda:GetDurableExecution", durable, "Acquire Release Reap Client"),
+        ("lambda:GetDurableExecution", durable, "Acquire Release Reap ForceRelease Client"),
         ("lambda:GetDurableExecution", durable_elsewhere, ""),
         ("lambda:StopDurableExecution", durable, ""),
         ("lambda:CheckpointDurableExecution", durable, ""),
-        ("xray:PutTraceSegments", "*", "Acquire Heartbeat Release Reap"),
-        ("xray:PutTelemetryRecords", "*", "Acquire Heartbeat Release Reap"),
+        ("xray:PutTraceSegments", "*", " ".join(_FUNCTIONS)),
+        ("xray:PutTelemetryRecords", "*", " ".join(_FUNCTIONS)),
         ("xray:GetTraceSummaries", "*", ""),
         ("iam:PassRole", outputs["AcquireRoleArn"], ""),
     ):
         yield Simulated(action, resource, frozenset(roles.split()))
-    for function in ("Acquire", "Heartbeat", "Release", "Reap"):
+    for function in _FUNCTIONS:
         stream = f"{outputs[f'{function}LogGroupArn'].removesuffix(':*')}:log-stream:any"
         writer = frozenset({function})
         yield Simulated("logs:CreateLogStream", stream, writer)

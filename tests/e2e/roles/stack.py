@@ -10,14 +10,19 @@ from aws_cdk import aws_stepfunctions as sfn
 from infra.lock_stack import LockStack
 from leasehold.cdk import LockGuard
 
-ROLES = ("Acquire", "Heartbeat", "Release", "Reap", "Guard", "Client", "User", "Administrator")
-"""The functions' four; a state machine with a guard; `grant_client`; `grant_use`; the control."""
+ROLES = (
+    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease"),
+    *("Guard", "Client", "User", "Administrator"),
+)
+"""The functions' six; a state machine with a guard; `grant_client`; `grant_use`; the control."""
 
 
 def add_roles(stack: LockStack) -> None:
     """Adds a guarded state machine and roles with grants, and an output for each role."""
     locks, reaper = stack.locks, stack.locks.reaper
+    administration = locks.administration
     assert reaper is not None
+    assert administration is not None
     guard = LockGuard(
         stack,
         "Guarded",
@@ -36,8 +41,9 @@ def add_roles(stack: LockStack) -> None:
     locks.grant_use(user)
     administrator.add_to_policy(iam.PolicyStatement(actions=["*"], resources=["*"]))
     functions = (locks.acquire_function, locks.heartbeat_function, locks.release_function)
+    others = (reaper.function, administration.inspect, administration.force_release)
     roles = [
-        *(function.role for function in (*functions, reaper.function)),
+        *(function.role for function in (*functions, *others)),
         *(machine.role, client, user, administrator),
     ]
     for name, role in zip(ROLES, roles, strict=True):
@@ -49,6 +55,8 @@ def add_roles(stack: LockStack) -> None:
         (locks, "Heartbeat"),
         (locks, "Release"),
         (reaper, "Reap"),
+        (locks, "Inspect"),
+        (locks, "ForceRelease"),
     ):
         log_group = scope.node.find_child(f"{name}Logs")
         assert isinstance(log_group, logs.LogGroup)

@@ -26,6 +26,24 @@ def test_holding_and_the_queue_need_no_more_than_the_roles_allow(enforcing: Depl
     assert enforcing.invoke("Release", **second)["released"] is True
 
 
+def test_a_lock_may_be_seen_and_released_by_force_without_the_table(
+    enforcing: Deployment,
+) -> None:
+    first, second = owner("stuck"), owner("stuck")
+    token = enforcing.invoke("Acquire", **first)["fencing_token"]
+    ticket = enforcing.invoke("Acquire", **second, wait=True)["ticket"]
+    [listed] = enforcing.invoke("Inspect", prefix="stuck")["locks"]
+    described = enforcing.invoke("Inspect", lock_name="stuck")
+    for found in (listed, described):
+        assert [holder["fencing_token"] for holder in found["holders"]] == [token]
+        assert found["waiters"]["count"] == 1
+    who = {"requested_by": "olga", "reason": "hangs"}
+    asked = {"lock_name": "stuck", "fencing_token": token}
+    assert enforcing.invoke("ForceRelease", **asked, **who) == {"released": True, **asked}
+    assert enforcing.invoke("Heartbeat", **first)["renewed"] is False
+    assert enforcing.invoke("Acquire", **second, wait=True, ticket=ticket)["acquired"] is True
+
+
 def test_a_waiter_may_leave_the_queue(enforcing: Deployment) -> None:
     holder, waiter = owner("left"), owner("left")
     enforcing.invoke("Acquire", **holder)

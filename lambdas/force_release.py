@@ -1,0 +1,32 @@
+"""Lambda entry point: release a holder by force, for people without access to the table.
+
+The audit line is that of the event `ReleasedByForce`, which `observe_event` logs: who (as the
+request says), what and why. The request id beside it leads to the principal: CloudTrail records it
+if data events of this function are switched on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lambdas.runtime import lock_store, make_clients
+from lambdas.telemetry import caller_fields, logger, metrics
+from leasehold.wire.answers import force_release_answer
+from leasehold.wire.requests import parse_force_release
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+make_clients("dynamodb", "stepfunctions")
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Releases that grant or nothing; raises InvalidRequest or LockStoreUnavailable."""
+    request = parse_force_release(event)
+    answer = lock_store(context).force_release(request)
+    if answer is None:
+        asked = {"fencing_token": request.fencing_token, "requested_by": request.requested_by}
+        logger.warning("holder changed", extra={**caller_fields(request.lock_name), **asked})
+    return force_release_answer(request, answer)

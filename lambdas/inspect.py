@@ -1,0 +1,35 @@
+"""Lambda entry point: tell who holds and who waits, for people without access to the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from lambdas.runtime import lock_store, make_clients
+from lambdas.telemetry import logger, metrics
+from leasehold.wire.answers import describe_answer
+from leasehold.wire.listing import list_answer
+from leasehold.wire.requests import ListRequest, parse_inspect
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+_TIME_TO_ANSWER_MS: Final = 5_000
+"""The rest of the invocation at which a list ends, to be continued by the next call."""
+
+make_clients("dynamodb")
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Describes one lock, or lists those that are in use; raises InvalidRequest."""
+    request = parse_inspect(event)
+    store = lock_store(context)
+    if not isinstance(request, ListRequest):
+        return describe_answer(request, store.describe(request))
+    found = store.list_locks(request.prefix, after=request.after)
+    return list_answer(
+        found,
+        free=request.free,
+        has_time=lambda: context.get_remaining_time_in_millis() > _TIME_TO_ANSWER_MS,
+    )

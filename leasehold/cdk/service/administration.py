@@ -1,0 +1,45 @@
+"""The functions by which people see locks and free them without access to the table.
+
+Two functions, because IAM grants whole functions: many may see, and few may free. Neither shows an
+owner_id, and only these two roles read all of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_lambda as lambda_
+
+from leasehold.cdk.service.functions import FunctionFactory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdministrationFunctions:
+    """What a service with `administration=True` has besides.
+
+    Attributes:
+        inspect: describes a lock, or lists those that are in use.
+        force_release: releases a holder by force, and logs who did it and why.
+    """
+
+    inspect: lambda_.Function
+    force_release: lambda_.Function
+
+
+def make_administration(functions: FunctionFactory) -> AdministrationFunctions:
+    """Makes both functions."""
+    return AdministrationFunctions(
+        inspect=functions.make(
+            "Inspect",
+            description="Leasehold: describes and lists locks",
+            table_actions=["GetItem", "Query", "Scan"],
+            workflow_actions=[],
+        ),
+        force_release=functions.make(
+            "ForceRelease",
+            description="Leasehold: releases holders by force",
+            handler="force_release",
+            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
+            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+        ),
+    )

@@ -1,0 +1,96 @@
+"""`LockService(administration=True)`: two functions more, each with a role of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk.assertions import Template
+
+from app import build
+from leasehold.cdk import LockService
+from leasehold.errors import InvalidRequest
+from tests.unit.cdk.template import one, resources
+from tests.unit.cdk.test_security import findings, lint
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    app = App(outdir=str(tmp_path_factory.mktemp("cdk.out")), context={"administration": "true"})
+    return build(app)
+
+
+@pytest.fixture(scope="module")
+def template(stack: Stack) -> Json:
+    return dict(Template.from_stack(stack).to_json())
+
+
+def actions_of(template: Json, function: str) -> set[str]:
+    _, policy = one(template, "AWS::IAM::Policy", f"{function}RoleDefaultPolicy")
+    found: set[str] = set()
+    for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+        actions = statement["Action"]
+        found |= {actions} if isinstance(actions, str) else {*actions}
+    return {action for action in found if not action.startswith(("xray:", "logs:"))}
+
+
+def test_by_default_there_is_neither(lock_template: Json) -> None:
+    handlers = {
+        function["Properties"]["Handler"]
+        for function in resources(lock_template, "AWS::Lambda::Function").values()
+    }
+    assert not handlers & {"lambdas.inspect.handler", "lambdas.force_release.handler"}
+
+
+def test_each_role_may_do_just_what_its_handler_does(template: Json) -> None:
+    on_table = {
+        "Inspect": {"GetItem", "Query", "Scan"},
+        "ForceRelease": {"UpdateItem", "DeleteItem", "Query", "GetItem"},
+    }
+    on_workflows = {"Inspect": set(), "ForceRelease": {"DescribeExecution", "SendTaskSuccess"}}
+    for function, actions in on_table.items():
+        assert actions_of(template, function) == {
+            *(f"dynamodb:{action}" for action in actions),
+            *(f"states:{action}" for action in on_workflows[function]),
+        }
+        _, made = one(template, "AWS::Lambda::Function", function)
+        name = {"Inspect": "inspect", "ForceRelease": "force_release"}[function]
+        assert made["Properties"]["Handler"] == f"lambdas.{name}.handler"
+        for kind in ("Name", "Arn"):
+            assert f"{function}Function{kind}" in template["Outputs"]
+
+
+def test_cdk_nag_and_cfn_lint_find_nothing(stack: Stack, template: Json) -> None:
+    assert findings(stack) == []
+    assert lint(template) == []
+
+
+def test_each_is_granted_by_itself(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Granting")
+    locks = LockService(stack, "Locks", administration=True)
+    for name, grant in (("Many", locks.grant_inspect), ("Few", locks.grant_force_release)):
+        grant(iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal()))
+    policies = resources(dict(Template.from_stack(stack).to_json()), "AWS::IAM::Policy")
+    invoked = {
+        name[: name.index("Default")]: str(policy["Properties"]["PolicyDocument"])
+        for name, policy in policies.items()
+        if name.startswith(("Many", "Few"))
+    }
+    assert "LocksInspect" in invoked["Many"]
+    assert "LocksForceRelease" not in invoked["Many"]
+    assert "LocksForceRelease" in invoked["Few"]
+    assert "LocksInspect" not in invoked["Few"]
+
+
+def test_what_was_not_made_cannot_be_granted(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Without")
+    locks = LockService(stack, "Locks")
+    role = iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal())
+    for grant in (locks.grant_inspect, locks.grant_force_release):
+        with pytest.raises(InvalidRequest, match=r"^administration: must be True for grant_"):
+            grant(role)

@@ -1,0 +1,148 @@
+"""The functions that show and free locks: what they answer, log and count, and never show."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lambdas import acquire, force_release, heartbeat, inspect, release
+from leasehold.errors import InvalidRequest, LockStoreUnavailable
+from tests.support import TABLE
+from tests.support.lambda_context import LambdaContextStub
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CONTEXT = LambdaContextStub()
+ANNA = {"lock_name": "customer/1", "owner_id": "5f0e7c1e-anna-4c57-9d43-000000000001"}
+BEN = {"lock_name": "customer/1", "owner_id": "77aa01f2-ben_-4a1b-8b1e-000000000002"}
+WHO = {"requested_by": "olga", "reason": "hangs since 3 a.m."}
+Output = pytest.CaptureFixture[str]
+
+pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+
+def lines(capsys: Output) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def granted(**fields: Any) -> int:  # noqa: ANN401 - of the request
+    answer = acquire.handler({**ANNA, "owner_name": "anna", **fields}, CONTEXT)
+    token: int = answer["fencing_token"]
+    return token
+
+
+def test_a_lock_is_described_without_what_proves_ownership(capsys: Output) -> None:
+    token = granted(data={"job": 7})
+    acquire.handler({**BEN, "owner_name": "ben", "wait": True}, CONTEXT)
+    found = inspect.handler({"lock_name": "customer/1"}, CONTEXT)
+    assert (found["found"], found["lock_name"], found["limit"]) == (True, "customer/1", 1)
+    [holder] = found["holders"]
+    assert (holder["owner_name"], holder["fencing_token"]) == ("anna", token)
+    assert holder["data"] == {"job": 7}
+    assert found["waiters"]["count"] == 1
+    assert found["waiters"]["oldest"] == found["waiters"]["first"][0]["entered_at"]
+    for secret in (ANNA["owner_id"], BEN["owner_id"]):
+        assert secret not in json.dumps(found) + capsys.readouterr().out
+    unknown = inspect.handler({"lock_name": "customer/2"}, CONTEXT)
+    assert unknown == {"found": False, "lock_name": "customer/2"}
+
+
+def test_locks_in_use_are_listed_and_free_ones_on_request() -> None:
+    granted()
+    release.handler(dict(ANNA), CONTEXT)
+    granted(lock_name="customer/2")
+    granted(lock_name="other")
+    found = inspect.handler({"prefix": "customer/"}, CONTEXT)
+    assert [lock["lock_name"] for lock in found["locks"]] == ["customer/2"]
+    assert (found["after"], found["malformed"]) == (None, [])
+    found = inspect.handler({"free": True}, CONTEXT)
+    assert {lock["lock_name"] for lock in found["locks"]} == {"customer/1", "customer/2", "other"}
+
+
+def test_a_forced_release_logs_who_what_and_why_and_is_counted(capsys: Output) -> None:
+    token = granted()
+    acquire.handler({**BEN, "wait": True}, CONTEXT)
+    capsys.readouterr()
+    asked = {"lock_name": "customer/1", "fencing_token": token}
+    assert force_release.handler({**asked, **WHO}, CONTEXT) == {"released": True, **asked}
+    told = lines(capsys)
+    [audit] = [line for line in told if line.get("message") == "released by force"]
+    assert audit["level"] == "WARNING"
+    assert {**asked, **WHO, "owner_name": "anna"}.items() <= audit.items()
+    assert audit["function_request_id"] == CONTEXT.aws_request_id
+    [metrics] = [line for line in told if "_aws" in line]
+    assert metrics["ForcedRelease"] == [1.0]
+    assert ANNA["owner_id"] not in json.dumps(told)
+    assert heartbeat.handler(dict(ANNA), CONTEXT)["renewed"] is False
+    assert release.handler(dict(ANNA), CONTEXT)["reason"] == "NOT_HELD"
+    assert heartbeat.handler(dict(BEN), CONTEXT)["renewed"] is True
+
+
+def test_a_repeat_is_answered_again_and_a_later_holder_stays() -> None:
+    token = granted()
+    asked = {"lock_name": "customer/1", "fencing_token": token}
+    for _ in range(2):
+        assert force_release.handler({**asked, **WHO}, CONTEXT)["released"] is True
+    acquire.handler(dict(BEN), CONTEXT)
+    refused = {"lock_name": "customer/1", "fencing_token": token + 7}
+    assert force_release.handler({**refused, **WHO}, CONTEXT) == {
+        "released": False,
+        **refused,
+        "reason": "HOLDER_CHANGED",
+    }
+    assert heartbeat.handler(dict(BEN), CONTEXT)["renewed"] is True
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"fencing_token": "7"}, "fencing_token"),
+        ({"fencing_token": 0}, "fencing_token"),
+        ({"fencing_token": True}, "fencing_token"),
+        ({"fencing_token": 1.5}, "fencing_token"),
+        ({"requested_by": ""}, "requested_by"),
+        ({"requested_by": "x" * 257}, "requested_by"),
+        ({"reason": "a\nb"}, "reason"),
+        ({"reason": None}, "reason"),
+        ({"lock_name": ""}, "lock_name"),
+        ({"owner_id": ANNA["owner_id"]}, "owner_id"),
+    ],
+)
+def test_a_bad_request_is_refused_by_its_field_and_nothing_is_written(
+    dynamodb: DynamoDBClient, changed: dict[str, Any], field: str
+) -> None:
+    token = granted()
+    before = dynamodb.scan(TableName=TABLE)["Items"]
+    event = {"lock_name": "customer/1", "fencing_token": token, **WHO, **changed}
+    with pytest.raises(InvalidRequest) as caught:
+        force_release.handler(event, CONTEXT)
+    assert caught.value.field == field
+    assert ANNA["owner_id"] not in str(caught.value)
+    assert dynamodb.scan(TableName=TABLE)["Items"] == before
+
+
+@pytest.mark.parametrize("missing", ["lock_name", "fencing_token", "requested_by", "reason"])
+def test_who_what_and_why_are_all_required(missing: str) -> None:
+    event = {"lock_name": "customer/1", "fencing_token": 7, **WHO}
+    del event[missing]
+    with pytest.raises(InvalidRequest, match=f"{missing}: is required"):
+        force_release.handler(event, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    "event", [{"lock_name": 7}, {"prefix": "\n"}, {"after": ""}, {"free": 1}, {"x": 1}]
+)
+def test_a_bad_question_is_refused(event: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        inspect.handler(event, CONTEXT)
+
+
+def test_no_answer_of_the_table_is_neither_released_nor_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    with pytest.raises(LockStoreUnavailable):
+        force_release.handler({"lock_name": "a", "fencing_token": 7, **WHO}, CONTEXT)
