@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+try:
+    import aws_cdk  # noqa: F401 - only to say in good time that it is missing
+    import constructs  # noqa: F401 - same
+except ModuleNotFoundError as missing:
+    if missing.name not in {"aws_cdk", "constructs"}:
+        raise
+    message = (
+        "leasehold.cdk needs aws-cdk-lib and constructs, an optional part of Leasehold: "
+        "pip install 'leasehold[cdk]'"
+    )
+    raise ModuleNotFoundError(message, name=missing.name) from missing
+
 from leasehold.cdk.guard.guard import LockGuard
 from leasehold.cdk.guard.waiting import Waiting
 from leasehold.cdk.optimistic.optimistic_update import OptimisticUpdate

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from leasehold.decorator.lock_name import NameOf, template
+from leasehold.decorator.lock_name import NameOf, own_name, template
 from leasehold.errors import InvalidRequest
 from leasehold.wire.rules import LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS
 
@@ -84,20 +84,22 @@ class Plan:
         return Call(name=name, **seconds, seconds_left=_seconds_left(args))
 
 
-def plan_for(function: Callable[..., Any], name: str | NameOf) -> Plan:
+def plan_for(function: Callable[..., Any], name: str | NameOf | None) -> Plan:
     """Inspects a function that is being decorated.
 
     Raises:
         InvalidRequest: this function cannot be locked with this name.
     """
-    if not callable(function):
+    if not callable(function) or isinstance(function, staticmethod):
         rule = "must be a function; below @staticmethod and @classmethod, not above"
         raise InvalidRequest(field="function", rule=rule, value=function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         rule = "must not be a generator: it runs when its lock has been released already"
         raise InvalidRequest(field="function", rule=rule, value=function)
     signature, passes_lock = _without_lock(inspect.signature(function))
-    name_of = template(name, signature) if isinstance(name, str) else name
+    name_of: Any = template(name, signature) if isinstance(name, str) else name
+    if name is None:
+        name_of = own_name(function, is_handler=lambda args: _seconds_left(args) is not None)
     if not callable(name_of):
         rule = "must be a string, or a function that makes one from the arguments of a call"
         raise InvalidRequest(field="name", rule=rule, value=name)

@@ -54,6 +54,38 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
     return name_of
 
 
+def is_function_to_decorate(value: object) -> bool:
+    """Whether `@locked` without parentheses was given this; a lambda makes names instead."""
+    if isinstance(value, staticmethod | classmethod | type):
+        return True
+    return inspect.isfunction(value) and value.__name__ != "<lambda>"
+
+
+def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> NameOf:  # noqa: ANN401 - any function
+    """Returns a function that names the lock after this function, whatever the arguments.
+
+    Args:
+        function: what is decorated.
+        is_handler: whether arguments are those of a Lambda handler.
+
+    Raises:
+        InvalidRequest: the function stands in the program itself, or has no name.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module in {None, "__main__"} or name is None:
+        rule = "must be given: the function's own is no name that other programs do not have"
+        raise InvalidRequest(field="name", rule=rule, missing=True)
+    own = f"{module}.{name}"
+
+    def name_of(*args: Any, **_kwargs: Any) -> str:  # noqa: ANN401 - as the function
+        if is_handler(args):
+            rule = f"must be given for a Lambda handler: others may be called {own!r} too"
+            raise InvalidRequest(field="name", rule=rule, missing=True)
+        return own
+
+    return name_of
+
+
 def _fields(text: str) -> list[str]:
     """Lists the names of the arguments that a template uses."""
     try:

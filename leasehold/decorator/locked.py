@@ -13,7 +13,7 @@ from leasehold.client.arguments import require_wait
 from leasehold.client.lock_client import LockClient
 from leasehold.decorator.call import LOCK_PARAMETER, Call, IfTaken, Plan, plan_for, refuse_coroutine
 from leasehold.decorator.default_clients import default_async_client, default_client
-from leasehold.decorator.lock_name import NameOf
+from leasehold.decorator.lock_name import NameOf, is_function_to_decorate
 from leasehold.errors import InvalidRequest, LockStoreUnavailable
 from leasehold.wire import rules
 
@@ -30,8 +30,12 @@ _D_co = TypeVar("_D_co", covariant=True)
 
 
 @overload
+def locked(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...  # type: ignore[overload-overlap]  # alone, a function is decorated
+
+
+@overload
 def locked(
-    name: str | NameOf,
+    name: str | NameOf | None = None,
     *,
     if_taken: Literal["wait", "raise"] = "wait",
     wait: float | None = None,
@@ -43,7 +47,7 @@ def locked(
 
 @overload
 def locked(
-    name: str | NameOf,
+    name: str | NameOf | None = None,
     *,
     if_taken: Literal["skip"],
     lease: float | None = None,
@@ -54,7 +58,7 @@ def locked(
 
 @overload
 def locked(
-    name: str | NameOf,
+    name: str | NameOf | None = None,
     *,
     if_taken: Literal["skip"],
     otherwise: _D,
@@ -65,7 +69,7 @@ def locked(
 
 
 def locked(
-    name: str | NameOf,
+    name: Any = None,
     *,
     if_taken: IfTaken = "wait",
     otherwise: Any = None,
@@ -82,6 +86,11 @@ def locked(
         @locked("orders/{event[detail][id]}", if_taken="skip")
         def handler(event, context): ...
 
+        @locked
+        def rebuild_index() -> None: ...
+
+    Without a name, the lock is named after the module and the function: all calls exclude each
+    other, whatever their arguments. So a function that moves to another module has another lock.
     The lock is released when the function returns or raises; the rest is as with
     `LockClient.hold`, or `AsyncLockClient.hold` for a coroutine function. A function with a
     parameter `lock` gets the lock there. Locks are not re-entrant: a locked function that calls
@@ -94,7 +103,10 @@ def locked(
 
     Args:
         name: of the lock; fields in braces are filled with the arguments of the call, as
-            `str.format` does. Or a function that makes the name from the same arguments.
+            `str.format` does. Or a function that makes the name from the same arguments; alone,
+            without any other argument here, write it `name=`, else it is taken for the function
+            to decorate. None names the lock after the function, which may stand neither in the
+            program itself (`__main__`) nor be a Lambda handler: others would be called the same.
         if_taken: "wait" waits in the queue, at most `wait` seconds. "raise" raises at once. "skip"
             does not call the function, and returns `otherwise`.
         otherwise: what a call that was skipped returns.
@@ -129,15 +141,18 @@ def locked(
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
-    return _Options(
-        name=name,
+    others = (if_taken, otherwise, wait, lease, limit, client)
+    is_bare = is_function_to_decorate(name) and others == ("wait", None, None, None, 1, None)
+    options = _Options(
+        name=None if is_bare else name,
         if_taken=if_taken,
         otherwise=otherwise,
         wait=wait,
         lease=lease,
         limit=limit,
         client=client,
-    ).around
+    )
+    return options.around(name) if is_bare else options.around
 
 
 class Locked(Protocol):
@@ -164,7 +179,7 @@ class LockedOrSkipped(Protocol[_D_co]):
 class _Options:
     """The arguments of `locked`."""
 
-    name: str | NameOf
+    name: str | NameOf | None
     if_taken: IfTaken
     otherwise: Any
     wait: float | None

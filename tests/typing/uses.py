@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, assert_type
 
 import boto3
@@ -11,9 +12,11 @@ import boto3
 from leasehold import (
     AsyncLock,
     AsyncLockClient,
+    DescribedHolder,
     InvalidRequest,
     Lock,
     LockClient,
+    LockDescription,
     LockLost,
     LockWaitTimeout,
     create_table,
@@ -150,3 +153,34 @@ def prepare() -> None:
         hold()
     except LockLost as error:
         raise SystemExit(str(error)) from error
+
+
+@locked
+def rebuild_index(part: int) -> str:
+    return f"part {part}"
+
+
+rebuilt: str = rebuild_index(7)
+
+
+def operate(locks: LockClient) -> None:
+    found = locks.describe("orders/7")
+    if found is not None and found.holders:
+        holder: DescribedHolder = found.holders[0]
+        locks.force_release(found.name, owner=holder, reason="hangs")
+        locks.force_release(found.name, owner=holder.fencing_token, reason="hangs")
+    each: LockDescription
+    for each in locks.list("orders/"):
+        count: int = each.waiters.count
+        assert_type(each.waiters.oldest, datetime | None)
+        str(count)
+    adopted: Lock = locks.adopt("orders/7", "5f0e7c1e-anna-4c57-9d43-000000000001")
+    adopted.check()
+
+
+async def operate_asynchronously(locks: AsyncLockClient) -> None:
+    async for each in locks.list():
+        assert_type(each, LockDescription)
+    found = await locks.describe("orders/7")
+    if found is not None:
+        await locks.force_release(found.name, owner=found.holders[0], reason="hangs")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from leasehold import InvalidRequest, LockClient, locked
 from tests.unit.client.support.doubles import Table
+from tests.unit.decorator.conftest import Context
 
 
 @dataclass
@@ -112,3 +115,72 @@ def test_a_function_whose_name_breaks_the_rules_is_refused(locks: LockClient, ta
     with pytest.raises(InvalidRequest, match="name: must be a string of 1 to 512 bytes"):
         locked(lambda _: "", client=locks)(positional)(7)
     assert table.log == []
+
+
+def test_without_a_name_the_lock_is_called_as_the_function(locks: LockClient, table: Table) -> None:
+    @locked(client=locks)
+    def rebuild(part: int) -> int:
+        assert table.state(own).held == 1
+        return part
+
+    own = f"{__name__}.{rebuild.__qualname__}"
+    assert (rebuild(7), rebuild(part=8)) == (7, 8)
+    assert names_in(table) == {own}
+
+
+def test_without_parentheses_a_function_is_decorated_and_not_taken_for_a_name(
+    locks: LockClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["leasehold.decorator.locked"]
+    monkeypatch.setattr(module, "default_client", lambda **_kind: locks)
+    ran: list[object] = []
+
+    @locked
+    def rebuild(job: Callable[[], object]) -> str:
+        """Rebuilds."""
+        ran.append(job)
+        return "done"
+
+    assert rebuild(dict) == "done", "a function as its only argument is decorated by nobody"
+    assert ran == [dict]
+    assert rebuild.__doc__ == "Rebuilds."
+    assert names_in(table) == {f"{__name__}.{rebuild.__qualname__}"}
+
+
+def test_a_coroutine_function_is_decorated_without_parentheses_too() -> None:
+    @locked
+    async def rebuild() -> None: ...
+
+    assert inspect.iscoroutinefunction(rebuild)
+
+
+def test_a_function_that_makes_names_is_given_by_its_argument_or_as_a_lambda(
+    locks: LockClient, table: Table
+) -> None:
+    def name_of(event: int) -> str:
+        return f"made/{event}"
+
+    for decorator in (locked(name=name_of), locked(lambda event: f"made/{event}")):
+        assert callable(decorator)
+    assert locked(name_of, client=locks)(lambda event: event)(3) == 3
+    assert locked(name=name_of, client=locks)(lambda event: event)(4) == 4
+    assert names_in(table) == {"made/3", "made/4"}
+
+
+def test_a_name_that_other_programs_have_too_is_refused(locks: LockClient) -> None:
+    def handler(event: object, context: object) -> None: ...
+
+    handle_locked = locked(client=locks)(handler)
+    with pytest.raises(InvalidRequest, match="name: must be given for a Lambda handler"):
+        handle_locked({}, Context(30))
+    handler.__module__ = "__main__"
+    with pytest.raises(InvalidRequest, match="name: must be given"):
+        locked(handler)
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod])
+def test_what_is_no_function_yet_is_refused_without_parentheses(
+    kind: Callable[[object], Callable[..., None]],
+) -> None:
+    with pytest.raises(InvalidRequest, match="below @staticmethod and @classmethod"):
+        locked(kind(handle))
