@@ -35,6 +35,9 @@ NAMES: tuple[str, ...] = (
     "table_settings",
     "function_settings",
     "few_environments",
+    "durable_operations",
+    "durable_invocations",
+    "durable_events",
     "owner_only",
 )
 
