@@ -7,7 +7,7 @@ SECOND := .second_engine
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model fuzz histories lifetimes lint bench smoke second-engine deploy clean requirements
+.PHONY: help demo test suites controls model fuzz histories lifetimes durable lint bench smoke second-engine deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -47,6 +47,9 @@ histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, a
 	$(BIN)/python -m tests.histories
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
+durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up
+	LEASEHOLD_DURABLE_TIMES=20 $(BIN)/python -m pytest tests/e2e/durable --timeout 1800
+	LEASEHOLD_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_giving_up.py --timeout 1800
 bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling
 	$(BIN)/python -m bench.hand_off
 smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)

@@ -63,7 +63,8 @@ def log_event(event: Event) -> None:
         case PushUnknown(lock_name=lock_name):
             logger.warning(
                 "lock %r: handed to a workflow that could not be woken (is states:SendTaskSuccess "
-                "allowed?); the workflow finds out by its fallback poll",
+                "allowed, or for durable functions lambda:SendDurableExecutionCallbackSuccess?); "
+                "the workflow finds out by its fallback poll",
                 lock_name,
             )
         case HandedOver(lock_name=lock_name, fencing_token=fencing_token):

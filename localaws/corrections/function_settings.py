@@ -1,12 +1,12 @@
-"""CloudFormation sets a function's dead-letter queue and reserved concurrency.
+"""CloudFormation sets a function's dead-letter queue, reserved concurrency and DurableConfig.
 
 AWS (CloudFormation template reference, AWS::Lambda::Function): DeadLetterConfig names the queue
 or topic of failed asynchronous invocations; ReservedConcurrentExecutions bounds how many
-invocations run at once.
+invocations run at once; DurableConfig makes the function durable.
 
-Emulator: drops both, and so neither is ever used, although the Lambda service honours them.
+Emulator: drops them, and so none is ever used, although the Lambda service honours them.
 
-This: both are written to the function after each create and update.
+This: they are written to the function after each create and update.
 """
 
 from collections.abc import Mapping
@@ -29,5 +29,9 @@ def _set_properties(function_name: str, properties: Mapping[str, Any]) -> None:
         function["config"]["DeadLetterConfig"] = letters
     else:
         function["config"].pop("DeadLetterConfig", None)
+    if "DurableConfig" in properties:
+        durable = properties["DurableConfig"]
+        config = {name: int(value) for name, value in durable.items() if str(value).isdecimal()}
+        function["config"]["DurableConfig"] = {**durable, **config}
     reserved = properties.get("ReservedConcurrentExecutions")
     function["concurrency"] = None if reserved is None else int(reserved)

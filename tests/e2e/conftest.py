@@ -11,6 +11,7 @@ from aws_cdk import App, Stack
 from app import build
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment
+from tests.e2e.durable.stack import DurableForms
 from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
@@ -25,6 +26,7 @@ WORKFLOWS = {
     "KnownFailures": KnownFailures,
     "OptimisticForms": OptimisticForms,
     "Unreaped": Unreaped,
+    "DurableForms": DurableForms,
 }
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 """Each environment of a function is a cold start: most of a second of a processor."""

@@ -177,6 +177,14 @@ class Deployment:
 
     def waiters(self, lock_name: str) -> list[str]:
         """The ARNs of the executions in a lock's queue, the oldest first."""
+        waiters = self._waiters(lock_name)
+        return [item[EXECUTION_ARN]["S"] for item in waiters if EXECUTION_ARN in item]
+
+    def queue_length(self, lock_name: str) -> int:
+        """How many wait, of whatever kind."""
+        return len(self._waiters(lock_name))
+
+    def _waiters(self, lock_name: str) -> list[Json]:
         found = self._table.query(
             TableName=self.table_name,
             KeyConditionExpression="pk = :lock AND begins_with(sk, :waiter)",
@@ -186,7 +194,7 @@ class Deployment:
             },
             ConsistentRead=True,
         )
-        return [item[EXECUTION_ARN]["S"] for item in found["Items"]]
+        return list(found["Items"])
 
     def claims(self, execution_arn: str) -> list[Claim]:
         """What an execution has on record, and the reaper is not done with for good."""

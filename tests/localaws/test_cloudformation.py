@@ -107,7 +107,7 @@ def test_control_a_protected_table_is_deleted(left_out: WithoutCorrection) -> No
 LETTERS = "arn:aws:sqs:us-east-1:000000000000:letters"
 
 
-def function_settings(bench: Workbench) -> tuple[Any, Any]:
+def function_settings(bench: Workbench) -> tuple[Any, Any, Any]:
     properties = {
         "Runtime": "python3.13",
         "Handler": "index.handler",
@@ -115,17 +115,20 @@ def function_settings(bench: Workbench) -> tuple[Any, Any]:
         "Code": {"ZipFile": "def handler(event, context): return event"},
         "DeadLetterConfig": {"TargetArn": LETTERS},
         "ReservedConcurrentExecutions": 3,
+        "DurableConfig": {"ExecutionTimeout": 60},
     }
     function = create(bench, "function", "AWS::Lambda::Function", properties)
     config = bench.functions.get_function_configuration(FunctionName=function)
     reserved = bench.functions.get_function_concurrency(FunctionName=function)
     letters = config.get("DeadLetterConfig", {}).get("TargetArn")
-    return letters, reserved.get("ReservedConcurrentExecutions")
+    return letters, reserved.get("ReservedConcurrentExecutions"), config.get("DurableConfig")
 
 
-def test_a_function_has_its_dead_letter_queue_and_concurrency(corrected: Workbench) -> None:
-    assert function_settings(corrected) == (LETTERS, 3)
+def test_a_function_has_its_letters_concurrency_and_durability(
+    corrected: Workbench,
+) -> None:
+    assert function_settings(corrected) == (LETTERS, 3, {"ExecutionTimeout": 60})
 
 
-def test_control_a_function_has_neither(left_out: WithoutCorrection) -> None:
-    assert function_settings(left_out("function_settings")) == (None, None)
+def test_control_a_function_has_none_of_them(left_out: WithoutCorrection) -> None:
+    assert function_settings(left_out("function_settings")) == (None, None, None)

@@ -19,7 +19,7 @@ from tests.unit.durable.service import Json, Service
 
 LOCK: Final = "customer/42"
 MOMENTS: Final = ("the push is lost", "before it leaves the queue", "after it has left the queue")
-TIMES: Final = int(os.environ.get("LEASEHOLD_TIMES_GIVING_UP", "5"))
+TIMES: Final = int(os.environ.get("LEASEHOLD_DURABLE_TIMES", "5"))
 
 
 @dataclass

@@ -1,0 +1,33 @@
+"""Puts a durable function, Leasehold and the SDK of durable functions into one directory.
+
+In a project of your own `pip install 'leasehold[durable]' --target …` does this.
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+PACKAGES: Final = ("leasehold", "aws_durable_execution_sdk_python", "voluptuous")
+"""What the function imports. boto3 comes with the Lambda runtime."""
+_NOT_NEEDED: Final = ("__pycache__", "_lambdas", "aio", "cdk", "cli", "client", "decorator")
+
+
+def package(source: Path, target: Path) -> Path:
+    """Copies a function's source and the packages that it imports from this environment.
+
+    Args:
+        source: the directory with the handler.
+        target: a directory that does not exist yet.
+    """
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in PACKAGES:
+        spec = find_spec(name)
+        assert spec is not None, f"{name} is missing: pip install 'leasehold[durable]'"  # noqa: S101 - an example
+        assert spec.submodule_search_locations is not None  # noqa: S101 - same
+        [found] = spec.submodule_search_locations
+        ignore = shutil.ignore_patterns(*_NOT_NEEDED)
+        shutil.copytree(found, target / name, ignore=ignore)
+    return target

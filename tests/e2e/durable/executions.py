@@ -1,0 +1,125 @@
+"""Durable executions on one lock: they are started, stopped, watched, and note what they do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import uuid
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from tests.e2e.deployment import Deployment, Json, wait_until
+
+TIMES: Final = int(os.environ.get("LEASEHOLD_DURABLE_TIMES", "1"))
+"""How often each end of an execution is measured; `make durable` does it 20 times."""
+_PAUSE_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line: somebody came in, left, or was too late."""
+
+    what: str
+    name: str
+    token: int
+    at: float
+
+
+@dataclass(frozen=True)
+class DurableLock:
+    """A lock that no other test uses, and the notes of those who held it."""
+
+    deployment: Deployment
+    directory: Path
+    lock: str = field(default_factory=lambda: f"durable/{uuid.uuid4()}")
+
+    def start(self, name: str, *, function: str = "Durable", **terms: object) -> str:
+        """Starts a durable execution; returns its ARN."""
+        answer = self.functions.invoke(
+            FunctionName=self.deployment.outputs["DurableForms"][f"{function}FunctionName"],
+            InvocationType="Event",
+            Payload=json.dumps(self.event(name, **terms)),
+        )
+        return str(answer["DurableExecutionArn"])
+
+    def event(self, name: str, **terms: object) -> Json:
+        return {"lock": self.lock, "name": name, "notes": str(self.file), **terms}
+
+    def start_inside(self, name: str, **terms: object) -> str:
+        """Starts one and sees it hold the lock."""
+        arn = self.start(name, **terms)
+        wait_until(lambda: arn in self.holders(), pause_seconds=_PAUSE_SECONDS)
+        return arn
+
+    def start_behind(self, name: str, **terms: object) -> str:
+        """Starts one and sees it in the queue."""
+        arn = self.start(name, **terms)
+        wait_until(lambda: arn in self.deployment.waiters(self.lock), pause_seconds=_PAUSE_SECONDS)
+        return arn
+
+    def stop(self, arn: str) -> None:
+        self.functions.stop_durable_execution(DurableExecutionArn=arn)
+
+    def describe(self, arn: str) -> Json:
+        return dict(self.functions.get_durable_execution(DurableExecutionArn=arn))
+
+    def ended(self, arn: str, *, seconds: float = 120) -> Json:
+        wait_until(
+            lambda: self.describe(arn)["Status"] != "RUNNING",
+            seconds=seconds,
+            pause_seconds=_PAUSE_SECONDS,
+        )
+        return self.describe(arn)
+
+    def invocations(self, arn: str) -> int:
+        """How often the function was invoked for this execution."""
+        history = self.functions.get_durable_execution_history(
+            DurableExecutionArn=arn, MaxItems=1000
+        )
+        return sum(event["EventType"] == "InvocationCompleted" for event in history["Events"])
+
+    def holders(self) -> list[str]:
+        return self.deployment.holders(self.lock)
+
+    def notes(self) -> list[Note]:
+        if not self.file.exists():
+            return []
+        lines = [line.split() for line in self.file.read_text().splitlines()]
+        return [Note(what, name, int(token), float(at)) for what, name, token, at in lines]
+
+    def overlaps(self) -> list[str]:
+        """Who was inside beside somebody else."""
+        inside: set[str] = set()
+        found = []
+        for note in self.notes():
+            if note.what == "in":
+                found += [f"{note.name} beside {other}" for other in inside - {note.name}]
+                inside.add(note.name)
+            inside -= {note.name} if note.what == "out" else set()
+        return found
+
+    def order(self) -> list[str]:
+        """Who came in, in the order of the fencing tokens."""
+        came = {note.name: note.token for note in self.notes() if note.what == "in"}
+        return sorted(came, key=lambda name: came[name])
+
+    def handed_over_to(self, prefix: str) -> list[float]:
+        """Seconds from an exit to the entry of the next, if that one's name begins so."""
+        notes = [note for note in self.notes() if note.what in {"in", "out"}]
+        pairs = itertools.pairwise(notes)
+        return [
+            entry.at - leaving.at
+            for leaving, entry in pairs
+            if (leaving.what, entry.what) == ("out", "in") and entry.name.startswith(prefix)
+        ]
+
+    @property
+    def file(self) -> Path:
+        return self.directory / self.lock.rpartition("/")[2]
+
+    @cached_property
+    def functions(self) -> Any:  # noqa: ANN401 - a boto3 client
+        return self.deployment.aws.client("lambda", max_pool_connections=32)

@@ -1,0 +1,200 @@
+"""Durable functions in the deployed whole: turns, ends, sleeps and waits.
+
+`make test` plays each once. `make durable` plays them often and tells the figures.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any, Final
+
+from leasehold import LockClient
+from tests.e2e.deployment import wait_until
+from tests.e2e.durable.conftest import Tell
+from tests.e2e.durable.executions import TIMES, DurableLock
+
+IS_LONG: Final = TIMES > 1
+DURABLE, WORKFLOWS, CLIENTS = (30, 10, 10) if IS_LONG else (3, 1, 1)
+WAITS_SECONDS: Final = 60 if IS_LONG else 3
+LEASE_SECONDS: Final = 2
+TOLERANCE_SECONDS: Final = 2
+
+
+def test_durable_functions_workflows_and_clients_take_turns_in_the_order_of_entry(
+    lock: DurableLock, tell: Tell
+) -> None:
+    session: Any = SimpleNamespace(client=lambda name, **_: lock.deployment.aws.client(name))
+    client = LockClient(lock.deployment.table_name, session=session)
+    first = lock.start_inside("first", stays=True)
+    names, arns, workflows, threads = ["first"], [], [], []
+    for number in range(DURABLE):
+        names.append(f"durable-{number}")
+        arns.append(lock.start_behind(names[-1]))
+        if number < WORKFLOWS:
+            names.append(f"workflow-{number}")
+            workflows.append(lock.deployment.start("BesideDurable", lock.event(names[-1])))
+            _await_waiters(lock, len(names) - 1)
+        if number < CLIENTS:
+            names.append(f"client-{number}")
+            threads.append(threading.Thread(target=_hold, args=(client, lock, names[-1])))
+            threads[-1].start()
+            _await_waiters(lock, len(names) - 1)
+    lock.stop(first)
+    for arn in arns:
+        assert lock.ended(arn, seconds=300)["Status"] == "SUCCEEDED"
+    for workflow in workflows:
+        assert lock.deployment.ended(workflow).status == "SUCCEEDED"
+    for thread in threads:
+        thread.join(120)
+    client.close()
+    notes = [note for note in lock.notes() if note.name != "first"]
+    assert len(notes) == 2 * (len(names) - 1)
+    assert [name for name in lock.order() if name != "first"] == names[1:]
+    assert [each for each in lock.overlaps() if "first" not in each] == []
+    assert lock.deployment.held(lock.lock) == 0
+    tell("hand-off to one of them", lock.handed_over_to("durable"))
+
+
+def _await_waiters(lock: DurableLock, count: int) -> None:
+    wait_until(lambda: lock.deployment.queue_length(lock.lock) >= count, pause_seconds=0.1)
+
+
+def _hold(client: LockClient, lock: DurableLock, name: str) -> None:
+    with client.hold(lock.lock, wait=300, lease=60) as held:
+        for what in ("in", "out"):
+            line = f"{what} {name} {held.fencing_token} {time.time():.4f}\n"
+            descriptor = os.open(lock.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(descriptor, line.encode())
+            os.close(descriptor)
+            time.sleep(0.05)
+
+
+def test_a_waiting_execution_is_invoked_as_often_as_replay_needs(lock: DurableLock) -> None:
+    holder = lock.start_inside("holder", stays=True)
+    waiter = lock.start_behind("waiter")
+    wait_until(lambda: lock.invocations(waiter) == 1)
+    time.sleep(WAITS_SECONDS)
+    assert lock.invocations(waiter) == 1
+    lock.stop(holder)
+    assert lock.ended(waiter)["Status"] == "SUCCEEDED"
+    assert lock.invocations(waiter) == 2
+
+
+def test_an_execution_that_is_stopped_is_reaped(lock: DurableLock, tell: Tell) -> None:
+    took = []
+    for number in range(TIMES):
+        holder = lock.start_inside(f"holder-{number}", stays=True)
+        waiter = lock.start_behind(f"waiter-{number}", stays=True)
+        stopped_at = time.monotonic()
+        lock.stop(holder)
+        wait_until(lambda waiter=waiter: lock.holders() == [waiter], pause_seconds=0.05)  # type: ignore[misc]  # mypy does not infer it
+        took.append(time.monotonic() - stopped_at)
+        lock.stop(waiter)
+        wait_until(lambda: lock.holders() == [], pause_seconds=0.05)
+    tell("stopped, and handed over", took)
+
+
+def test_an_execution_that_fails_is_released_at_once(lock: DurableLock) -> None:
+    for number in range(TIMES):
+        failed = lock.ended(lock.start(f"fails-{number}", fails=True))
+        assert failed["Status"] == "FAILED"
+        assert failed["Error"]["ErrorType"].endswith("ValueError")
+        assert lock.holders() == []
+
+
+def test_an_execution_that_times_out_is_reaped(lock: DurableLock, tell: Tell) -> None:
+    took = []
+    for number in range(min(TIMES, 20)):
+        arn = lock.start_inside(f"times-out-{number}", function="TimesOut", stays=True)
+        assert lock.ended(arn)["Status"] == "TIMED_OUT"
+        ended_at = time.monotonic()
+        wait_until(lambda: lock.holders() == [], pause_seconds=0.05)
+        took.append(time.monotonic() - ended_at)
+    tell("timed out, and freed", took)
+
+
+def test_without_events_the_lock_is_free_after_the_lease(lock: DurableLock, tell: Tell) -> None:
+    events = lock.deployment.aws.client("events")
+    rules = [
+        rule["Name"]
+        for rule in events.list_rules()["Rules"]
+        if "aws.lambda" in rule.get("EventPattern", "")
+    ]
+    assert rules
+    try:
+        for rule in rules:
+            events.disable_rule(Name=rule)
+        took = []
+        for number in range(TIMES):
+            arn = lock.start_inside(f"unnoticed-{number}", stays=True, lease=LEASE_SECONDS)
+            lock.stop(arn)
+            stopped_at = time.monotonic()
+            owner = f"knocks-{number}".ljust(16, "-")
+            wait_until(
+                lambda owner=owner: lock.deployment.invoke(  # type: ignore[misc]  # same
+                    "Acquire", lock_name=lock.lock, owner_id=owner
+                )["acquired"]
+            )
+            took.append(time.monotonic() - stopped_at)
+            lock.deployment.invoke("Release", lock_name=lock.lock, owner_id=owner)
+    finally:
+        for rule in rules:
+            events.enable_rule(Name=rule)
+    assert max(took) < LEASE_SECONDS + TOLERANCE_SECONDS + 2
+    tell(f"stopped without an event, lease {LEASE_SECONDS} s, taken by the next", took)
+
+
+def test_a_body_that_sleeps_five_leases_is_not_robbed(lock: DurableLock) -> None:
+    seconds = 5 * (LEASE_SECONDS + TOLERANCE_SECONDS) if IS_LONG else 5 * 1 + TOLERANCE_SECONDS
+    lease = LEASE_SECONDS if IS_LONG else 1
+    sleeper = lock.start_inside("sleeper", lease=lease, sleeps=seconds)
+    answers = set()
+    while lock.describe(sleeper)["Status"] == "RUNNING" and sleeper in lock.holders():
+        answer = lock.deployment.invoke(
+            "Acquire", lock_name=lock.lock, owner_id="knocks-knocks-knocks"
+        )
+        answers.add(answer["acquired"])
+        if answer["acquired"]:
+            break
+        time.sleep(0.25)
+    notes = {note.what: note for note in lock.notes()}
+    assert lock.ended(sleeper)["Status"] == "SUCCEEDED"
+    notes = {note.what: note for note in lock.notes()}
+    assert notes["out"].at - notes["in"].at >= 5 * lease
+    assert notes["out"].token == notes["in"].token
+    assert False in answers
+
+
+def test_max_wait_holds_to_two_seconds(lock: DurableLock, tell: Tell) -> None:
+    holder = lock.start_inside("holder", stays=True)
+    took = []
+    for number in range(min(TIMES, 5)):
+        began = time.time()
+        late = lock.start(f"late-{number}", max_wait=2)
+        assert lock.ended(late)["Result"] == '"late"'
+        [at] = [note.at for note in lock.notes() if note.name == f"late-{number}"]
+        took.append(at - began)
+    assert lock.deployment.waiters(lock.lock) == []
+    assert max(took) <= 2 + TOLERANCE_SECONDS + (2 if not IS_LONG else 0)
+    lock.stop(holder)
+    tell("max_wait of 2 s", took)
+
+
+def test_a_lost_push_costs_one_fallback_period(lock: DurableLock) -> None:
+    holder = lock.start_inside("holder", stays=True)
+    waiter = lock.start_behind("waiter", fallback=10)
+    history = lock.functions.get_durable_execution_history(DurableExecutionArn=waiter)["Events"]
+    [callback] = [
+        event["CallbackStartedDetails"]["CallbackId"]
+        for event in history
+        if event["EventType"] == "CallbackStarted"
+    ]
+    # Somebody else completes the callback: not a grant, and so the execution asks again.
+    lock.functions.send_durable_execution_callback_success(CallbackId=callback, Result=b"{}")
+    wait_until(lambda: lock.invocations(waiter) == 2, pause_seconds=0.1)
+    assert lock.holders() == [holder]
+    lock.stop(holder)
+    assert lock.ended(waiter)["Status"] == "SUCCEEDED"

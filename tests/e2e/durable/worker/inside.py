@@ -1,0 +1,52 @@
+"""What runs inside locks here. Everything is noted in a file, one short line at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from aws_durable_execution_sdk_python import DurableContext, durable_execution
+from aws_durable_execution_sdk_python.config import Duration
+
+from leasehold.durable import hold
+from leasehold.errors import LockWaitTimeout
+
+
+def note(event: dict[str, Any], what: str, token: int = 0) -> None:
+    line = f"{what} {event['name']} {token} {time.time():.4f}\n"
+    descriptor = os.open(event["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+@durable_execution
+def durable(event: dict[str, Any], context: DurableContext) -> int | str:
+    """Notes when it comes in and when it leaves, and sleeps in between."""
+    try:
+        with hold(
+            context,
+            event["lock"],
+            lease=Duration.from_seconds(event.get("lease", 60)),
+            max_wait=Duration.from_seconds(event.get("max_wait", 600)),
+            fallback=Duration.from_seconds(event.get("fallback", 300)),
+        ) as lock:
+            context.step(lambda _: note(event, "in", lock.fencing_token), name="in")
+            if event.get("sleeps"):
+                context.wait(Duration.from_seconds(event["sleeps"]), name="sleep")
+            if event.get("stays"):
+                context.create_callback(name="stays").result()
+            if event.get("fails"):
+                int("no number")
+            context.step(lambda _: note(event, "out", lock.fencing_token), name="out")
+    except LockWaitTimeout:
+        context.step(lambda _: note(event, "late"), name="late")
+        return "late"
+    return lock.fencing_token
+
+
+def plain(event: dict[str, Any], _context: object) -> None:
+    """The same as the task of a workflow's guard."""
+    note(event, "in", event["token"])
+    time.sleep(0.05)
+    note(event, "out", event["token"])
