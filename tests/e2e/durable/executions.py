@@ -36,7 +36,7 @@ class DurableLock:
     directory: Path
     lock: str = field(default_factory=lambda: f"durable/{uuid.uuid4()}")
 
-    def start(self, name: str, *, function: str = "Durable", **terms: object) -> str:
+    def start(self, name: str, *, function: str = "Durable", **terms: Any) -> str:  # noqa: ANN401 - JSON
         """Starts a durable execution; returns its ARN."""
         answer = self.functions.invoke(
             FunctionName=self.deployment.outputs["DurableForms"][f"{function}FunctionName"],
@@ -48,13 +48,13 @@ class DurableLock:
     def event(self, name: str, **terms: object) -> Json:
         return {"lock": self.lock, "name": name, "notes": str(self.file), **terms}
 
-    def start_inside(self, name: str, **terms: object) -> str:
+    def start_inside(self, name: str, **terms: Any) -> str:  # noqa: ANN401 - same
         """Starts one and sees it hold the lock."""
         arn = self.start(name, **terms)
         wait_until(lambda: arn in self.holders(), pause_seconds=_PAUSE_SECONDS)
         return arn
 
-    def start_behind(self, name: str, **terms: object) -> str:
+    def start_behind(self, name: str, **terms: Any) -> str:  # noqa: ANN401 - same
         """Starts one and sees it in the queue."""
         arn = self.start(name, **terms)
         wait_until(lambda: arn in self.deployment.waiters(self.lock), pause_seconds=_PAUSE_SECONDS)
