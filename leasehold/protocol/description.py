@@ -30,13 +30,14 @@ class DescribedHolder(VisibleHolder):
     Attributes:
         lease: seconds for which each renewal holds.
         limit: how many may hold as long as this one does, as it has said.
-        data: the JSON object that it stored with the lock; None if it stored none.
+        data: the JSON object that it stored with the lock; None if it stored none. Not in the
+            `repr`, which may end up in a log.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
     """
 
     lease: float
     limit: int
-    data: Mapping[str, Any] | None
+    data: Mapping[str, Any] | None = field(repr=False)
     execution_arn: str | None
 
 

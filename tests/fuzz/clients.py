@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -65,7 +65,7 @@ class FaultyTable:
                 raise self.random.choice([lost_reply(), *refusals])
             return getattr(self.memory, name)(**arguments)
 
-        if name in _WRITES or name in {"get_item", "query"}:
+        if name in _WRITES or name in {"get_item", "query", "scan"}:
             return call
         raise AttributeError(name)
 
@@ -107,6 +107,8 @@ class Calls:
         name: Any = self.random.choice(LOCKS)
         if self.random.random() < 0.3:
             name = hostile(self.random)
+        if self.random.random() < 0.15:
+            return self._of_operator(client, name)
         options = self._spoilt(_OPTIONS, share=0.2)
         how = self.random.choice(("acquire", "try_acquire", "longest_wait"))
         if how == "longest_wait":
@@ -116,6 +118,26 @@ class Calls:
         return f"{how} {shown(name)[:80]} {shown(options)[:200]}", lambda: getattr(client, how)(
             name, **options
         )
+
+    def _of_operator(self, client: Any, name: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either client, any name
+        """Somebody sees locks, takes one away, or goes on with one."""
+        random = self.random
+        state = store_over(self.table.memory, self.clock).read_state(LOCKS[0])
+        tokens = [holder.fencing_token for holder in state.holders] or [1]
+        forced = {"owner": random.choice(tokens), "reason": "why", "requested_by": "olga"}
+        for argument in forced:
+            if random.random() < 0.2:
+                forced[argument] = hostile(random)
+        owner_ids = [held.owner_id for held in self.held] or [f"{MARK * 4}-nobody"]
+        value = hostile(random) if random.random() < 0.3 else None
+        calls: dict[str, Callable[[], Any]] = {
+            "describe": lambda: client.describe(name),
+            "list": lambda: client.list(value),
+            "force_release": lambda: client.force_release(name, **forced),
+            "adopt": lambda: client.adopt(name, value or random.choice(owner_ids)),
+        }
+        how = random.choice(list(calls))
+        return f"{how} {shown(name)[:80]} {shown(forced)[:200]}", calls[how]
 
     def _of_lock(self, lock: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either kind
         value = hostile(self.random)
@@ -203,6 +225,10 @@ async def _call(
         answer = call()
         if isawaitable(answer):
             answer = await answer
+        elif isinstance(answer, Iterator):
+            answer = list(answer)
+        elif isinstance(answer, AsyncIterator):
+            answer = [each async for each in answer]
     except Exception as error:  # noqa: BLE001 - to judge them is the purpose
         findings.judge_error(error, name)
         if isinstance(error, InvalidRequest) and made.table.writes != writes:

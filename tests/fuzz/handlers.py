@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from lambdas import acquire, heartbeat, reap, release, runtime, telemetry
+from lambdas import acquire, force_release, heartbeat, reap, release, runtime, telemetry
 from leasehold.clock import SystemClock
 from leasehold.errors import InvalidRequest, LeaseholdError
 from tests.fuzz.findings import Findings
@@ -40,6 +40,7 @@ _OPTIONS: Final = {
     "heartbeat": {"lease_seconds"},
     "keep alive": {"execution_arn", "task_token", "lease_seconds", "limit"},
     "release": {"ticket", "execution_arn", "entered_at_ms"},
+    "force release": set(),
 }
 """The fields that a function has; with a task token a heartbeat keeps a workflow's lock alive."""
 
@@ -89,6 +90,7 @@ class Requests:
 
     random: Random
     tickets: list[int] = field(default_factory=lambda: [1])
+    tokens: list[int] = field(default_factory=lambda: [1])
 
     def event(self, function: str) -> Any:  # noqa: ANN401 - whatever JSON is
         if self.random.random() < 0.03:
@@ -97,6 +99,11 @@ class Requests:
             "lock_name": self.random.choice(LOCKS),
             "owner_id": self.random.choice(SECRETS[:_OWNERS]),
         }
+        if function == "force release":
+            event |= {"fencing_token": self.random.choice(self.tokens)}
+            event |= {"requested_by": "olga", "reason": "why"}
+            if self.random.random() < 0.8:
+                del event["owner_id"]
         known = _OPTIONS[function] if self.random.random() < 0.95 else set(_FIELDS)
         event |= {
             name: value
@@ -161,6 +168,7 @@ _HANDLERS: Final[list[tuple[str, Callable[..., Any]]]] = [
     ("keep alive", heartbeat.handler),
     *[("release", release.handler)] * 3,
     ("reap", reap.handler),
+    ("force release", force_release.handler),
 ]
 
 
@@ -199,6 +207,8 @@ class _Run:
         others = {name: value for name, value in answer.items() if value != own}
         if leaks(str(others)):
             self.findings.add("secrets in answers and reprs", f"{call} -> {answer}")
+        if isinstance(answer.get("fencing_token"), int):
+            self.requests.tokens = [*self.requests.tokens[-5:], answer["fencing_token"]]
         if isinstance(answer.get("ticket"), int):
             self.requests.tickets = [*self.requests.tickets[-20:], answer["ticket"]]
 

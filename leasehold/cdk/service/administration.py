@@ -18,17 +18,25 @@ class AdministrationFunctions:
     """What a service with `administration=True` has besides.
 
     Attributes:
-        inspect: describes a lock, or lists those that are in use.
-        force_release: releases a holder by force, and logs who did it and why.
+        inspect: describes a lock, or lists those that are in use; None if it was not imported.
+        force_release: releases a holder by force, and logs who did it and why; None likewise.
     """
+
+    inspect: lambda_.IFunction | None
+    force_release: lambda_.IFunction | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAdministrationFunctions(AdministrationFunctions):
+    """Those of a service that is made here."""
 
     inspect: lambda_.Function
     force_release: lambda_.Function
 
 
-def make_administration(functions: FunctionFactory) -> AdministrationFunctions:
+def make_administration(functions: FunctionFactory) -> OwnAdministrationFunctions:
     """Makes both functions."""
-    return AdministrationFunctions(
+    return OwnAdministrationFunctions(
         inspect=functions.make(
             "Inspect",
             description="Leasehold: describes and lists locks",

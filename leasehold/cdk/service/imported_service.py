@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, Protocol, Unpack
+from typing import Literal, NoReturn, Protocol, Unpack
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
@@ -13,6 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from leasehold.cdk.service.administration import AdministrationFunctions
 from leasehold.cdk.service.durable import (
     ACQUIRE_VARIABLE,
     RELEASE_VARIABLE,
@@ -47,6 +48,7 @@ class LockServiceBase(LockMetrics, Construct):
     acquire_function: lambda_.IFunction
     heartbeat_function: lambda_.IFunction
     release_function: lambda_.IFunction
+    administration: AdministrationFunctions | None = None
 
     @property
     def table(self) -> dynamodb.ITable:
@@ -87,6 +89,32 @@ class LockServiceBase(LockMetrics, Construct):
         this to those who operate the service. A policy of your own may allow the reads only.
         """
         return self._with_workflows(grant_administration_actions(self.table, grantee), grantee)
+
+    def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal describe and list all locks, by a function; no owner id is shown.
+
+        Raises:
+            InvalidRequest: the service has no such function, or was imported without it.
+        """
+        return self._required("inspect").grant_invoke(grantee)
+
+    def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal release any holder by force, by a function that logs who and why.
+
+        Raises:
+            InvalidRequest: the service has no such function, or was imported without it.
+        """
+        return self._required("force_release").grant_invoke(grantee)
+
+    def _required(self, name: Literal["inspect", "force_release"]) -> lambda_.IFunction:
+        found: lambda_.IFunction | None = getattr(self.administration, name, None)
+        if found is None:
+            rule = (
+                "must be True where the service is made, and an imported one needs "
+                f"{name}_function_arn"
+            )
+            raise InvalidRequest(field="administration", rule=rule, value=False)
+        return found
 
     def _with_workflows(self, table: iam.Grant, grantee: iam.IGrantable) -> iam.Grant:
         """Whoever hands a lock over wakes the next workflow, and asks whether it still runs."""
@@ -129,6 +157,8 @@ class ImportedLockService(LockServiceBase):
         table_name: str | None = None,
         encryption_key: kms.IKey | None = None,
         dead_letter_queue_arn: str | None = None,
+        inspect_function_arn: str | None = None,
+        force_release_function_arn: str | None = None,
     ) -> None:
         """Refers to what is deployed by outputs of the stack `Leasehold`.
 
@@ -141,6 +171,8 @@ class ImportedLockService(LockServiceBase):
             table_name: the output LockTableName; for `table` and `grant_client`.
             encryption_key: the customer's key of that table, if it has one.
             dead_letter_queue_arn: the output ReapDeadLetterQueueArn; for `metric_dead_letters`.
+            inspect_function_arn: the output InspectFunctionArn, if there is one.
+            force_release_function_arn: the output ForceReleaseFunctionArn, if there is one.
         """
         super().__init__(scope, construct_id)
         self._table = None
@@ -156,6 +188,10 @@ class ImportedLockService(LockServiceBase):
         self.acquire_function = self._imported("Acquire", acquire_function_arn)
         self.heartbeat_function = self._imported("Heartbeat", heartbeat_function_arn)
         self.release_function = self._imported("Release", release_function_arn)
+        self.administration = AdministrationFunctions(
+            inspect=self._imported_if("Inspect", inspect_function_arn),
+            force_release=self._imported_if("ForceRelease", force_release_function_arn),
+        )
 
     @property
     def table(self) -> dynamodb.ITable:
@@ -186,6 +222,9 @@ class ImportedLockService(LockServiceBase):
             "(StateMachine.from_state_machine_arn)"
         )
         raise InvalidRequest(field="watch", rule=rule, value=self.node.path)
+
+    def _imported_if(self, construct_id: str, arn: str | None) -> lambda_.IFunction | None:
+        return None if arn is None else self._imported(construct_id, arn)
 
     def _imported(self, construct_id: str, arn: str) -> lambda_.IFunction:
         return lambda_.Function.from_function_attributes(

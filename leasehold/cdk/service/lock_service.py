@@ -14,7 +14,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk.service.administration import AdministrationFunctions, make_administration
+from leasehold.cdk.service.administration import OwnAdministrationFunctions, make_administration
 from leasehold.cdk.service.durable import serve, serve_all
 from leasehold.cdk.service.functions import FunctionFactory, handler_code
 from leasehold.cdk.service.imported_service import ImportedLockService, LockServiceBase
@@ -150,7 +150,9 @@ class LockService(LockServiceBase):
             workflow_actions=["SendTaskSuccess", "SendTaskFailure"],
         )
         self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
-        self.administration = make_administration(functions) if administration else None
+        self.administration: OwnAdministrationFunctions | None = (
+            make_administration(functions) if administration else None
+        )
         self._meet_durable = [self.acquire_function, self.release_function]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
@@ -176,22 +178,6 @@ class LockService(LockServiceBase):
                 self.reaper.watch_durable(function)
         return grant
 
-    def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal describe and list all locks, by a function; no owner id is shown.
-
-        Raises:
-            InvalidRequest: the service was made without `administration`.
-        """
-        return self._administration("grant_inspect").inspect.grant_invoke(grantee)
-
-    def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a principal release any holder by force, by a function that logs who and why.
-
-        Raises:
-            InvalidRequest: the service was made without `administration`.
-        """
-        return self._administration("grant_force_release").force_release.grant_invoke(grantee)
-
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper from all state machines of the account and region to these.
 
@@ -211,12 +197,6 @@ class LockService(LockServiceBase):
             InvalidRequest: the service has no reaper.
         """
         return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
-
-    def _administration(self, purpose: str) -> AdministrationFunctions:
-        if self.administration is None:
-            rule = f"must be True for {purpose}(): this service was made without these functions"
-            raise InvalidRequest(field="administration", rule=rule, value=False)
-        return self.administration
 
     def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:
         if self.reaper is None:

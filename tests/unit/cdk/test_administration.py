@@ -13,6 +13,7 @@ from aws_cdk.assertions import Template
 from app import build
 from leasehold.cdk import LockService
 from leasehold.errors import InvalidRequest
+from tests.unit.cdk.guard_forms import FUNCTION
 from tests.unit.cdk.template import one, resources
 from tests.unit.cdk.test_security import findings, lint
 
@@ -92,5 +93,19 @@ def test_what_was_not_made_cannot_be_granted(tmp_path: Path) -> None:
     locks = LockService(stack, "Locks")
     role = iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal())
     for grant in (locks.grant_inspect, locks.grant_force_release):
-        with pytest.raises(InvalidRequest, match=r"^administration: must be True for grant_"):
+        with pytest.raises(
+            InvalidRequest, match=r"^administration: must be True where the service is made"
+        ):
             grant(role)
+
+
+def test_those_of_an_imported_service_can_be_granted_if_they_are_named(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Importing")
+    names = ("acquire", "heartbeat", "release", "inspect")
+    arns: dict[str, Any] = {f"{name}_function_arn": f"{FUNCTION}:{name}" for name in names}
+    locks = LockService.from_function_arns(stack, "Locks", **arns)
+    role = iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal())
+    locks.grant_inspect(role)
+    assert f"{FUNCTION}:inspect" in str(Template.from_stack(stack).to_json())
+    with pytest.raises(InvalidRequest, match="force_release_function_arn"):
+        locks.grant_force_release(role)
