@@ -16,7 +16,10 @@ LEAST_SHARE_OF_WAIT: Final = 0.02
 SHORTEST_SECONDS: Final = 1
 LONGEST_SECONDS: Final = 60
 _JITTER: Final = 0.5
-_SHORTEST_POLL_SECONDS: Final = 0.1
+_SHORTEST_RETRY_SECONDS: Final = 0.1
+_SHORTEST_POLL_SECONDS: Final = 0.025
+_SHARE_OF_EXPECTED_WAIT: Final = 0.5
+_ENOUGH_GRANTS: Final = 4
 _POLL_SHARE_OF_LEASE: Final = 1 / 3
 
 Random = Callable[[], float]
@@ -54,21 +57,44 @@ def longest_poll_seconds(*, longest_poll: float, lease_seconds: float) -> float:
     return min(longest_poll, lease_seconds * _POLL_SHARE_OF_LEASE)
 
 
-def poll_seconds(*, waited: float, longest: float, until_free: float, random: Random) -> float:
-    """Seconds until the next poll: a share of the time waited, with jitter, or until a lease ends.
+def poll_seconds(
+    *,
+    unchanged: float,
+    ahead: int,
+    served: int,
+    waited: float,
+    seconds_per_grant: float,
+    longest: float,
+    until_free: float,
+    random: Random,
+) -> float:
+    """Seconds until the next poll of a waiter, with jitter.
+
+    The waiter that is next polls after a share of the time for which the lock has not changed hands
+    so far. A waiter with others in front waits for half of the time that their grants will take; so
+    it polls a few times more, the oftener the nearer it comes, however many are in front. Few
+    grants are weak evidence: until then it waits for no longer than half of what it has waited.
 
     Args:
-        waited: seconds since the acquisition began.
+        unchanged: seconds since the last grant that was seen.
+        ahead: how many waiters are in front.
+        served: how many grants there were since this waiter joined.
+        waited: seconds since this waiter joined.
+        seconds_per_grant: from one grant to the next; 0 if none was seen: `unchanged` at least.
         longest: most seconds.
         until_free: seconds until holders may be evicted, unless they renew; may be infinite.
         random: source of jitter.
     """
-    share = min(max(waited * SHARE_OF_WAIT, _SHORTEST_POLL_SECONDS), longest)
-    pause = share * (0.5 + random() / 2)
-    return min(pause, max(until_free, _SHORTEST_POLL_SECONDS) + random() * _SHORTEST_POLL_SECONDS)
+    expected = ahead * (seconds_per_grant or max(unchanged, _SHORTEST_POLL_SECONDS))
+    if served < _ENOUGH_GRANTS:
+        expected = min(expected, waited)
+    shares = unchanged * SHARE_OF_WAIT, expected * _SHARE_OF_EXPECTED_WAIT
+    pause = min(max(*shares, _SHORTEST_POLL_SECONDS), longest) * (0.5 + random() / 2)
+    least = _SHORTEST_RETRY_SECONDS
+    return min(pause, max(until_free, least) + random() * least)
 
 
 def retry_seconds(attempt: int, *, longest: float, random: Random) -> float:
     """Before repeating a request whose outcome is unknown: twice as long each time, with jitter."""
-    pause: float = min(_SHORTEST_POLL_SECONDS * 2**attempt, longest)
+    pause: float = min(_SHORTEST_RETRY_SECONDS * 2**attempt, longest)
     return pause * (0.5 + random() / 2)

@@ -9,11 +9,25 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 _LATEST_MS: Final = 253_402_300_799_999
 """The last moment that Python can tell; an item that somebody has changed may hold any number."""
+
+
+class Alarm(Protocol):
+    """A wait that somebody else may end."""
+
+    def wait(self, seconds: float) -> None:
+        """Lets that much time pass, or less: until `ring` is called, also if that was before."""
+        ...
+
+    def ring(self) -> None:
+        """Ends the wait that is under way, or else the next one."""
+        ...
 
 
 class Clock(Protocol):
@@ -31,6 +45,30 @@ class Clock(Protocol):
         """Lets that much time pass."""
         ...
 
+    def alarm(self) -> Alarm:
+        """A new alarm for one waiter."""
+        ...
+
+
+class ThreadAlarm:
+    """A wait of one thread that another thread may end, or a signal handler in any thread.
+
+    A `threading.Event` would not do: it has a mutex, and a signal handler that sets the event for
+    which its own thread waits may wait for that mutex for ever.
+    """
+
+    def __init__(self) -> None:
+        self._rings: SimpleQueue[None] = SimpleQueue()
+
+    def wait(self, seconds: float) -> None:
+        """See `Alarm`."""
+        with suppress(Empty):
+            self._rings.get(timeout=max(0.0, seconds))
+
+    def ring(self) -> None:
+        """See `Alarm`."""
+        self._rings.put(None)
+
 
 class SystemClock:
     """The clock of this machine."""
@@ -46,6 +84,10 @@ class SystemClock:
     def wait(self, seconds: float) -> None:
         """Sleeps."""
         time.sleep(seconds)
+
+    def alarm(self) -> Alarm:
+        """An alarm for a thread."""
+        return ThreadAlarm()
 
 
 def _find_clock_since_boot() -> Callable[[], float]:

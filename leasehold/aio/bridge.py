@@ -18,7 +18,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from greenlet import getcurrent, greenlet
 
-from leasehold.clock import BootClock
+from leasehold.clock import Alarm, BootClock
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -87,6 +87,31 @@ class BridgedClock(BootClock):
     def wait(self, seconds: float) -> None:
         """Lets that much time pass for the code on the bridge."""
         wait_for(asyncio.sleep(seconds))
+
+    def alarm(self) -> Alarm:
+        """An alarm for code on the bridge."""
+        return BridgedAlarm()
+
+
+class BridgedAlarm:
+    """A wait of code on the bridge that other code in the same event loop may end."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def wait(self, seconds: float) -> None:
+        """See `Alarm`."""
+        wait_for(self._wait(seconds))
+
+    def ring(self) -> None:
+        """See `Alarm`."""
+        self._rung.set()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        self._rung.clear()
 
 
 class BridgedMutex:

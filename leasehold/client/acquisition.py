@@ -7,9 +7,12 @@ request ─▶ granted
  │                    ├─ a permit is free, or a lease over, and nobody acts on it
  └────────────────────┘
 
-Each poll is one strongly consistent read, mostly of the lock. Every fourth reads the waiter's own
-item: a lock that others wait for too does not show that this waiter was dropped. Every two minutes
-the waiter asks again, by its ticket, to keep its place: one that does not has died.
+Each poll is one strongly consistent read, mostly of the lock. Once in 15 s it reads the waiter's
+own item: a lock that others wait for too does not show that this waiter was dropped. Every two
+minutes the waiter asks again, by its ticket, to keep its place: one that does not has died.
+
+A poll is left out if this client knows the answer: another of its waiters has read the lock in the
+meantime, or the lock is held by this client itself, whose release will tell (`local_waiters.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from leasehold.backoff import longest_poll_seconds, poll_seconds, retry_seconds
+from leasehold.backoff import longest_poll_seconds, retry_seconds
 from leasehold.client.local_lease import TimedGrant
 from leasehold.client.logging import logger
+from leasehold.client.queue_position import QueuePosition
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import utc
 from leasehold.errors import LockStoreUnavailable, LockWaitTimeout, VisibleHolder
@@ -39,7 +43,7 @@ from leasehold.protocol.schema import waiter_key
 from leasehold.store.lock_store import LockStore
 from leasehold.text import printable
 
-_POLLS_PER_PLACE_CHECK: Final = 4
+_PLACE_CHECK_SECONDS: Final = 15.0
 _ASK_AGAIN_SECONDS: Final = 120.0
 """A waiter asks again so often, to keep its place."""
 _LONGEST_PLACE_SECONDS: Final = 300.0
@@ -92,9 +96,11 @@ class Acquisition:
             poll_interval_ms=math.ceil(self._longest * 1000),
         )
         self._require_open = require_open
-        self._not_held_at = self._began
+        self._waiter = store_factory.local_waiters.add(request.lock_name, request.owner_id)
+        self._queue = self._waiter.queue
+        self._position = QueuePosition(self._queue, began=self._began)
+        self._planned_at = self._place_seen_at = self._began
         self._last_tried: tuple[object, float] = (None, -math.inf)
-        self._polls = 0
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
         self._free_at = math.inf
@@ -106,6 +112,12 @@ class Acquisition:
         Raises:
             LockStoreUnavailable: the outcome stayed unknown; all was tried to undo it.
         """
+        try:
+            return self._run()
+        finally:
+            self._queue.remove(self._waiter)
+
+    def _run(self) -> TimedGrant | None:
         try:
             granted = self._request_permit()
             while granted is None and self._goes_on():
@@ -176,15 +188,13 @@ class Acquisition:
         now = self._clock.monotonic()
         random = self._store_factory.random
         if self._unknown is None:
-            seconds = poll_seconds(
-                waited=now - self._began,
-                longest=self._longest,
-                until_free=self._free_at - now,
-                random=random,
+            seconds = self._position.seconds_to_poll(
+                now, longest=self._longest, until_free=self._free_at - now, random=random
             )
         else:
             seconds = retry_seconds(self._failures, longest=self._longest, random=random)
-        self._clock.wait(max(0.0, min(seconds, self._deadline - now)))
+        self._planned_at = now
+        self._waiter.alarm.wait(max(0.0, min(seconds, self._deadline - now)))
 
     def _request_permit(self) -> TimedGrant | None:
         """Tries to get the lock; joins the queue, or stays in its place, if others have it."""
@@ -195,45 +205,65 @@ class Acquisition:
         waiter_timeout_ms = math.ceil(keeps_place * 1000) + grace_ms
         request = replace(self.request, ticket=self._ticket, waiter_timeout_ms=waiter_timeout_ms)
         try:
-            answer = self._store().acquire(request)
+            answer = self._store().acquire(request, seen=self._queue.seen_just_now(sent))
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
         self._unknown = None
         self._failures = 0
         if isinstance(answer, Grant):
-            since = self._not_held_at if answer.repeated else sent
+            since = self._waiter.not_held_at if answer.repeated else sent
             return self._renew_if_late(TimedGrant(grant=answer, since=since))
-        self._not_held_at = sent
+        self._waiter.note_refusal(sent)
         self.holders = answer.holders
         if isinstance(answer, Queued):
-            self._ticket = answer.entered_at_ms
+            self._note_place(answer, sent)
         return None
 
+    def _note_place(self, queued: Queued, sent: float) -> None:
+        self._ticket, self._place_seen_at = queued.entered_at_ms, sent
+        if queued.seen is None:
+            self._waiter.alarm.ring()  # It was handed the lock meanwhile: the next poll is due.
+            return
+        self._queue.note(queued.seen, sent)
+        if queued.position is not None:
+            self._position.note(queued.position, queued.seen)
+
     def _poll(self) -> TimedGrant | None:
-        """One read; a request if the read shows a reason for one."""
+        """One read, unless its answer is known; a request if the read shows a reason for one."""
+        if (told := self._waiter.take_grant()) is not None:
+            return self._renew_if_late(told)
         sent = self._clock.monotonic()
-        self._polls += 1
         if self._ticket is not None and sent >= self._asked_at + _ASK_AGAIN_SECONDS:
             return self._request_permit()
+        if sent < self._deadline and self._is_answer_known(sent):
+            return None
         try:
-            if self._polls % _POLLS_PER_PLACE_CHECK == 0 and sent < self._free_at:
-                if not self._has_place():
-                    return self._request_permit()
-                self._not_held_at = sent
-                return None
-            state = self._store().read_state(self.request.lock_name)
+            if sent >= self._place_seen_at + _PLACE_CHECK_SECONDS and sent < self._free_at:
+                return None if self._has_place(sent) else self._request_permit()
+            return self._read(sent)
         except LockStoreUnavailable:
             return None  # A read that failed has changed nothing.
-        holder = state.holder(self.request.owner_id)
-        if holder is not None:
-            grant = Grant.of(self.request.lock_name, holder, repeated=True)
-            return self._renew_if_late(TimedGrant(grant=grant, since=self._not_held_at))
-        self._not_held_at = sent
-        self.holders = state.holders
-        return self._request_permit() if self._is_worth_a_request(state) else None
 
-    def _has_place(self) -> bool:
+    def _read(self, sent: float) -> TimedGrant | None:
+        seen = self._store().read_lock(self.request.lock_name)
+        self._queue.note(seen, sent)
+        if (found := self._waiter.take_grant()) is not None:
+            return self._renew_if_late(found)
+        self.holders = seen.state.holders
+        owner_id = self.request.owner_id
+        if self._position.correct(owner_id, seen) and self._ticket is not None:
+            ahead = self._store().count_ahead(self.request.lock_name, owner_id, ticket=self._ticket)
+            self._position.note(ahead + 1, seen)
+        return self._request_permit() if self._is_worth_a_request(seen.state) else None
+
+    def _is_answer_known(self, now: float) -> bool:
+        queue = self._queue
+        if queue.seen_at >= self._planned_at:
+            return True  # Another waiter has read since; this one plans anew by what that shows.
+        return now < queue.seen_at + self._longest and queue.is_held_by_this_client()
+
+    def _has_place(self, sent: float) -> bool:
         if self._ticket is None:
             return False
         key = waiter_key(
@@ -242,7 +272,11 @@ class Acquisition:
             owner_id=self.request.owner_id,
         )
         context = self._store_factory.context(deadline=self._request_deadline())
-        return bool(context.table.read(key))
+        if not context.table.read(key):
+            return False
+        self._place_seen_at = sent
+        self._waiter.note_refusal(sent)
+        return True
 
     def _is_worth_a_request(self, state: LockState) -> bool:
         now = self._clock.monotonic()
@@ -285,7 +319,7 @@ class Acquisition:
             return None
         if isinstance(answer, Grant):
             return replace(granted, since=sent)
-        self._not_held_at = sent
+        self._waiter.note_loss(grant, sent)
         return None
 
     def _note_unknown(self, error: LockStoreUnavailable) -> None:

@@ -135,4 +135,8 @@ class Connection:
 
     def _make(self, service: str) -> Any:  # noqa: ANN401 - same
         maker: Any = self._session or boto3
-        return maker.client(service, config=self._config, **self._region())
+        client = maker.client(service, config=self._config, **self._region())
+        # A client makes the classes of its errors when it is first asked for one. Two threads that
+        # asked at the same moment would get different ones, and neither catches the other's.
+        _ = client.exceptions
+        return client

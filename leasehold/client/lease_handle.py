@@ -38,6 +38,7 @@ class LeaseHandle:
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
         self.lease = lease
+        self._queue = store_factory.local_waiters.add_holder(lease)
         self._store_factory = store_factory
         self._mutex = mutex or threading.RLock()
         self._may_be_released = False
@@ -180,7 +181,9 @@ class LeaseHandle:
             lease = self.lease
             request = ReleaseRequest(lock_name=lease.lock_name, owner_id=lease.owner_id)
             try:
-                released = self._store_factory.release(request, seconds=seconds)
+                now = self._store_factory.clock.monotonic()
+                seen = None if self._may_be_released else self._queue.seen_by_holder(now)
+                released = self._store_factory.release(request, seconds=seconds, seen=seen)
                 if released or self._may_be_released:
                     self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
                     return not was_lost

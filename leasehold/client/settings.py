@@ -13,6 +13,7 @@ from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.arguments import Timing, refuse, require_seconds
 from leasehold.client.connection import Connection
+from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock
@@ -116,6 +117,7 @@ class ClientSettings:
             clock=self.clock,
             lease_expiry=WatchedExpiry(self.clock) if watches else StoredExpiry(self.clock),
             observe=self.observe or log_event,
+            local_waiters=LocalWaiters(self.clock),
         )
 
     def acquisition(

@@ -11,13 +11,14 @@ from botocore.exceptions import BotoCoreError
 
 from leasehold.backoff import Random
 from leasehold.client.connection import Connection
+from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.logging import failsafe_observer
 from leasehold.clock import Clock
 from leasehold.dynamodb.failures import misconfigured
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import NotHeld, Released, ReleaseRequest
+from leasehold.protocol.model import NotHeld, Released, ReleaseRequest, SeenLock
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry
@@ -37,6 +38,7 @@ class StoreFactory:
         clock: the present.
         lease_expiry: tells whose lease is over.
         observe: called with what happens besides the answers.
+        local_waiters: are told of the hand-offs of this client.
         random: source of jitter.
     """
 
@@ -45,6 +47,7 @@ class StoreFactory:
     clock: Clock
     lease_expiry: LeaseExpiry
     observe: Observe
+    local_waiters: LocalWaiters
     random: Random = field(default=random.random)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
@@ -64,6 +67,7 @@ class StoreFactory:
             lease_expiry=self.lease_expiry,
             workflows=self.connection.workflows,
             observe=failsafe_observer(self.observe),
+            note_hand_off=self.local_waiters.note,
             retry_budget=retry_budget,
             random=self.random,
         )
@@ -72,8 +76,15 @@ class StoreFactory:
         """The operations of a lock, for such a request."""
         return LockStore(self.context(deadline=deadline))
 
-    def release(self, request: ReleaseRequest, *, seconds: float) -> bool:
+    def release(
+        self, request: ReleaseRequest, *, seconds: float, seen: SeenLock | None = None
+    ) -> bool:
         """Sends a release, again after each unknown outcome, until there is an answer.
+
+        Args:
+            request: what to release.
+            seconds: how long to go on.
+            seen: see `LockStore.release`.
 
         Returns:
             Whether this call may have released; after an attempt of unknown outcome also if the
@@ -95,7 +106,7 @@ class StoreFactory:
         def send() -> Released | NotHeld:
             nonlocal attempts
             attempts += 1
-            return store.release(request)
+            return store.release(request, seen=seen if attempts == 1 else None)
 
         answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
         return attempts > 1 or isinstance(answer, Released)

@@ -34,13 +34,12 @@ def hand_over_permit(
     waiter: Waiter,
     departing: DepartingHolder | None,
     *,
-    is_last: bool,
+    unless_joined: bool,
     now_ms: int,
 ) -> tuple[Transaction, Holder]:
     """Give the permit of the departing holder, or a free one if there is none, to a waiter.
 
-    If `is_last`, no other waiter was seen, and nobody may have joined since: a newcomer that joined
-    behind a waiter with a lower limit would be next, and nobody would serve it.
+    With `unless_joined`, on condition that nobody has joined the queue since the state was seen.
 
     The state as seen has room for the waiter. A transaction returns nothing, so the token is chosen
     here, on condition that nobody was granted one since the state was seen.
@@ -60,7 +59,9 @@ def hand_over_permit(
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
         f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
-        condition=all_of(I_DO_NOT_HOLD, room.expression, *([_WAIT_SEQ_UNMOVED] if is_last else [])),
+        condition=all_of(
+            I_DO_NOT_HOLD, room.expression, *([_WAIT_SEQ_UNMOVED] if unless_joined else [])
+        ),
         values={
             ":holder": new_holder(
                 request, executions, now_ms=now_ms, expires_at_ms=holder.expires_at_ms

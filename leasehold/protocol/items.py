@@ -37,6 +37,11 @@ def new_waiter(waiter: Waiter) -> Item:
     }
 
 
+def is_waiter(item: Item) -> bool:
+    """Whether an item of a lock's partition is a waiter, and not the lock itself."""
+    return item[schema.SORT_KEY].get("S", "").startswith(schema.WAITER_PREFIX)
+
+
 @reads_an_item
 def read_waiter(lock_name: str, item: Item) -> Waiter:
     """A waiter of a lock."""

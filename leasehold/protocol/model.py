@@ -6,6 +6,7 @@ All times are epoch milliseconds and all spans milliseconds; `leasehold.wire` ma
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -293,6 +294,21 @@ class LockState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLock:
+    """A lock as it was read, perhaps with the head of its queue.
+
+    Attributes:
+        waiters: the oldest waiters, in order; empty if they are not known.
+        queue_seen_at: reading of the monotonic clock not later than the moment at which the queue
+            was as these waiters show it.
+    """
+
+    state: LockState
+    waiters: tuple[Waiter, ...] = field(default=(), repr=False)
+    queue_seen_at: float = -math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """Yes: the caller holds the lock until `expires_at_ms` at least; the answer to a heartbeat too.
 
@@ -353,6 +369,7 @@ class Queued:
         position: 1 is next; waiters that entered before and still ask count. None if nobody needs
             it, and so it was not counted.
         retry_after_seconds: when a waiter without a task token must ask again to keep its place.
+        seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
     """
 
     lock_name: str
@@ -361,6 +378,7 @@ class Queued:
     position: int | None
     holders: tuple[Holder, ...]
     retry_after_seconds: int
+    seen: SeenLock | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

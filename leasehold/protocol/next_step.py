@@ -72,12 +72,16 @@ def _hand_over(
     now_ms: int,
 ) -> Step:
     waiter = queue[0]
+    limit = remaining.limit_for(waiter.request.limit)
+    # A newcomer that joined since behind a waiter with a lower limit would be next, and nobody
+    # would serve it. Beside a holder with a limit of 1 nobody is next: its release serves all.
+    unless_joined = len(queue) == 1 and limit > 1
     transaction, holder = hand_over_permit(
-        state, waiter, departing, is_last=len(queue) == 1, now_ms=now_ms
+        state, waiter, departing, unless_joined=unless_joined, now_ms=now_ms
     )
     after = replace(
         remaining,
-        limit=remaining.limit_for(waiter.request.limit),
+        limit=limit,
         executions=remaining.executions or shared_executions(waiter.request),
         fencing_token=holder.fencing_token,
         held=remaining.held + 1,
@@ -93,4 +97,5 @@ def _without(state: LockState, departing: DepartingHolder | None) -> LockState:
         return state
     owner_id = departing.holder.owner_id
     holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
-    return replace(state, held=state.held - 1, holders=holders)
+    released = owner_id if departing.voluntary else state.last_released
+    return replace(state, held=state.held - 1, holders=holders, last_released=released)

@@ -41,6 +41,8 @@ from leasehold.protocol.requests import Delete, Deletes, Item, Put, Query, Trans
 from leasehold.protocol.retention import RETAIN_ITEM
 
 MOST_WAITERS_SEEN: Final = 10
+_MOST_POLLED: Final = 3
+"""Items of one poll: so few that they mostly cost no more to read than the lock alone."""
 MOST_WAITERS: Final = 1_000
 """Waiters that still ask; nobody joins behind so many."""
 MOST_PLACES_READ: Final = 20_000
@@ -106,8 +108,19 @@ def oldest_waiters(lock_name: str, *, after: Item | None = None) -> Query:
     )
 
 
-def places(lock_name: str, *, up_to: Waiter | None = None) -> Query:
-    """Who waits, and how long each keeps its place; from the head up to a waiter if it is named."""
+def lock_and_oldest_waiters(lock_name: str) -> Query:
+    """The item of the lock, if there is one, and its two oldest waiters: one read."""
+    condition = "#pk = :pk"
+    return Query(
+        condition=condition,
+        names=names_in(condition),
+        values={":pk": {"S": schema.partition_of(lock_name)}},
+        most=_MOST_POLLED,
+    )
+
+
+def places(lock_name: str, *, up_to: str | None = None) -> Query:
+    """Who waits, and how long each keeps its place; all, or up to a sort key."""
     attributes = "#owner_id, #entered_at_ms, #expires_at_ms"
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     values: Values = {
@@ -116,7 +129,7 @@ def places(lock_name: str, *, up_to: Waiter | None = None) -> Query:
     }
     if up_to is not None:
         condition = "#pk = :pk AND #sk BETWEEN :prefix AND :me"
-        values[":me"] = {"S": up_to.sort_key}
+        values[":me"] = {"S": up_to}
     return Query(
         condition=condition,
         names=names_in(f"{condition} {attributes}"),

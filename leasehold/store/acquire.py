@@ -58,10 +58,17 @@ class _Attempt:
     waiters_served: bool = False
 
 
-def acquire(context: LockContext, request: AcquireRequest) -> Grant | Queued | Refusal:
+def acquire(
+    context: LockContext, request: AcquireRequest, *, seen: LockState | None = None
+) -> Grant | Queued | Refusal:
     """See `LockStore.acquire`."""
     began = context.retry_budget.clock.monotonic()
     attempt = _attempt(context, request)
+    if seen is not None and _must_wait(context, request, seen):
+        first_step = _wait_or_refuse(context, request, seen)
+        if not isinstance(first_step, _Attempt):
+            return first_step
+        attempt = first_step
     number = 0
     while True:
         outcome = context.table.update(attempt.update)
@@ -85,6 +92,14 @@ def already_released(request: AcquireRequest) -> Refusal:
     """The answer to an acquisition that is over, in whatever state the lock is."""
     reason = RefusalReason.ALREADY_RELEASED
     return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
+
+
+def _must_wait(context: LockContext, request: AcquireRequest, seen: LockState) -> bool:
+    """Whether all that this owner could do about such a lock is to join its queue."""
+    now_ms = context.clock.wall_ms()
+    is_over = partial(context.is_lease_over, request.lock_name)
+    is_busy = judge(seen, request, now_ms=now_ms, is_over=is_over) is Situation.BUSY
+    return is_busy and seen.contended and request.waits
 
 
 def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leasehold.backoff import Random
 from leasehold.clock import Clock, SystemClock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
+from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder, SeenLock
 from leasehold.store.events import Observe, ignore_events
 from leasehold.store.lease_expiry import LeaseExpiry, StoredExpiry
 from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
+
+NoteHandOff = Callable[[str, SeenLock, float], None]
+"""Called with a lock's name, the lock as a hand-off has left it, and a reading of the monotonic
+clock not later than the hand-off."""
+
+
+def note_nothing(_lock_name: str, _seen: SeenLock, _sent: float) -> None:
+    """For a caller whose process has no waiters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +36,8 @@ class LockContext:
             clock and tolerance.
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
         observe: is told what happens besides the answer, for metrics and logs.
+        note_hand_off: is told of each hand-off of this process, for the waiters in it. What it is
+            told proves ownership.
         retry_budget: how long to go on when other owners keep changing the lock.
         random: source of jitter, from 0 to 1.
     """
@@ -37,6 +48,7 @@ class LockContext:
     lease_expiry: LeaseExpiry | None = None
     workflows: WorkflowEngine = field(default_factory=NoWorkflows)
     observe: Observe = ignore_events
+    note_hand_off: NoteHandOff = note_nothing
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
 

@@ -18,7 +18,7 @@ from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.hand_over import mark_undelivered
 from leasehold.protocol.items import read_state
-from leasehold.protocol.model import HandOff, Liveness, LockState
+from leasehold.protocol.model import HandOff, Liveness, LockState, SeenLock
 from leasehold.protocol.next_step import Step, next_step
 from leasehold.protocol.requests import Update
 from leasehold.store.context import LockContext
@@ -36,6 +36,7 @@ def hand_over(
     *,
     departing: DepartingHolder | None = None,
     requester: str | None = None,
+    known: SeenLock | None = None,
 ) -> bool:
     """Takes a holder out of a contended lock, and hands permits over while there are any.
 
@@ -47,6 +48,8 @@ def hand_over(
         state: the lock as it was seen, with the departing holder in it.
         departing: the holder that leaves; None if there are only free permits to grant.
         requester: owner_id of a waiter that is asking at this moment, so that it need not be told.
+        known: a state with the oldest waiters, if they are known: the first hand-off needs no query
+            then.
 
     Returns:
         Whether the holder was taken out: not if it had left, or renewed its lease, before.
@@ -57,6 +60,8 @@ def hand_over(
     """
     began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
+    if known is not None:
+        queue.live, queue.seen_at = list(known.waiters), known.queue_seen_at
     progress = _Progress(context, queue)
     try:
         has_left = _hand_over(progress, state, departing)
@@ -95,6 +100,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             continue
         if step is None:
             return progress.has_left
+        sent = context.retry_budget.clock.monotonic()
         moved = _send(context, step, state)
         if moved is not None:
             pause_or_give_up(context, lock_name, began=began, attempt=attempt)
@@ -112,6 +118,8 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             state, departing = step.after, None
             continue
         queue.serve_head()
+        after = SeenLock(state=step.after, waiters=tuple(queue.live), queue_seen_at=queue.seen_at)
+        context.note_hand_off(lock_name, after, sent)
         is_over = _tell(context, step.hand_off, queue)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
         departing = None if holder is None else DepartingHolder(holder, voluntary=False)

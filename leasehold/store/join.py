@@ -22,6 +22,7 @@ from leasehold.protocol.model import (
     Queued,
     Refusal,
     RefusalReason,
+    SeenLock,
     Waiter,
 )
 from leasehold.protocol.queue import (
@@ -32,7 +33,7 @@ from leasehold.protocol.queue import (
 )
 from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS
 from leasehold.store.context import LockContext
-from leasehold.store.queue import count_live, read_places
+from leasehold.store.queue import count_ahead, count_live, read_places
 
 _POLL_SECONDS_PER_POSITION: Final = 5
 """The next in the queue asks at least every 5 s, so that a permit handed to it is not idle for
@@ -60,6 +61,7 @@ class _Entry:
 
     Attributes:
         advised_seconds: when to ask again, if the position does not make it sooner.
+        began: reading of the monotonic clock at which it began.
     """
 
     context: LockContext
@@ -68,6 +70,7 @@ class _Entry:
     behind_others: bool
     now_ms: int
     advised_seconds: int
+    began: float
 
     def enter(self, entered_at_ms: int, *, again: bool) -> Written | Cancelled:
         transaction = join_queue(
@@ -87,7 +90,17 @@ class _Entry:
             expires_at_ms=self.now_ms + gone_ms,
         )
 
-    def joined(self, entered_at_ms: int, position: int | None) -> Joined:
+    def joined(
+        self, entered_at_ms: int, position: int | None, *, state: LockState | None = None
+    ) -> Joined:
+        """The answer.
+
+        Args:
+            entered_at_ms: the place.
+            position: how many wait up to that place, if it was counted.
+            state: the lock as it was after the caller joined; None if the caller is in it since
+                before.
+        """
         seconds = self.advised_seconds
         if position is not None:
             seconds = min(seconds, position * _POLL_SECONDS_PER_POSITION)
@@ -98,8 +111,15 @@ class _Entry:
             position=position,
             holders=self.state.holders,
             retry_after_seconds=seconds,
+            seen=self._seen(entered_at_ms, position, state or self.state),
         )
-        return Joined(queued, self.state)
+        return Joined(queued, state or self.state)
+
+    def _seen(self, entered_at_ms: int, position: int | None, state: LockState) -> SeenLock:
+        if position != 1:
+            return SeenLock(state=state)
+        oldest = (self.waiter(entered_at_ms),)
+        return SeenLock(state=state, waiters=oldest, queue_seen_at=self.began)
 
 
 def join(
@@ -115,7 +135,9 @@ def join(
     caller whose ticket was lost with a reply is found in its place.
     """
     now_ms = context.clock.wall_ms()
-    entry = _Entry(context, request, state, behind_others, now_ms, advise(context, request, state))
+    began = context.retry_budget.clock.monotonic()
+    advised = advise(context, request, state)
+    entry = _Entry(context, request, state, behind_others, now_ms, advised, began)
     if request.ticket is not None:
         kept = entry.enter(request.ticket, again=True)
         if isinstance(kept, Written):
@@ -146,8 +168,8 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
     if not isinstance(confirmed, Written):
         # Handed over meanwhile: it is told, or asks again. A further try of this call might land
         # when it has released.
-        return replace(entry.joined(entered_at_ms, position), state=None)
-    return replace(entry.joined(entered_at_ms, position), state=read_state(confirmed.item))
+        return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
+    return entry.joined(entered_at_ms, position, state=read_state(confirmed.item))
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:
@@ -155,9 +177,14 @@ def _position(entry: _Entry, entered_at_ms: int) -> int | None:
     request = entry.request
     if request.task_token is not None or request.poll_interval_ms is not None:
         return None
-    waiting = read_places(entry.context, request.lock_name, up_to=entry.waiter(entered_at_ms))
-    others = [place for place in waiting if place.owner_id != request.owner_id]
-    return count_live(entry.context, others, now_ms=entry.now_ms) + 1
+    ahead = count_ahead(
+        entry.context,
+        request.lock_name,
+        request.owner_id,
+        entered_at_ms=entered_at_ms,
+        now_ms=entry.now_ms,
+    )
+    return ahead + 1
 
 
 def _queue_full(request: AcquireRequest, entry: _Entry) -> Refusal:

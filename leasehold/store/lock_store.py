@@ -21,6 +21,7 @@ from leasehold.protocol.model import (
     Refusal,
     Released,
     ReleaseRequest,
+    SeenLock,
 )
 from leasehold.protocol.schema import lock_key
 from leasehold.store.acquire import acquire, already_released
@@ -29,6 +30,7 @@ from leasehold.store.context import LockContext
 from leasehold.store.force_release import force_release
 from leasehold.store.inspect import describe, list_locks
 from leasehold.store.keep_alive import KeepAliveOutcome, keep_alive, renew_lease
+from leasehold.store.queue import count_ahead, read_lock
 from leasehold.store.reap import reap
 from leasehold.store.release import release
 
@@ -50,20 +52,40 @@ class LockStore:
     def __init__(self, context: LockContext) -> None:
         self._context = context
 
-    def acquire(self, request: AcquireRequest) -> Grant | Queued | Refusal:
+    def acquire(
+        self, request: AcquireRequest, *, seen: LockState | None = None
+    ) -> Grant | Queued | Refusal:
         """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
         One request if a permit is free or all are out; two to take over an expired holder, and one
         DescribeExecution before if that holder is a workflow; four to join the queue, two to keep
         a place in it (three to learn the position, too). One more, before, if the request names a
         workflow execution: its claim.
+
+        Args:
+            request: what is asked for.
+            seen: the lock as it was just now, if that is known. If others waited for it, and the
+                caller would have to, the caller joins at once, with one request less. If a permit
+                has become free since, joining is refused, and the caller takes it: two more.
         """
         if request.execution_arn is not None:
             registered = register_claim(self._context, request, request.execution_arn)
             if registered is None:
                 return already_released(request)
             request = registered
-        return acquire(self._context, request)
+        return acquire(self._context, request, seen=seen)
+
+    def read_lock(self, lock_name: str) -> SeenLock:
+        """The lock as it is at this moment, and its oldest waiters; one strongly consistent read.
+
+        Not guaranteed: that both are of the same moment.
+        """
+        return read_lock(self._context, lock_name)
+
+    def count_ahead(self, lock_name: str, owner_id: str, *, ticket: int) -> int:
+        """How many wait in front of a waiter; one strongly consistent query of their places."""
+        now_ms = self._context.clock.wall_ms()
+        return count_ahead(self._context, lock_name, owner_id, entered_at_ms=ticket, now_ms=now_ms)
 
     def read_state(self, lock_name: str) -> LockState:
         """The lock as it is at this moment; one strongly consistent read."""
@@ -74,12 +96,22 @@ class LockStore:
         grant = renew_lease(self._context, request)
         return grant or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
-    def release(self, request: ReleaseRequest) -> Released | NotHeld:
+    def release(
+        self, request: ReleaseRequest, *, seen: SeenLock | None = None
+    ) -> Released | NotHeld:
         """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
         One request if nobody waits; three and a push if somebody does, however many. A repeated
         release is answered "released" again as long as nobody else released in between. One more,
         after, if it belonged to a workflow execution: its claim.
+
+        Args:
+            request: what to release.
+            seen: the lock as it was at some moment since its grant to this owner, if that is known.
+                If others waited, the first of the three requests is left out, and the second too
+                if it names the oldest of them. A write succeeds only on what was seen, so an
+                outdated state costs requests. Outdated waiters may cost one that has come since,
+                with an older place, its precedence: name waiters that were seen just now.
         """
         if request.keep_alive and request.execution_arn is not None:
             task_token = end_claim(self._context, request, request.execution_arn).task_token
@@ -87,7 +119,7 @@ class LockStore:
             if task_token is not None:
                 self._context.workflows.end_heartbeat(task_token, answer)
             return answer
-        answer = release(self._context, request)
+        answer = release(self._context, request, seen=seen)
         remove_claim(self._context, request, answer)
         return answer
 

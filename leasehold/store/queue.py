@@ -7,27 +7,58 @@ been handed over, as many as there is time for. The next departure removes more,
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.items import read_place, read_waiter
-from leasehold.protocol.model import LockState, Place, Waiter
-from leasehold.protocol.queue import MOST_DELETES, clear_waiters, oldest_waiters, places
+from leasehold.protocol.items import is_waiter, read_place, read_state, read_waiter
+from leasehold.protocol.model import LockState, Place, SeenLock, Waiter
+from leasehold.protocol.queue import (
+    MOST_DELETES,
+    clear_waiters,
+    lock_and_oldest_waiters,
+    oldest_waiters,
+    places,
+)
 from leasehold.protocol.requests import Item
+from leasehold.protocol.schema import waiter_sort_key
 from leasehold.store.context import LockContext
 
 _MOST_CLEARED: Final = 5 * MOST_DELETES
 """Dead waiters that one departure removes: five transactions, about 0.1 s."""
 
 
-def read_places(
-    context: LockContext, lock_name: str, *, up_to: Waiter | None = None
-) -> list[Place]:
-    """Who waits; from the head of the queue up to one waiter, if it is named."""
+def read_places(context: LockContext, lock_name: str, *, up_to: str | None = None) -> list[Place]:
+    """Who waits; from the head of the queue up to the waiter with a sort key, if it is named."""
     items = context.table.query_all(places(lock_name, up_to=up_to))
     return [read_place(item) for item in items]
+
+
+def read_lock(context: LockContext, lock_name: str) -> SeenLock:
+    """The lock and the head of its queue: one strongly consistent read.
+
+    A hand-off at the same moment may be seen in part: the lock before it, and the queue after it.
+    """
+    seen_at = context.retry_budget.clock.monotonic()
+    state, waiters = LockState(), []
+    for item in context.table.query(lock_and_oldest_waiters(lock_name)).items:
+        if is_waiter(item):
+            waiters.append(read_waiter(lock_name, item))
+        else:
+            state = read_state(item)
+    return SeenLock(state=state, waiters=tuple(waiters), queue_seen_at=seen_at)
+
+
+def count_ahead(
+    context: LockContext, lock_name: str, owner_id: str, *, entered_at_ms: int, now_ms: int
+) -> int:
+    """How many wait in front of a waiter, and still ask: one read of their places."""
+    me = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
+    waiting = read_places(context, lock_name, up_to=me)
+    others = [place for place in waiting if place.owner_id != owner_id]
+    return count_live(context, others, now_ms=now_ms)
 
 
 def count_live(context: LockContext, waiting: list[Place], *, now_ms: int) -> int:
@@ -46,6 +77,7 @@ class SeenQueue:
         began: when the operation that reads it began, by the monotonic clock.
         live: the oldest waiters that still ask, in order; empty if none was found.
         has_more: whether there is more of the queue than was read.
+        seen_at: when the queue was as it was read, or a little before, by the monotonic clock.
     """
 
     context: LockContext
@@ -54,6 +86,7 @@ class SeenQueue:
     began: float
     live: list[Waiter] = field(default_factory=list)
     has_more: bool = False
+    seen_at: float = -math.inf
     _dead: dict[str, Waiter] = field(default_factory=dict)
     """By the sort key."""
     _dropped: set[tuple[str, int]] = field(default_factory=set)
@@ -108,6 +141,7 @@ class SeenQueue:
         served = {holder.owner_id for holder in state.holders} | {state.last_released}
         after: Item | None = None
         self.live, self._dead = [], {}
+        self.seen_at = self.context.retry_budget.clock.monotonic()
         while True:
             page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
             now_ms = self.context.clock.wall_ms()

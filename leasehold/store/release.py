@@ -16,7 +16,14 @@ from leasehold.dynamodb.lock_table import Written
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.holders import read_holder
 from leasehold.protocol.items import read_state
-from leasehold.protocol.model import Holder, LockState, NotHeld, Released, ReleaseRequest
+from leasehold.protocol.model import (
+    Holder,
+    LockState,
+    NotHeld,
+    Released,
+    ReleaseRequest,
+    SeenLock,
+)
 from leasehold.protocol.permits import release_permit
 from leasehold.protocol.queue import give_up, leave_queue, mark_released
 from leasehold.protocol.schema import lock_key
@@ -27,15 +34,34 @@ from leasehold.store.queue import read_places
 
 
 def release(
-    context: LockContext, request: ReleaseRequest, *, is_queued: bool = True
+    context: LockContext,
+    request: ReleaseRequest,
+    *,
+    is_queued: bool = True,
+    seen: SeenLock | None = None,
 ) -> Released | NotHeld:
     """See `LockStore.release`. Unless `is_queued`, a waiter of the caller has been removed."""
+    holder = None if seen is None else _only_holder(seen.state, request.owner_id)
+    if seen is not None and holder is not None:
+        departing = DepartingHolder(holder, voluntary=True)
+        if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
+            return _gave_back(context, request, holder)
     answer, state = _release_permit(context, request)
     if answer is None and request.waits:
         answer = _stop_waiting(context, request, is_queued=is_queued)
     if answer is None and state.last_released == request.owner_id:
         answer = Released(lock_name=request.lock_name, owner_id=request.owner_id)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+
+
+def _only_holder(seen: LockState, owner_id: str) -> Holder | None:
+    """The owner as a holder, if it was the only one of a lock that others wait for.
+
+    Beside other holders a hand-over by an outdated state would mostly fail: each grant moves the
+    fencing token.
+    """
+    holder = seen.holder(owner_id)
+    return holder if seen.contended and len(seen.holders) == 1 else None
 
 
 def _release_permit(

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.protocol import schema
-from leasehold.protocol.items import read_place, read_state
-from leasehold.protocol.model import LockState, Place
+from leasehold.protocol.items import read_place, read_state, read_waiter
+from leasehold.protocol.model import LockState, Place, SeenLock
 from leasehold.protocol.requests import Put
 from tests.model.replay import Call
 from tests.support import TABLE
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
     answer: int
 
 
-class SeenLock(NamedTuple):
+class LockOfTable(NamedTuple):
     """The lock of a table, the owners in its queue, and the place of each."""
 
     state: LockState
@@ -65,7 +65,7 @@ class NumberedTables:
 
     Args:
         by_arrival: whether tables differ if their waiters are the same, but came in another order.
-            `SeenLock.waiting` then is in the order of arrival, and else in that of the queue.
+            `LockOfTable.waiting` then is in the order of arrival, and else in that of the queue.
     """
 
     def __init__(self, *, by_arrival: bool) -> None:
@@ -78,7 +78,7 @@ class NumberedTables:
         self._answers = Numbered()
         self._shown: dict[int, int] = {}
         self._outcomes: dict[tuple[int, int], Outcome] = {}
-        self._locks: dict[int, SeenLock] = {}
+        self._locks: dict[int, LockOfTable] = {}
         self._number({})
 
     def items(self, table: int) -> dict[Key, Item]:
@@ -121,7 +121,7 @@ class NumberedTables:
             found = self._shown[table] = self._number(shown)
         return found
 
-    def lock(self, table: int) -> SeenLock:
+    def lock(self, table: int) -> LockOfTable:
         """The lock of a table, read as leasehold reads it."""
         found = self._locks.get(table)
         if found is None:
@@ -134,8 +134,17 @@ class NumberedTables:
             state = read_state(items.get((f"LOCK#{LOCK}", "STATE"), {}))
             owners = tuple(place.owner_id for place in places)
             by_owner = {place.owner_id: place for place in places}
-            found = self._locks[table] = SeenLock(state, owners, by_owner)
+            found = self._locks[table] = LockOfTable(state, owners, by_owner)
         return found
+
+    def seen(self, table: int) -> SeenLock:
+        """The lock of a table and its oldest waiters, as a holder remembers them."""
+        waiters = [
+            read_waiter(LOCK, item)
+            for (_, sort_key), item in sorted(self.items(table).items())
+            if sort_key.startswith(schema.WAITER_PREFIX)
+        ]
+        return SeenLock(state=self.lock(table).state, waiters=tuple(waiters))
 
     def _number(self, items: dict[Key, Item]) -> int:
         keys = list(items) if self._by_arrival else sorted(items)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, cast
 
+from leasehold.clock import Alarm
 from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
@@ -109,6 +110,10 @@ class RecordedWorld:
 
     def wait(self, seconds: float) -> None:
         """Others move whenever they like; a pause adds nothing."""
+
+    def alarm(self) -> Alarm:
+        """Nobody waits on one: the model's operations are those of the store."""
+        raise NotImplementedError
 
     def _ask(self, method: str, payload: object) -> object:
         if self.asked == len(self.answers):

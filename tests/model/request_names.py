@@ -28,6 +28,8 @@ from leasehold.store import queue as queue_of_store
 
 _NO_REQUESTS: Final = frozenset(
     {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}
+    # The poll of a Python client: it decides nothing, and no operation of the model makes it.
+    | {"lock_and_oldest_waiters"}
 )
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leasehold.dynamodb.lock_table import LockTable
+from leasehold.protocol.queue import lock_and_oldest_waiters
 from tests.model.contention import transitions as contention
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import workflows
 from tests.model.contention.faults import NONE, Faults
 from tests.model.executions import transitions as executions
 from tests.model.executions.scenes import SCENES
-from tests.model.numbered_tables import NumberedTables
+from tests.model.numbered_tables import LOCK, NumberedTables
 from tests.model.replay import Call
 from tests.model.request_names import (
     CLAIM_REQUEST_NAMES,
@@ -24,6 +25,7 @@ from tests.model.request_names import (
     naming,
 )
 from tests.support import TABLE
+from tests.support.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -147,6 +149,22 @@ def test_every_kind_of_request_does_the_same_as_on_moto(dynamodb: DynamoDBClient
     with naming(names):
         requests = list(_requests_of_contention(names))
     _compare(dynamodb, requests, REQUEST_NAMES)
+
+
+def test_a_poll_reads_the_same_as_on_moto(dynamodb: DynamoDBClient) -> None:
+    names = Names()
+    with naming(names):
+        world = contention.World(workflows(4), Faults(), names)
+        found = {move.to[0] for _, move in _walks(world, _WALKS)}
+    by_size = {len(world.tables.items(number)): number for number in found}
+    poll = lock_and_oldest_waiters(LOCK)
+    for number in by_size.values():
+        items = world.tables.items(number)
+        _replace_items(dynamodb, list(items.values()))
+        page = LockTable(cast("Any", MemoryTable(items)), TABLE).query(poll)
+        assert LockTable(dynamodb, TABLE).query(poll) == page
+        assert len(page.items) == min(len(items), 3)
+    assert max(by_size) > 3
 
 
 def test_every_request_about_claims_does_the_same_as_on_moto(dynamodb: DynamoDBClient) -> None:

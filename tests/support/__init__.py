@@ -43,8 +43,27 @@ class FakeClock:
         self.waits.append(seconds)
         self.advance(seconds)
 
+    def alarm(self) -> FakeAlarm:
+        return FakeAlarm(self)
+
     def advance(self, seconds: float) -> None:
         self.now_ms += round(seconds * 1000)
+
+
+@dataclass
+class FakeAlarm:
+    """A wait on a clock that is moved by hand."""
+
+    clock: FakeClock
+    rung: bool = False
+
+    def wait(self, seconds: float) -> None:
+        if not self.rung:
+            self.clock.wait(seconds)
+        self.rung = False
+
+    def ring(self) -> None:
+        self.rung = True
 
 
 @dataclass

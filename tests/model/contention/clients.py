@@ -14,6 +14,7 @@ from leasehold.protocol.model import (
     ForceReleaseRequest,
     Grant,
     HeartbeatRequest,
+    Holder,
     LockState,
     NotHeld,
     Queued,
@@ -21,6 +22,7 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
     ReleaseRequest,
+    SeenLock,
 )
 from leasehold.store.lock_store import LockStore
 from tests.model.numbered_tables import LOCK
@@ -31,6 +33,17 @@ from tests.support.expressions import Item
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100
 _FORGED: Final = 1
+_SOMEBODY: Final = Holder(
+    owner_id="somebody",
+    owner_name="somebody",
+    acquired_at_ms=START_MS,
+    expires_at_ms=2 * START_MS,
+    lease_ms=LEASE_MS,
+    limit=1,
+    revision=1,
+    fencing_token=1,
+)
+_BUSY: Final = LockState(fencing_token=1, held=1, limit=1, contended=True, holders=(_SOMEBODY,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +62,9 @@ class Client:
         forges: whether it asks with a ticket that it never got, for the first place of all.
         forces: whether it is a person that wants nothing but to release, by force, the oldest
             holder that it sees.
+        remembers: whether it releases by the lock and the queue as they were when it was told of
+            its grant, however long ago.
+        supposes_busy: whether it asks as if others held the lock and waited for it.
     """
 
     name: str
@@ -61,6 +77,8 @@ class Client:
     echoes: str | None = None
     forges: bool = False
     forces: bool = False
+    remembers: bool = False
+    supposes_busy: bool = False
 
     @property
     def is_echo(self) -> bool:
@@ -126,6 +144,7 @@ class Local(NamedTuple):
         orphaned: whether its workflow is dead, and only the handler is still at work.
         claimed_in: the epoch of its first call, which its claim remembers.
         ticket: of its place in the queue, if it polls and was told; else 0.
+        remembered: number of the table that it remembers, plus 1; 0 if it remembers none.
         half_joined: whether its join has happened, and queries do not show its waiter yet.
         answers: numbers of the answers that the operation under way has had.
         epochs: when that operation began, and when each answer came; empty if it must yet begin.
@@ -140,11 +159,14 @@ class Local(NamedTuple):
     orphaned: bool = False
     claimed_in: int = 0
     ticket: int = 0
+    remembered: int = 0
     half_joined: bool = False
     answers: tuple[int, ...] = ()
     epochs: tuple[int, ...] = ()
 
     def at(self, status: Status, **changes: Any) -> Local:  # noqa: ANN401 - fields
+        if status in OVER:
+            changes["remembered"] = 0
         return self._replace(status=status, half_joined=False, answers=(), epochs=(), **changes)
 
     def begun(self, epoch: int) -> Local:
@@ -201,7 +223,9 @@ def offset_ms(index: int, calls: int) -> int:
     return index * _CALLS_MS + calls
 
 
-def operate(client: Client, local: Local, store: LockStore) -> object:
+def operate(
+    client: Client, local: Local, store: LockStore, remembered: SeenLock | None = None
+) -> object:
     """The real operation that this client is in."""
     owner_id = client.owner_id
     ticket = _FORGED if client.forges else local.ticket or None
@@ -218,7 +242,7 @@ def operate(client: Client, local: Local, store: LockStore) -> object:
                 waits=client.waits,
                 task_token=task_token(client, local) if client.waits else None,
             )
-            return store.acquire(acquisition)
+            return store.acquire(acquisition, seen=_BUSY if client.supposes_busy else None)
         case Status.SEEING:
             return store.read_state(LOCK)
         case Status.FORCING:
@@ -235,7 +259,8 @@ def operate(client: Client, local: Local, store: LockStore) -> object:
             )
             return store.release(request)
         case _:
-            return store.release(ReleaseRequest(lock_name=LOCK, owner_id=owner_id))
+            request = ReleaseRequest(lock_name=LOCK, owner_id=owner_id)
+            return store.release(request, seen=remembered)
 
 
 def _by_force(fencing_token: int) -> ForceReleaseRequest:

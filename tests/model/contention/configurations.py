@@ -180,6 +180,48 @@ CONFIGURATIONS: Final = (
         faults=Faults(crashes=1, epochs=1),
     ),
     Configuration(
+        name="holders release by what they remember",
+        clients=(
+            _ANNA,
+            Client(name="ben", remembers=True, gives_up=True),
+            Client(name="carl", remembers=True, polls=1, gives_up=True),
+        ),
+    ),
+    Configuration(
+        name="holders release by what they remember, a reply is lost and one dies",
+        clients=(
+            _ANNA,
+            Client(name="ben", remembers=True),
+            Client(name="carl", remembers=True, polls=1),
+        ),
+        faults=Faults(lost_replies=1, crashes=1),
+    ),
+    Configuration(
+        name="a holder that remembers overruns its lease",
+        clients=(
+            Client(name="anna", pushed=False),
+            Client(name="ben", remembers=True, heartbeats=1),
+            Client(name="carl", remembers=True, polls=1),
+        ),
+        faults=Faults(epochs=1),
+    ),
+    Configuration(
+        name="holders with other limits release by what they remember",
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1, remembers=True),
+            Client(name="carl", limit=2, remembers=True),
+        ),
+    ),
+    Configuration(
+        name="clients suppose that the lock is busy",
+        clients=(
+            Client(name="anna", supposes_busy=True),
+            Client(name="ben", supposes_busy=True, gives_up=True),
+            Client(name="carl", supposes_busy=True, pushed=False, polls=1),
+        ),
+    ),
+    Configuration(
         name="a ticket is forged",
         clients=(_ANNA, _BEN, Client(name="carl", pushed=False, forges=True, polls=1)),
     ),

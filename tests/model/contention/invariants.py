@@ -11,7 +11,7 @@ from tests.model.contention.clients import Status
 from tests.model.contention.faults import CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
-from tests.model.numbered_tables import SeenLock
+from tests.model.numbered_tables import LockOfTable
 from tests.model.replay import EPOCH_MS
 from tests.support import START_MS
 
@@ -77,7 +77,7 @@ class Checker:
         early = evicted and any(self._runs(state, owner) for owner in evicted)
         return found or (self._pick((Invariant.EVICTED, False)) if early else None)
 
-    def _change(self, before: SeenLock, after: SeenLock, epoch: int) -> Invariant | None:
+    def _change(self, before: LockOfTable, after: LockOfTable, epoch: int) -> Invariant | None:
         old, new = before.state, after.state
         tokens = {h.owner_id: h.fencing_token for h in old.holders}
         granted = [h for h in new.holders if tokens.get(h.owner_id) != h.fencing_token]
@@ -95,7 +95,7 @@ class Checker:
             (Invariant.ORDER, not any(_still_asks(after, owner, epoch) for owner in ahead)),
         )
 
-    def _is_before(self, owner_id: str, other_id: str, lock: SeenLock) -> bool:
+    def _is_before(self, owner_id: str, other_id: str, lock: LockOfTable) -> bool:
         """Whether a waiter came first; the place of one that forges its ticket tells nothing."""
         if other_id in self._forgers:
             return self._ages[owner_id] < self._ages[other_id]
@@ -124,7 +124,7 @@ class Checker:
                 return self._clients[key]
         return None
 
-    def _table(self, lock: SeenLock) -> Invariant | None:
+    def _table(self, lock: LockOfTable) -> Invariant | None:
         state, waiting, _ = lock
         tokens = [h.fencing_token for h in state.holders]
         lowest = min((self._limits[h.owner_id] for h in state.holders), default=math.inf)
@@ -186,7 +186,7 @@ class Checker:
         return lock.held < min(self._limits[one] for one in (owner, *inside))
 
 
-def _still_asks(lock: SeenLock, owner_id: str, epoch: int) -> bool:
+def _still_asks(lock: LockOfTable, owner_id: str, epoch: int) -> bool:
     """Whether an owner waits that has not been away for too long."""
     now_ms = START_MS + epoch * EPOCH_MS
     place = lock.places.get(owner_id)

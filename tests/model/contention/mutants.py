@@ -95,6 +95,29 @@ MUTANTS: Final[dict[str, Mutant]] = {
         weak(next_step, "hand_over_permit", "#fencing_token = :seen_token"),
         clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
     ),
+    "a hand-off to the last waiter ignores wait_seq": _mutant(
+        Invariant.WAKE_UP,
+        weak(next_step, "hand_over_permit", "#wait_seq = :wait_seq"),
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1),
+            Client(name="carl", limit=2),
+            Client(name="dora", limit=2),
+        ),
+    ),
+    "a hand-off to a remembered waiter ignores that it asked again": _mutant(
+        Invariant.UNTOLD,
+        (
+            next_step,
+            "hand_over_permit",
+            weak_functions.hand_over_to_any(hand_over_protocol.hand_over_permit),
+        ),
+        clients=(
+            _ANNA,
+            Client(name="ben", remembers=True),
+            Client(name="carl", polls=1),
+        ),
+    ),
     "an eviction ignores the revision": _mutant(
         Invariant.EVICTED,
         *_each(

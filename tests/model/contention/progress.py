@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from leasehold.protocol.model import SeenLock
 from tests.model.contention.clients import (
     OPERATING,
     Client,
@@ -115,7 +116,7 @@ class Progress:
         index = self.index_of[client.echoes or client.name]
         answers = [self._tables.answer(number) for number in local.answers]
         result = run_to_next_call(
-            lambda store, _world: operate(client, local, store),
+            lambda store, _world: operate(client, local, store, self._remembered(local)),
             RecordedWorld(
                 answers,
                 local.epochs,
@@ -127,6 +128,9 @@ class Progress:
         if isinstance(result, Call):
             return self.number(local, result)
         return self.number(concluded(client, local, result))
+
+    def _remembered(self, local: Local) -> SeenLock | None:
+        return self._tables.seen(local.remembered - 1) if local.remembered else None
 
     def _number_of_call(self, call: Call) -> int:
         number = self._numbered_calls.number(described(call), call)

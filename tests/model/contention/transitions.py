@@ -122,7 +122,8 @@ class World:
         for at in range(FIRST_CLIENT, len(state)):
             if known[state[at]].listens_to == task_token:
                 local = known[state[at]].local
-                told = local.at(Status.WORKING, told=grant.fencing_token)
+                remembered = state[0] + 1 if self.clients[local.client].remembers else 0
+                told = local.at(Status.WORKING, told=grant.fencing_token, remembered=remembered)
                 after = _with(state, at, self.progress.number(told))
                 return after, self._pushed[Delivery.DELIVERED]
         return state, self._pushed[Delivery.GONE]

@@ -10,7 +10,7 @@ from tests.model.executions.actors import HEARTBEAT, Heartbeats, ReapPass, Workf
 from tests.model.executions.scene import Invariant
 from tests.model.executions.state import Move, State, Status
 from tests.model.executions.transitions import MOST_ACQUISITIONS, World
-from tests.model.numbered_tables import SeenLock
+from tests.model.numbered_tables import LockOfTable
 
 
 class Checker:
@@ -24,7 +24,7 @@ class Checker:
     def _pick(self, *found: tuple[Invariant, bool]) -> Invariant | None:
         return next((i for i, holds in found if not holds and i in self._wanted), None)
 
-    def _lock(self, table: int) -> SeenLock:
+    def _lock(self, table: int) -> LockOfTable:
         return self._world.calls.tables.lock(table)
 
     def broken_by(self, state: State, move: Move) -> Invariant | None:

@@ -8,7 +8,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-from leasehold.aio.bridge import wait_for
+from leasehold.aio.bridge import BridgedAlarm, wait_for
 
 START_MS = 1_900_000_000_000
 _P = ParamSpec("_P")
@@ -55,6 +55,9 @@ class VirtualClock:
 
     def wait(self, seconds: float) -> None:
         wait_for(asyncio.sleep(seconds))
+
+    def alarm(self) -> BridgedAlarm:
+        return BridgedAlarm()
 
 
 def virtual_loop() -> VirtualTimeLoop:

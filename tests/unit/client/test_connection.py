@@ -14,6 +14,7 @@ from typing import Any, cast
 import boto3
 import pytest
 from aiobotocore.session import get_session
+from botocore.errorfactory import ClientExceptionsFactory
 
 from leasehold import (
     AsyncLockClient,
@@ -161,3 +162,26 @@ def test_without_a_region_the_error_says_what_to_set(
     assert ("boto3 does not read AWS_REGION, which is set" in str(caught.value)) == bool(region)
     assert (caught.value.table_name, caught.value.region) == ("locks", None)
     assert caught.value.code == "NoRegionError"
+
+
+def test_threads_of_a_client_share_the_classes_of_its_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Made anew by each of two threads, the error of one would not be caught by the other."""
+    made: list[object] = []
+    make = ClientExceptionsFactory.create_client_exceptions
+
+    def count(factory: ClientExceptionsFactory, model: Any) -> object:  # noqa: ANN401 - botocore's
+        made.append(model)
+        return make(factory, model)
+
+    monkeypatch.setattr(ClientExceptionsFactory, "create_client_exceptions", count)
+    session = boto3.Session(
+        aws_access_key_id="none", aws_secret_access_key="none", region_name="eu-west-1"
+    )
+    connection = connection_over(cast("Session", session))
+    client = connection.dynamodb()
+    assert len(made) == 1  # Before any thread but this one has the client.
+    _ = client.exceptions
+    assert len(made) == 1
+    connection.close()

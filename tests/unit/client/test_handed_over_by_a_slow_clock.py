@@ -15,8 +15,8 @@ SLOW_SECONDS = -90.0
 
 @pytest.fixture(autouse=True)
 def finds_itself_a_holder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ben looks at the lock only: a look at his own place, which is gone, makes him ask again."""
-    monkeypatch.setattr(waiting, "_POLLS_PER_PLACE_CHECK", 1_000_000)
+    """Ben reads the lock only: a read of his own place, which is gone, makes him ask again."""
+    monkeypatch.setattr(waiting, "_PLACE_CHECK_SECONDS", 1_000_000)
 
 
 def is_robbed(make_client: MakeClient, table: Table, clock: EventfulClock) -> bool:

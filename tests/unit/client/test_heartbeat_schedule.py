@@ -11,6 +11,7 @@ from leasehold.client.connection import Connection
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.local_lease import LocalLease, TimedGrant
+from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
@@ -31,6 +32,7 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         clock=clock,
         lease_expiry=WatchedExpiry(clock),
         observe=log_event,
+        local_waiters=LocalWaiters(clock),
     )
     grant = Grant(
         lock_name=name,

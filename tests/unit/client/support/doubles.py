@@ -10,7 +10,7 @@ from typing import Any
 
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
-from tests.support import FakeClock
+from tests.support import FakeAlarm, FakeClock
 from tests.support.faults import lost_reply
 from tests.support.memory_table import MemoryTable
 
@@ -28,7 +28,10 @@ class EventfulClock(FakeClock):
         """Plans something for so many seconds from now."""
         self.plans.append((self.now_ms + round(seconds * 1000), action))
 
-    def wait(self, seconds: float) -> None:
+    def alarm(self) -> EventfulAlarm:
+        return EventfulAlarm(self)
+
+    def wait(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
         self.waits.append(seconds)
         ends_ms = self.now_ms + round(seconds * 1000)
         while due := sorted(
@@ -37,7 +40,21 @@ class EventfulClock(FakeClock):
             self.plans.remove(due[0])
             self.now_ms = max(self.now_ms, due[0][0])
             due[0][1]()
+            if until():
+                return
         self.now_ms = max(self.now_ms, ends_ms)
+
+
+@dataclass
+class EventfulAlarm(FakeAlarm):
+    """Ends the wait as soon as something that happened on the way has rung it."""
+
+    clock: EventfulClock
+
+    def wait(self, seconds: float) -> None:
+        if not self.rung:
+            self.clock.wait(seconds, until=lambda: self.rung)
+        self.rung = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,9 @@ class SkewedClock:
 
     def wait(self, seconds: float) -> None:
         self.true.wait(seconds)
+
+    def alarm(self) -> FakeAlarm:
+        return self.true.alarm()
 
 
 @dataclass

@@ -1,0 +1,127 @@
+"""How fast a lock goes through a queue, and how many reads that takes; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from leasehold import backoff
+from leasehold.client.local_waiters import LocalWaiters
+from tests.unit.aio.conftest import MakeClient
+from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
+from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
+
+SECTION_SECONDS = 0.05
+SPACING_SECONDS = 0.015
+"""Clients that come closer together than a request may enter the queue in another order."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """How a lock went through a queue: each waiter once.
+
+    Attributes:
+        per_section: seconds from one grant to the next, over the seconds of a section.
+        reads: polls for each grant.
+        order: the waiters, as they were granted.
+    """
+
+    per_section: float
+    reads: float
+    order: list[int]
+
+
+async def pass_through(
+    make_client: MakeClient, table: AsyncTable, *, waiters: int, clients: int
+) -> Passage:
+    """Lets so many tasks, evenly of so many clients, wait for a lock, and then releases it."""
+    random.seed(1)  # In virtual time each run is the same then.
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        await asyncio.sleep(number * SPACING_SECONDS)
+        async with all_clients[number % clients].hold("a", wait=3600):
+            order.append(number)
+            await asyncio.sleep(random.uniform(0.02, 0.08))  # noqa: S311 - work
+
+    async with AsyncExitStack() as stack:
+        settings = {"lease": 3600, "heartbeat_every": math.inf}
+        all_clients = [
+            await stack.enter_async_context(make_client(str(n), **settings)) for n in range(clients)
+        ]
+        stranger = await stack.enter_async_context(make_client("stranger", **settings))
+        first = await stranger.acquire("a")
+        tasks = [asyncio.create_task(work(number)) for number in range(waiters)]
+        await asyncio.sleep(waiters * SPACING_SECONDS + 20 * LATENCY_SECONDS)
+        table.log.clear()
+        began = virtual_loop().time()
+        await first.release()
+        await asyncio.gather(*tasks)
+        took = virtual_loop().time() - began
+    reads = sum(name in {"query", "get_item"} for name in table.names())
+    return Passage(took / waiters / SECTION_SECONDS, reads / waiters, order)
+
+
+@in_virtual_time
+async def test_tasks_of_one_client_pass_the_lock_on_in_hardly_more_than_the_time_of_their_work(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    passage = await pass_through(make_client, table, waiters=50, clients=1)
+    assert passage.order == list(range(50))
+    assert passage.per_section < 1.5
+    assert passage.reads < 1
+
+
+@in_virtual_time
+async def test_clients_that_do_not_know_each_other_pass_it_on_as_well_with_a_few_reads(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    passage = await pass_through(make_client, table, waiters=50, clients=50)
+    assert passage.order == list(range(50))
+    assert passage.per_section < 2
+    assert passage.reads < 14
+
+
+@in_virtual_time
+async def test_five_clients_with_ten_waiters_each_pass_it_on(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    passage = await pass_through(make_client, table, waiters=50, clients=5)
+    assert passage.order == list(range(50))
+    assert passage.per_section < 2
+    assert passage.reads < 8
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@in_virtual_time
+async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(
+    make_client: MakeClient,
+    table: AsyncTable,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_known: bool,
+) -> None:
+    """The control: each waiter believes that it is next."""
+    if not is_known:
+        polls = backoff.poll_seconds
+        monkeypatch.setattr(
+            "leasehold.client.queue_position.poll_seconds",
+            lambda **arguments: polls(**{**arguments, "ahead": 0}),
+        )
+    few = await pass_through(make_client, table, waiters=5, clients=5)
+    many = await pass_through(make_client, table, waiters=25, clients=25)
+    assert (many.reads < 4 * few.reads) is is_known, (few.reads, many.reads)
+
+
+@in_virtual_time
+async def test_without_news_between_them_tasks_of_one_client_read(
+    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalWaiters, "note", lambda *_: None)
+    passage = await pass_through(make_client, table, waiters=10, clients=1)
+    assert passage.reads > 1

@@ -1,0 +1,151 @@
+"""Releasing and joining by what a caller has seen: fewer requests, and wrong about nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from leasehold.protocol.model import Grant, LockState, NotHeld, Queued, Released, SeenLock
+from leasehold.store.lock_store import LockStore
+from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
+from tests.support.memory_table import MemoryTable
+
+HAND_OFF = ["transact_write_items"]
+ASKING_FIRST = ["query", *HAND_OFF]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def table() -> CountingClient:
+    return CountingClient(MemoryTable())
+
+
+@pytest.fixture
+def store(table: CountingClient, clock: FakeClock) -> LockStore:
+    return store_over(table, clock)
+
+
+def in_queue(store: LockStore, clock: FakeClock, *names: str) -> None:
+    """The first holds, the others wait in this order."""
+    for name in names:
+        store.acquire(acquire(name, waits=True))
+        clock.advance(0.001)
+
+
+def state(store: LockStore) -> LockState:
+    return store.read_state(LOCK)
+
+
+def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(
+    store: LockStore, table: CountingClient, clock: FakeClock
+) -> None:
+    in_queue(store, clock, "anna", "ben", "carl")
+    seen = store.read_lock(LOCK)
+    assert [waiter.request.owner_id for waiter in seen.waiters] == [owner("ben"), owner("carl")]
+    table.calls.clear()
+    assert isinstance(store.release(release("anna"), seen=seen), Released)
+    assert table.calls == HAND_OFF
+    assert [holder.owner_id for holder in state(store).holders] == [owner("ben")]
+    assert state(store).last_released == owner("anna")
+
+
+def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
+    store: LockStore, table: CountingClient, clock: FakeClock
+) -> None:
+    in_queue(store, clock, "anna", "ben")
+    seen = SeenLock(state=state(store))
+    table.calls.clear()
+    assert isinstance(store.release(release("anna"), seen=seen), Released)
+    assert table.calls == ASKING_FIRST
+
+
+def test_without_knowing_anything_it_takes_three(
+    store: LockStore, table: CountingClient, clock: FakeClock
+) -> None:
+    in_queue(store, clock, "anna", "ben")
+    table.calls.clear()
+    store.release(release("anna"))
+    assert table.calls == ["update_item", *ASKING_FIRST]
+
+
+def test_a_waiter_that_has_given_up_since_is_passed_over(
+    store: LockStore, table: CountingClient, clock: FakeClock
+) -> None:
+    in_queue(store, clock, "anna", "ben", "carl")
+    seen = store.read_lock(LOCK)
+    ticket = seen.waiters[0].entered_at_ms
+    store.release(release("ben", waits=True, ticket=ticket))
+    table.calls.clear()
+    assert isinstance(store.release(release("anna"), seen=seen), Released)
+    assert table.calls == [*HAND_OFF, *ASKING_FIRST]
+    assert [holder.owner_id for holder in state(store).holders] == [owner("carl")]
+
+
+def test_a_newcomer_that_nobody_had_seen_is_served_by_the_next_holder(
+    store: LockStore, clock: FakeClock
+) -> None:
+    """The hand-off needs no look at the queue, because nobody else may come in beside its owner."""
+    in_queue(store, clock, "anna", "ben")
+    seen = store.read_lock(LOCK)
+    store.acquire(acquire("carl", waits=True))
+    store.release(release("anna"), seen=seen)
+    assert [holder.owner_id for holder in state(store).holders] == [owner("ben")]
+    store.release(release("ben"))
+    assert [holder.owner_id for holder in state(store).holders] == [owner("carl")]
+
+
+def test_a_holder_that_was_evicted_hands_over_nothing(store: LockStore, clock: FakeClock) -> None:
+    in_queue(store, clock, "anna", "ben", "carl")
+    seen = store.read_lock(LOCK)
+    clock.advance(70)
+    assert isinstance(store.acquire(acquire("ben", waits=True)), Grant)
+    assert isinstance(store.release(release("anna"), seen=seen), NotHeld)
+    assert [holder.owner_id for holder in state(store).holders] == [owner("ben")]
+
+
+def test_beside_other_holders_nothing_is_supposed(
+    store: LockStore, table: CountingClient, clock: FakeClock
+) -> None:
+    for name in ("anna", "ben", "carl"):
+        store.acquire(acquire(name, limit=2, waits=True))
+        clock.advance(0.001)
+    seen = store.read_lock(LOCK)
+    table.calls.clear()
+    store.release(release("anna"), seen=seen)
+    assert table.calls == ["update_item", *ASKING_FIRST]
+
+
+def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
+    store: LockStore, table: CountingClient, clock: FakeClock
+) -> None:
+    in_queue(store, clock, "anna", "ben")
+    seen = state(store)
+    table.calls.clear()
+    assert isinstance(store.acquire(acquire("carl", waits=True), seen=seen), Queued)
+    assert table.calls == ["query", "transact_write_items", "update_item"]
+
+
+def test_a_lock_that_has_become_free_since_is_granted_all_the_same(
+    store: LockStore, clock: FakeClock
+) -> None:
+    in_queue(store, clock, "anna", "ben")
+    seen = state(store)
+    for name in ("anna", "ben"):
+        store.release(release(name))
+    assert isinstance(store.acquire(acquire("carl", waits=True), seen=seen), Grant)
+
+
+@pytest.mark.parametrize("change", [{"contended": False}, {"held": 0, "holders": ()}])
+def test_what_was_seen_of_a_lock_without_a_queue_saves_nothing(
+    store: LockStore, table: CountingClient, clock: FakeClock, change: dict[str, object]
+) -> None:
+    in_queue(store, clock, "anna", "ben")
+    seen = replace(state(store), **change)  # type: ignore[arg-type]  # fields of a state
+    table.calls.clear()
+    store.acquire(acquire("carl", waits=True), seen=seen)
+    assert table.calls[0] == "update_item"
