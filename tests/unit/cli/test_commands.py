@@ -24,6 +24,12 @@ Run = Callable[..., tuple[object, str, str]]
 
 
 @pytest.fixture
+def dynamodb(fresh_dynamodb: DynamoDBClient) -> DynamoDBClient:
+    """One that boto3's own clients find, too."""
+    return fresh_dynamodb
+
+
+@pytest.fixture
 def run(
     dynamodb: DynamoDBClient,
     monkeypatch: pytest.MonkeyPatch,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import Lock, LockClient, LockWaitTimeout
-from leasehold.cli import main
+from leasehold.cli import exit_codes, main
 from localaws import LocalAws
 from tests.unit.cli.fleet import TABLE, until
 
@@ -28,6 +28,12 @@ def status_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+    """The status, of a later try if a busy machine has not answered in time."""
+    statuses = (status_of(monkeypatch, *arguments) for _ in range(5))
+    return next(status for status in statuses if status != exit_codes.UNAVAILABLE)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +103,10 @@ def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_
     ):
         locks.acquire("vanished", lease=1)
         ended = time.monotonic() + 1
-        assert status_of(monkeypatch, *words) == 75
+        assert answered(monkeypatch, *words) == 75
         until(lambda: time.monotonic() > ended + 2.1)
         assert watching.try_acquire("vanished") is None
-        assert status_of(monkeypatch, *words) == 0
+        assert answered(monkeypatch, *words) == 0
 
 
 @pytest.mark.parametrize(("option", "waits"), [("--lease=90", None), ("--wait=7", 7.0)])
