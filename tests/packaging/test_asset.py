@@ -71,7 +71,10 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
     return reached
 
 
-HANDLERS = [f"lambdas.{name}" for name in ("acquire", "heartbeat", "release", "reap")]
+ADMINISTRATION = ("force_release", "inspect")
+HANDLERS = [
+    f"lambdas.{name}" for name in ("acquire", "heartbeat", "release", "reap", *ADMINISTRATION)
+]
 
 
 def test_of_this_package_it_has_what_the_handlers_import_and_nothing_else(asset: Path) -> None:
