@@ -70,7 +70,8 @@ def _draw(read: Read, console: Console, clock: Clock, *, every: float, times: in
             try:
                 found = sorted(read(), key=lambda lock: (-lock.waiters.count, lock.name))
                 table = lock_table(found, console)
-                head = Text(f"{at}  {len(found)} locks, every {every:g} s; Ctrl-C ends", "dim")
+                number = "1 lock" if len(found) == 1 else f"{len(found)} locks"
+                head = Text(f"{at}  {number}, every {every:g} s; Ctrl-C ends", "dim")
             except LockStoreUnavailable as error:
                 head = Text(f"{at}  no answer: {printable(str(error))}", "red")
             live.update(Group(head, table), refresh=True)

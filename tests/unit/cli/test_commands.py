@@ -31,13 +31,13 @@ def dynamodb(fresh_dynamodb: DynamoDBClient) -> DynamoDBClient:
 
 @pytest.fixture
 def run(
-    dynamodb: DynamoDBClient,
+    fresh_dynamodb: DynamoDBClient,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> Run:
     """Status, output and errors of a command."""
-    assert dynamodb
+    assert fresh_dynamodb
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
     if "profile" not in request.node.name:
         # A session reads the descriptions of services anew, which takes longer than all the rest.
@@ -55,9 +55,10 @@ def run(
 
 
 @pytest.fixture
-def locks(dynamodb: DynamoDBClient) -> Iterator[LockClient]:
-    with LockClient(TABLE, client=dynamodb, owner_name="anna", heartbeat_every=math.inf) as client:
-        yield client
+def locks(fresh_dynamodb: DynamoDBClient) -> Iterator[LockClient]:
+    client = fresh_dynamodb
+    with LockClient(TABLE, client=client, owner_name="anna", heartbeat_every=math.inf) as locks:
+        yield locks
 
 
 def test_a_stuck_lock_is_found_and_freed_and_the_reason_stays(run: Run, locks: LockClient) -> None:

@@ -1,4 +1,4 @@
-"""`leasehold run` where streams are closed, and with a command that somebody has stopped."""
+"""Commands where streams are closed, that somebody has stopped, or ends with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from leasehold import LockClient
 from tests.unit.cli.fleet import Fleet, outcome, state_of, until, until_renewed
 
 STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
@@ -56,3 +57,16 @@ def test_a_stopped_command_can_be_ended(fleet: Fleet) -> None:
     process.send_signal(signal.SIGTERM)
     assert outcome(process)[0] == 128 + signal.SIGTERM
     assert not (fleet.home / "went-on").exists()
+
+
+def test_a_watch_in_a_pipe_tells_each_change_at_once_and_ends_with_ctrl_c(
+    fleet: Fleet, locks: LockClient
+) -> None:
+    lock = locks.acquire("watched")
+    process = fleet.start("watch", "watched", "--every", "0.5")
+    assert process.stdout is not None
+    assert "held by 1 of 1" in process.stdout.readline()
+    lock.release()
+    assert "free" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert outcome(process) == (0, "", "")

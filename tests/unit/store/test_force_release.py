@@ -61,10 +61,10 @@ def state(bench: Bench) -> LockState:
 
 
 def test_a_stuck_holder_is_taken_out_with_two_requests_and_logged_with_who_and_why(
-    dynamodb: DynamoDBClient, clock: FakeClock
+    fresh_dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
     """On moto, so that the expressions are judged by somebody else."""
-    bench = Bench(dynamodb, clock)
+    bench = Bench(fresh_dynamodb, clock)
     grant = granted(bench.store().acquire(acquire("anna")))
     clock.advance(7)
     client, store = bench.counting()

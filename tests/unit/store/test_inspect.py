@@ -40,10 +40,10 @@ def listed(store: LockStore, prefix: str = "", after: str | None = None) -> list
 
 
 def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
-    dynamodb: DynamoDBClient, clock: FakeClock
+    fresh_dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
     """On moto, so that the names in the requests are judged by somebody else."""
-    store = store_over(dynamodb, clock)
+    store = store_over(fresh_dynamodb, clock)
     began = utc(clock.now_ms)
     store.acquire(acquire("anna", data='{"job":7}', execution_arn=RUN, owner_name=RUN, limit=2))
     store.acquire(acquire("ben", limit=3))
