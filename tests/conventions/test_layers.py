@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},
     "tests.histories": {*CORE, *HELPERS, "leasehold", "tests.property"},
     "tests.localaws": HELPERS,
-    "tests.model": {*CORE, "tests.support"},
+    "tests.model": {*CORE, "leasehold.durable", "tests.support"},
     "tests.packaging": {"leasehold.cdk", "tests.support"},
     "tests.property": {*CORE, "tests.support"},
     "tests.second_engine": {"second_engine"},

@@ -67,14 +67,16 @@ RECORDS: Final = {
         "tests/model/searches.sha256",
         (
             "leasehold/*.py",
+            "leasehold/durable/*.py",
             "leasehold/dynamodb/*.py",
             "leasehold/protocol/*.py",
             "leasehold/store/*.py",
+            "leasehold/wire/*.py",
             "leasehold/workflows/*.py",
             "tests/model/**/*.py",
             "tests/support/*.py",
         ),
-        "moto|boto3|botocore",
+        "moto|boto3|botocore|aws-durable-execution-sdk-python",
     ),
 }
 """The controls of the embedded AWS, and the searches of the model with their mutants."""

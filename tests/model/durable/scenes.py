@@ -1,0 +1,110 @@
+"""The searches over durable executions, and their mutants."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from leasehold.durable import acquisition, attempt, holding
+from tests.model.durable.recorded_context import Recorded, RecordedContext
+from tests.model.durable.scene import DurableScene, Invariant
+
+DURABLE_SCENES: Final = (
+    DurableScene(name="a function dies at any of its operations, alone", kills=2),
+    DurableScene(
+        name="a function whose work fails dies at any of its operations", kills=2, fails=True
+    ),
+    DurableScene(
+        name="a durable execution waits, dies, and pushes to it are lost",
+        anna_holds=True,
+        kills=1,
+        lost=1,
+        timeouts=1,
+    ),
+    DurableScene(
+        name="a durable execution gives up in the moment in which it is handed the lock",
+        anna_holds=True,
+        kills=1,
+        lost=1,
+        gives_up=True,
+    ),
+    DurableScene(name="two durable executions, whose functions die", executions=2, kills=2),
+    DurableScene(
+        name="two durable executions behind an owner, one of which gives up",
+        executions=2,
+        anna_holds=True,
+        gives_up=True,
+    ),
+    DurableScene(
+        name="two durable executions behind an owner, a death and a lost push",
+        executions=2,
+        anna_holds=True,
+        kills=1,
+        lost=1,
+    ),
+    DurableScene(
+        name="one of two durable executions is stopped, at any time",
+        executions=2,
+        anna_holds=True,
+        lost=1,
+        stops=1,
+    ),
+    DurableScene(name="three durable executions", executions=3, lost=1),
+    DurableScene(
+        name="a release is repeated after another owner has come and gone",
+        kills=1,
+        passes_through=True,
+    ),
+)
+_ALONE: Final = DurableScene(name="alone", kills=1)
+_BEHIND: Final = DurableScene(name="behind", anna_holds=True, lost=1)
+
+
+def _enter_unrecorded(step: Any) -> Any:  # noqa: ANN401 - a method
+    def unrecorded(self: RecordedContext, func: Any, name: str, config: Any = None) -> Any:  # noqa: ANN401 - same
+        return func(None) if name.endswith("enter") else step(self, func, name, config)
+
+    return unrecorded
+
+
+def _callback_anew(create: Any) -> Any:  # noqa: ANN401 - a method
+    def anew(self: RecordedContext, name: str, config: Any) -> Any:  # noqa: ANN401 - same
+        if self.left:
+            return create(self, name, config)
+        # A replay that has nothing else to do made another one.
+        self.log.setdefault(f"{name} anew", Recorded("started"))
+        return create(self, f"{name} anew", config)
+
+    return anew
+
+
+def _never_leaves(_self: object, _purpose: str, *, entered: bool) -> None:
+    assert isinstance(entered, bool)
+
+
+DURABLE_MUTANTS: Final = {
+    "a durable execution releases when it is suspended": (
+        Invariant.HELD,
+        _ALONE,
+        ((holding, "_is_end_of_block", lambda _error: True),),
+    ),
+    "an owner id is made outside of a step": (
+        Invariant.FREE,
+        _ALONE,
+        ((RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),),
+    ),
+    "a callback is made anew on each replay": (
+        Invariant.WAKE_UP,
+        _BEHIND,
+        ((RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),),
+    ),
+    "an execution that gives up does not leave": (
+        Invariant.FREE,
+        DurableScene(name="gives up", anna_holds=True, gives_up=True),
+        ((acquisition.Acquisition, "_leave", _never_leaves),),
+    ),
+    "a release does not count its repeats": (
+        Invariant.FALSE_LOSS,
+        DurableScene(name="repeated", kills=1, passes_through=True),
+        ((attempt, "REPEATS_COUNTED", attempt.REPEATED),),
+    ),
+}

@@ -1,0 +1,305 @@
+"""What may happen to durable executions, one move at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+from aws_durable_execution_sdk_python.config import Duration
+from aws_durable_execution_sdk_python.exceptions import SuspendExecution
+
+from leasehold.durable import acquisition, attempt, hold
+from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
+from leasehold.protocol.model import ExecutionEnded, Grant, Liveness
+from leasehold.store.lock_store import LockStore
+from leasehold.wire.answers import acquire_answer, release_answer
+from leasehold.wire.executions import callback_id_in
+from leasehold.wire.requests import parse_acquire, parse_release
+from leasehold.workflows import engine
+from tests.model.durable.recorded_context import Recorded, RecordedContext, Stopped
+from tests.model.durable.scene import DurableScene, Execution, Invariant, Move, State
+from tests.support import START_MS, FakeClock, acquire, release, store_over
+from tests.support.memory_table import MemoryTable
+
+LOCK: Final = "customer"
+_BEGAN: Final = START_MS / 1000
+_MAX_WAIT: Final = Duration.from_hours(1)
+_ARN: Final = "arn:aws:lambda:us-east-1:123456789012:function:f:1/durable-execution/run/"
+
+
+@dataclass
+class DurableWorld:
+    """All moves of a scene; the service's calls are one move each."""
+
+    scene: DurableScene
+    _tables: list[dict[Any, Any]] = field(default_factory=list)
+    _numbers: dict[Any, int] = field(default_factory=dict)
+    _moves: dict[State, list[Move]] = field(default_factory=dict)
+
+    @property
+    def start(self) -> State:
+        table = MemoryTable()
+        if self.scene.anna_holds:
+            _store(table).acquire(acquire("anna", lock_name=LOCK))
+        scene = self.scene
+        executions = (Execution(),) * scene.executions
+        budgets = (scene.kills, scene.lost, scene.timeouts, scene.stops)
+        return State(self._number(table), executions, scene.anna_holds, *budgets)
+
+    def request_names(self) -> frozenset[str]:
+        return frozenset()
+
+    def moves(self, state: State) -> Sequence[Move]:
+        if state not in self._moves:
+            self._moves[state] = [*self._all_moves(state)]
+        return self._moves[state]
+
+    def owner_ids(self, state: State) -> dict[str, int]:
+        """The holders, each with its fencing token."""
+        lock = _store(self.table(state)).read_state(LOCK)
+        return {holder.owner_id: holder.fencing_token for holder in lock.holders}
+
+    def table(self, state: State) -> MemoryTable:
+        return MemoryTable(dict(self._tables[state.table]))
+
+    def is_asleep(self, state: State, at: int) -> str | None:
+        """The name of the operation that an execution sleeps on; None if it is not asleep."""
+        play = _Play(self, state, at, left=0)
+        play.run()
+        return play.asleep_on
+
+    def _all_moves(self, state: State) -> Iterator[Move]:
+        for at, execution in enumerate(state.executions):
+            if execution.status == "running":
+                yield from self._moves_of(state, at, execution)
+        if state.anna_holds:
+            table = self.table(state)
+            play = _Service(self, state, table)
+            play.store.release(release("anna", lock_name=LOCK))
+            yield Move(play.state()._replace(anna_holds=False), "anna releases", must=True)
+        stopped = [at for at, each in enumerate(state.executions) if each.status == "stopped"]
+        if stopped and state.passes < 2:
+            play = _Service(self, state, self.table(state))
+            ended = ExecutionEnded(
+                execution_arn=f"{_ARN}{stopped[0]}", second_pass=state.passes == 1
+            )
+            play.store.reap(ended)
+            name = f"reap pass {state.passes + 1}"
+            yield Move(play.state()._replace(passes=state.passes + 1), name, must=True)
+
+    def _moves_of(self, state: State, at: int, execution: Execution) -> Iterator[Move]:
+        asleep = self.is_asleep(state, at)
+        if asleep is None:
+            yield from self._operations(state, at)
+        elif "granted" in asleep:
+            # Only a push, or the end of the fallback period.
+            waits_in_vain = f"{_ARN}{at}|{asleep}" not in self._wanted(state)
+            must = waits_in_vain or execution.is_late
+            if must or state.timeouts:
+                budget = state.timeouts - (not must)
+                log = _with(execution, asleep, Recorded("timed out"))
+                to = _put(state, at, execution._replace(log=log))._replace(timeouts=budget)
+                yield Move(to, f"{at}: the callback {asleep!r} times out", must=must)
+        else:
+            log = _with(execution, asleep, Recorded("done"))
+            to = _put(state, at, execution._replace(log=log))
+            yield Move(to, f"{at}: {asleep!r} is over", must=True)
+        if self.scene.gives_up and not execution.is_late:
+            to = _put(state, at, execution._replace(is_late=True))
+            yield Move(to, f"{at}: its longest wait is over", must=False)
+        if state.stops:
+            to = _put(state, at, execution._replace(status="stopped"))
+            yield Move(to._replace(stops=state.stops - 1), f"{at}: is stopped", must=False)
+
+    def _operations(self, state: State, at: int) -> Iterator[Move]:
+        for loses in (False, True):
+            for dies in (False, True):
+                if (loses and not state.lost) or (dies and not state.kills):
+                    continue
+                play = _Play(self, state, at, loses=loses, dies=dies)
+                to = play.run()
+                if loses and not play.service.pushed:
+                    continue
+                to = to._replace(lost=state.lost - loses, kills=state.kills - dies)
+                what = ", ".join(play.context.performed) or "ends"
+                name = f"{at}: {what}{' †' if dies else ''}{', push lost' if loses else ''}"
+                yield Move(to, name, must=not loses and not dies)
+
+    def _wanted(self, state: State) -> set[str]:
+        """The callbacks that somebody will complete: of waiters in the queue."""
+        tokens = [item.get("task_token") for item in self.table(state).waiters(LOCK)]
+        return {_unwired(callback_id_in(token["S"]) or "") for token in tokens if token}
+
+    def _number(self, table: MemoryTable) -> int:
+        frozen = json.dumps(sorted(table.items.items()), sort_keys=True, default=str)
+        if frozen not in self._numbers:
+            self._numbers[frozen] = len(self._tables)
+            self._tables.append(dict(table.items))
+        return self._numbers[frozen]
+
+
+@dataclass
+class _Service:
+    """The functions of the service, and the engine behind them, in one move."""
+
+    world: DurableWorld
+    before: State
+    table: MemoryTable
+    loses: bool = False
+    pushed: bool = False
+    executions: list[Execution] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.executions = [*self.before.executions]
+
+    @property
+    def store(self) -> LockStore:
+        return _store(self.table, self)
+
+    def state(self) -> State:
+        number = self.world._number(self.table)  # noqa: SLF001 - its other half
+        return self.before._replace(table=number, executions=tuple(self.executions))
+
+    def acquire(self, request: dict[str, Any]) -> dict[str, Any]:
+        return acquire_answer(self.store.acquire(parse_acquire(_wire(request))))
+
+    def release(self, request: dict[str, Any]) -> dict[str, Any]:
+        answer = release_answer(self.store.release(parse_release(_wire(request))))
+        if self.world.scene.passes_through:
+            self.store.acquire(acquire("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
+            self.store.release(release("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
+        return answer
+
+    def wake_waiter(self, token: str, grant: Grant) -> engine.Delivery:
+        wanted = _unwired(callback_id_in(token) or "")
+        arn, _, name = wanted.partition("|")
+        at = int(arn.removeprefix(_ARN))
+        execution = self.executions[at]
+        log = dict(execution.log)
+        if execution.status != "running" or log[name].status != "started":
+            return engine.Delivery.GONE
+        self.pushed = True
+        if self.loses:
+            return engine.Delivery.UNKNOWN
+        result = json.dumps(json.dumps(acquire_answer(grant)))
+        log[name] = Recorded("done", result)
+        self.executions[at] = execution._replace(log=tuple(log.items()))
+        return engine.Delivery.DELIVERED
+
+    def end_heartbeat(self, *_: object) -> engine.Delivery:
+        raise NotImplementedError
+
+    def describe(self, arn: str) -> engine.Execution:
+        runs = self.executions[int(arn.removeprefix(_ARN))].status == "running"
+        return engine.Execution(Liveness.RUNNING if runs else Liveness.OVER)
+
+
+@dataclass
+class _Play:
+    """One execution goes on, by one operation at most."""
+
+    world: DurableWorld
+    state: State
+    at: int
+    left: int = 1
+    loses: bool = False
+    dies: bool = False
+    asleep_on: str | None = None
+    fault: Invariant | None = None
+    service: _Service = field(init=False)
+    context: RecordedContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        execution = self.state.executions[self.at]
+        table = self.world.table(self.state)
+        self.service = _Service(self.world, self.state, table, loses=self.loses)
+        self.context = RecordedContext(
+            arn=f"{_ARN}{self.at}",
+            log=dict(execution.log),
+            left=self.left,
+            dies=self.dies,
+            anew=execution.anew,
+        )
+
+    def run(self) -> State:
+        execution = self.state.executions[self.at]
+        now = _BEGAN + (10**6 if execution.is_late else 0)
+        made = [execution.entered]
+
+        def owner_id() -> str:
+            made[0] += 1
+            return f"owner-of-{self.at}-number-{made[0]}"
+
+        clock = SimpleNamespace(time=lambda: now)
+        entry = SimpleNamespace(time=lambda: _BEGAN)
+        with (
+            patch.object(attempt, "time", clock),
+            patch.object(acquisition, "time", entry),
+            patch.object(acquisition, "uuid", SimpleNamespace(uuid4=owner_id)),
+        ):
+            status = self._outcome()
+        # Pushes may have reached others, and even this one.
+        mine = self.service.executions[self.at]
+        log = {**self.context.log, **{k: v for k, v in mine.log if self._is_newer(k, v)}}
+        self.service.executions[self.at] = mine._replace(
+            status=status, log=tuple(log.items()), entered=made[0], anew=self.context.anew
+        )
+        return self.service.state()._replace(fault=self.fault or self.state.fault)
+
+    def _is_newer(self, name: str, recorded: Recorded) -> bool:
+        return name in self.context.log and recorded.status == "done" and "granted" in name
+
+    def _outcome(self) -> str:
+        context: Any = self.context
+        try:
+            with hold(context, LOCK, service=self.service, max_wait=_MAX_WAIT) as lock:
+                context.step(lambda _: self._work(lock), name="work")
+                context.wait(name="sleep")
+                context.step(lambda _: self._work(lock), name="more work")
+                if self.world.scene.fails:
+                    int("no number")
+        except Stopped:
+            return "running"
+        except SuspendExecution as suspended:
+            self.asleep_on = str(suspended)
+            return "running"
+        except LockWaitTimeout:
+            return "late"
+        except LockLost:
+            self.fault = Invariant.FALSE_LOSS
+            return "lost"
+        except (ValueError, LockStoreUnavailable):
+            return "failed"
+        return "done"
+
+    def _work(self, lock: Any) -> None:  # noqa: ANN401 - a DurableLock
+        held = self.service.store.read_state(LOCK).holder(lock.owner_id)
+        if held is None or held.fencing_token != lock.fencing_token:
+            self.fault = Invariant.HELD
+
+
+def _store(table: MemoryTable, workflows: Any = None) -> LockStore:  # noqa: ANN401 - an engine
+    return store_over(table, FakeClock(), workflows=workflows)
+
+
+def _put(state: State, at: int, execution: Execution) -> State:
+    executions = (*state.executions[:at], execution, *state.executions[at + 1 :])
+    return state._replace(executions=executions)
+
+
+def _with(execution: Execution, name: str, recorded: Recorded) -> Any:  # noqa: ANN401 - a log
+    return tuple({**dict(execution.log), name: recorded}.items())
+
+
+def _wire(request: dict[str, Any]) -> dict[str, Any]:
+    """A callback id is Base64 on the wire."""
+    token = request.get("task_token")
+    return request if token is None else {**request, "task_token": token.encode().hex()}
+
+
+def _unwired(callback_id: str) -> str:
+    return bytes.fromhex(callback_id).decode()
