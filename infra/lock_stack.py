@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.settings import Settings
-from leasehold.cdk import ExecutionReaper, LockService
+from leasehold.cdk import LockService
 
 
 class LockStack(Stack):
-    """One lock service, with outputs for its direct callers.
+    """One lock service, shared with other stacks, with outputs for its direct callers.
 
     Attributes:
         locks: the service, for guards in other stacks of the same app.
@@ -40,31 +40,5 @@ class LockStack(Stack):
             architecture=architecture,
             table_name=settings.table_name,
         )
-        self._output("LockTable", self.locks.table.table_name, self.locks.table.table_arn)
-        for operation, function in (
-            ("Acquire", self.locks.acquire_function),
-            ("Heartbeat", self.locks.heartbeat_function),
-            ("Release", self.locks.release_function),
-        ):
-            self._output(f"{operation}Function", function.function_name, function.function_arn)
-        if self.locks.administration is not None:
-            inspect, release = (
-                self.locks.administration.inspect,
-                self.locks.administration.force_release,
-            )
-            self._output("InspectFunction", inspect.function_name, inspect.function_arn)
-            self._output("ForceReleaseFunction", release.function_name, release.function_arn)
-        self._reaper_outputs(self.locks.reaper)
-
-    def _reaper_outputs(self, reaper: ExecutionReaper | None) -> None:
-        if reaper is None:
-            return
-        reap, queues = reaper.function, (reaper.queue, reaper.dead_letter_queue)
-        self._output("ReapFunction", reap.function_name, reap.function_arn)
-        for name, queue in zip(("ReapQueueUrl", "ReapDeadLetterQueueUrl"), queues, strict=True):
-            CfnOutput(self, name, value=queue.queue_url)
-        CfnOutput(self, "ReapDeadLetterQueueArn", value=reaper.dead_letter_queue.queue_arn)
-
-    def _output(self, prefix: str, name: str, arn: str) -> None:
-        CfnOutput(self, f"{prefix}Name", value=name)
-        CfnOutput(self, f"{prefix}Arn", value=arn)
+        self.locks.add_outputs()
+        self.locks.share()

@@ -20,6 +20,7 @@ from leasehold.cdk.optimistic.optimistic_update import OptimisticUpdate
 from leasehold.cdk.service.imported_service import ILockService, ImportedLockService
 from leasehold.cdk.service.lock_service import LockService
 from leasehold.cdk.service.reaper import ExecutionReaper
+from leasehold.cdk.service.shared_service import SharedLockService
 
 __all__ = [
     "ExecutionReaper",
@@ -28,5 +29,6 @@ __all__ = [
     "LockGuard",
     "LockService",
     "OptimisticUpdate",
+    "SharedLockService",
     "Waiting",
 ]

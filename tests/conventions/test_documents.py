@@ -188,7 +188,8 @@ def test_the_guard_of_the_readme_makes_a_machine(tmp_path: Path) -> None:
     )
     template = Template.from_stack(names["Billing"](app, "Billing", function=function))
     template.resource_count_is("AWS::StepFunctions::StateMachine", 1)
-    template.has_output("LockTableName", {})
+    found = [parameter["Default"] for parameter in template.find_parameters("*").values()]
+    assert "/leasehold/Leasehold/AcquireFunctionArn" in found
 
 
 def test_make_targets_and_programs_that_documents_name_exist() -> None:

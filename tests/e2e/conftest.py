@@ -18,6 +18,7 @@ from tests.e2e.known_failures.stack import KnownFailures
 from tests.e2e.lifetimes.dying_workflows import Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.queue.stack import QueueForms
+from tests.e2e.readme.stack import guard_sample
 
 WORKFLOWS = {
     "GuardForms": GuardForms,
@@ -27,6 +28,7 @@ WORKFLOWS = {
     "OptimisticForms": OptimisticForms,
     "Unreaped": Unreaped,
     "DurableForms": DurableForms,
+    "Billing": guard_sample,
 }
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 """Each environment of a function is a cold start: most of a second of a processor."""

@@ -10,6 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from leasehold.cdk.construct_arguments import check_states, whole_seconds
 from leasehold.cdk.service.imported_service import ILockService
+from leasehold.cdk.service.shared_service import SharedLockService
 from leasehold.cdk.workflow_variable import is_jsonata
 from leasehold.errors import InvalidRequest
 from leasehold.wire.rules import LEASE_SECONDS, LIMIT, Rule, require
@@ -37,12 +38,14 @@ def checked(field: str, rule: Rule, value: _T) -> _T:
 def check_service(service: ILockService) -> None:
     """Checks that there are functions to call."""
     if any(not hasattr(getattr(service, name, None), "function_arn") for name in _FUNCTIONS):
-        rule = "must be a LockService of this app, or one of LockService.from_function_arns(…)"
+        rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
         raise InvalidRequest(field="service", rule=rule, value=service)
 
 
 def name_of_service(service: ILockService) -> str:
     """The same for every guard of one lock service, imported or not."""
+    if isinstance(service, SharedLockService):
+        return service.stack_name
     function = service.acquire_function
     arn = function.function_arn
     return function.node.path if Token.is_unresolved(arn) else arn

@@ -55,6 +55,11 @@ class LockServiceBase(LockMetrics, Construct):
         """The lock table."""
         raise NotImplementedError
 
+    @property
+    def table_name(self) -> str:
+        """The name of the lock table, for `LockClient`."""
+        return self.table.table_name
+
     def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal ask for locks. It should be able to release them, too."""
         return self.acquire_function.grant_invoke(grantee)

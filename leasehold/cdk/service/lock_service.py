@@ -15,6 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from leasehold.cdk.service.administration import OwnAdministrationFunctions, make_administration
+from leasehold.cdk.service.deployed_names import Deployed, SharedNames, add_outputs
 from leasehold.cdk.service.durable import serve, serve_all
 from leasehold.cdk.service.functions import FunctionFactory, handler_code
 from leasehold.cdk.service.imported_service import ImportedLockService, LockServiceBase
@@ -22,6 +23,7 @@ from leasehold.cdk.service.metrics import MetricOptions
 from leasehold.cdk.service.platform import Platform
 from leasehold.cdk.service.reaper import ExecutionReaper
 from leasehold.cdk.service.settings import check_existing_table, check_functions, check_table
+from leasehold.cdk.service.shared_service import SharedLockService
 from leasehold.cdk.service.table import lock_table
 from leasehold.errors import InvalidRequest
 
@@ -36,6 +38,13 @@ class LockService(LockServiceBase):
         reaper: frees the locks of executions that ended without doing so; None if left out.
         administration: the functions that show and free locks; None if left out.
     """
+
+    acquire_function: lambda_.Function
+    heartbeat_function: lambda_.Function
+    release_function: lambda_.Function
+
+    from_stack = staticmethod(SharedLockService)
+    """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
 
     from_function_arns = staticmethod(ImportedLockService)
     """Refers to a service that another stack or app deployed, with the same arguments."""
@@ -159,6 +168,7 @@ class LockService(LockServiceBase):
             [] if self.administration is None else [self.administration.force_release]
         )
         self._serves_all_durable = durable
+        self._shared_names: SharedNames | None = None
         if durable:
             serve_all(self, self._meet_durable)
             if self.reaper is not None:
@@ -189,6 +199,45 @@ class LockService(LockServiceBase):
             InvalidRequest: the service has no reaper, no machine was named, or one is elsewhere.
         """
         self._reaper_or_refuse("watch").watch(*machines)
+        if self._shared_names is not None:
+            self._shared_names.watches_some_machines()
+
+    def share(self) -> None:
+        """Lets other stacks of the account and region find this service by the stack's name.
+
+        They call `LockService.from_stack(…, stack_name=…)`. One service of a stack can be shared.
+
+        Raises:
+            InvalidRequest: another one is shared already, or the stack's name is not known at
+                synth, as in a nested stack.
+        """
+        self._shared_names = SharedNames(self, self._deployed())
+
+    def add_outputs(self) -> None:
+        """Gives the stack the outputs that the stack `Leasehold` has: names and ARNs.
+
+        Raises:
+            InvalidRequest: the stack has such outputs already.
+        """
+        add_outputs(self, self._deployed())
+
+    def _deployed(self) -> Deployed:
+        functions = {
+            "Acquire": self.acquire_function,
+            "Heartbeat": self.heartbeat_function,
+            "Release": self.release_function,
+        }
+        if self.administration is not None:
+            functions["Inspect"] = self.administration.inspect
+            functions["ForceRelease"] = self.administration.force_release
+        if self.reaper is not None:
+            functions["Reap"] = self.reaper.function
+        return Deployed(
+            table=self.table,
+            functions=functions,
+            reaper=self.reaper,
+            serves_every_durable_function=self._serves_all_durable,
+        )
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Events that the reaper could not handle; an alarm above zero is worth having.

@@ -82,13 +82,18 @@ class ExecutionReaper(Construct):
         rule = self._rule(self, _EVERY_MACHINE, OF_WORKFLOWS, detail={})
         self._rule_arns.append(rule.rule_arn)
 
+    @property
+    def watches_every_machine(self) -> bool:
+        """Whether it frees the locks of all machines, and `watch` has not narrowed it."""
+        return self.node.try_find_child(_EVERY_MACHINE) is not None
+
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Narrows the reaper to these state machines; see `LockService.watch`."""
         if not machines:
             rule = "must name at least one state machine; reaper=False watches none"
             raise InvalidRequest(field="machines", rule=rule, value=[])
         for machine in machines:
-            _check_place(machine, service=self)
+            check_machine(machine, service=self)
         every = self.node.try_find_child(_EVERY_MACHINE)
         if isinstance(every, events.Rule):
             self.node.try_remove_child(_EVERY_MACHINE)
@@ -192,7 +197,7 @@ class ExecutionReaper(Construct):
         )
 
 
-def _check_place(machine: sfn.IStateMachine, *, service: Construct) -> None:
+def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
     """Checks the machine's account and region, as far as they are known at synth.
 
     Raises:

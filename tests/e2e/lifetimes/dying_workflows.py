@@ -73,13 +73,7 @@ class Unreaped(Forms):
         )
         self.locks = service
         self.gates = gates(self, service)
-        CfnOutput(self, "LockTableName", value=service.table.table_name)
-        for operation, function in (
-            ("Acquire", service.acquire_function),
-            ("Heartbeat", service.heartbeat_function),
-            ("Release", service.release_function),
-        ):
-            CfnOutput(self, f"{operation}FunctionName", value=function.function_name)
+        service.add_outputs()
         watched, watched_nested = Dies(self, "Watched"), DiesNested(self, "WatchedNested")
         service.watch(watched.machine, watched_nested.machine)
         return (

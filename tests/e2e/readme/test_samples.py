@@ -1,0 +1,100 @@
+"""The guard and the client of README.md, in this order, over the one deployed service."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from leasehold import LockClient
+from tests.e2e.deployment import Deployment, wait_until
+from tests.e2e.readme.stack import run_sample, sample
+
+LONGEST_SECONDS: Final = 120
+TABLE: Final = "Leasehold-LocksTable…"
+
+Charge = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def credentials(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample's client finds the embedded AWS as it finds AWS: by its environment."""
+    for name, value in deployment.aws.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def run_client(table_name: str, customer_id: str, charge: Charge) -> None:
+    """The client's sample, with one invoice, over this table."""
+    code = sample("LockClient")
+    assert TABLE in code
+    names = run_sample(
+        code.replace(TABLE, table_name),
+        customer_id=customer_id,
+        open_invoices=lambda _customer: ["invoice"],
+        charge=charge,
+    )
+    names["locks"].close()
+
+
+def test_the_client_of_the_readme_waits_for_its_guard_and_its_guard_for_the_client(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    customer, gate = f"readme-{uuid.uuid4()}", tmp_path / "gate"
+    lock_name, task = f"customer/{customer}", {"customer_id": customer, "until": str(gate)}
+    tokens: list[int] = []
+
+    first = deployment.start("Billing", task)
+    wait_until(lambda: deployment.holders(lock_name) == [first])
+    with (
+        LockClient(deployment.table_name) as seen,
+        ThreadPoolExecutor(1, thread_name_prefix="client") as threads,
+    ):
+
+        def token_of_holder() -> int:
+            found = seen.describe(lock_name)
+            assert found is not None
+            return found.holders[0].fencing_token
+
+        def waiting() -> int:
+            found = seen.describe(lock_name)
+            return 0 if found is None else found.waiters.count
+
+        def charge(_invoice: str, *, fencing_token: int) -> None:
+            tokens.append(fencing_token)
+            second.append(deployment.start("Billing", task))
+            wait_until(lambda: waiting() == 1)
+            assert "Charge" not in deployment.states_entered(second[0])
+
+        second: list[str] = []
+        tokens.append(token_of_holder())
+        client: Future[None] = threads.submit(run_client, deployment.table_name, customer, charge)
+        wait_until(lambda: waiting() == 1 or client.done())
+        assert len(tokens) == 1  # The client waits for the guard.
+        gate.touch()
+        client.result(LONGEST_SECONDS)
+    assert [deployment.ended(execution).status for execution in (first, *second)] == [
+        "SUCCEEDED",
+        "SUCCEEDED",
+    ]
+    assert tokens[1] == tokens[0] + 1
+
+
+def test_a_client_of_another_table_is_not_excluded_by_the_guard(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """The negative control: the samples exclude each other because they use one service."""
+    customer, gate = f"readme-{uuid.uuid4()}", tmp_path / "gate"
+    execution = deployment.start("Billing", {"customer_id": customer, "until": str(gate)})
+    wait_until(lambda: deployment.holders(f"customer/{customer}") == [execution])
+    charged: list[str] = []
+    other = deployment.of("Unreaped").table_name
+
+    run_client(other, customer, lambda invoice, **_: charged.append(invoice))
+    assert charged == ["invoice"]
+    assert deployment.holders(f"customer/{customer}") == [execution]
+    gate.touch()
+    assert deployment.ended(execution).status == "SUCCEEDED"

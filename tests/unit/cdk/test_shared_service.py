@@ -1,0 +1,268 @@
+"""A service that a stack shares, found by the stack's name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Environment, NestedStack, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Template
+
+from leasehold.cdk import LockGuard, LockService
+from leasehold.errors import InvalidRequest
+from tests.unit.cdk.template import arn, one, resources
+
+Json = dict[str, Any]
+
+ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
+HERE = Environment(account="123456789012", region="us-east-1")
+ALWAYS = ["AcquireFunctionArn", "HeartbeatFunctionArn", "LockTableName", "ReleaseFunctionArn"]
+OF_A_REAPER = ["ReapDeadLetterQueueArn", "ReapFunctionArn", "WatchesEveryMachine"]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return App(outdir=str(tmp_path))
+
+
+@pytest.fixture
+def user(app: App) -> Stack:
+    return Stack(app, "User", env=HERE)
+
+
+def template(stack: Stack) -> Json:
+    return dict(Template.from_stack(stack).to_json())
+
+
+def read_by(stack: Stack) -> list[str]:
+    """The parameters of the Parameter Store that a stack reads when it is deployed."""
+    found = template(stack)["Parameters"].values()
+    return sorted(
+        parameter["Default"].removeprefix("/leasehold/Leasehold/")
+        for parameter in found
+        if parameter["Type"] == "AWS::SSM::Parameter::Value<String>"
+        and parameter["Default"].startswith("/leasehold/")
+    )
+
+
+def shared_by(stack: Stack) -> dict[str, object]:
+    found = resources(template(stack), "AWS::SSM::Parameter").values()
+    return {each["Properties"]["Name"]: each["Properties"]["Value"] for each in found}
+
+
+def names_shared_by(stack: Stack) -> list[str]:
+    prefix = f"/leasehold/{stack.stack_name}/"
+    return sorted(name.removeprefix(prefix) for name in shared_by(stack))
+
+
+def role(stack: Stack, name: str = "Role") -> iam.Role:
+    return iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal())
+
+
+def function(stack: Stack) -> lambda_.Function:
+    return lambda_.Function(
+        stack,
+        "Durable",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("def handler(event, context): pass"),
+    )
+
+
+def guard(stack: Stack, name: str, service: LockService | Any, task: Any = None) -> LockGuard:  # noqa: ANN401 - any service, any state
+    work = task or sfn.Pass(stack, f"{name}Work")
+    return LockGuard(stack, name, service=service, task=work, lock_name="x")
+
+
+def test_the_stack_leasehold_shares_its_table_its_functions_and_its_dead_letters(
+    lock_template: Json,
+) -> None:
+    table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
+    dead_letters, _ = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
+    expected: Json = {
+        "LockTableName": {"Ref": table},
+        "ReapDeadLetterQueueArn": arn(dead_letters),
+        "WatchesEveryMachine": "true",
+    }
+    for operation, prefix in (
+        *((name, name) for name in ("Acquire", "Heartbeat", "Release")),
+        ("Reap", "ReaperReap"),
+    ):
+        shared, _ = one(lock_template, "AWS::Lambda::Function", prefix)
+        expected[f"{operation}FunctionArn"] = arn(shared)
+    found = resources(lock_template, "AWS::SSM::Parameter").values()
+    assert {each["Properties"]["Name"]: each["Properties"]["Value"] for each in found} == {
+        f"/leasehold/Leasehold/{name}": value for name, value in expected.items()
+    }
+
+
+def test_what_a_user_reads_is_what_the_stack_shares(user: Stack, lock_stack: Stack) -> None:
+    locks = LockService.from_stack(user, "Locks")
+    locks.metric_dead_letters()
+    locks.metric_dead_letters(statistic="Sum")
+    assert locks.reap_function is locks.reap_function
+    locks.watch(sfn.StateMachine(user, "M", definition_body=body(guard(user, "G", locks))))
+    assert read_by(user) == names_shared_by(lock_stack) == sorted(ALWAYS + OF_A_REAPER)
+
+
+def body(work: sfn.IChainable) -> sfn.DefinitionBody:
+    return sfn.DefinitionBody.from_chainable(work)
+
+
+def test_a_user_imports_no_export_so_that_neither_stack_keeps_the_other_from_being_deployed(
+    user: Stack, lock_template: Json
+) -> None:
+    locks = LockService.from_stack(user, "Locks")
+    sfn.StateMachine(user, "Machine", definition_body=body(guard(user, "Guard", locks)))
+    assert "Fn::ImportValue" not in json.dumps(template(user))
+    assert not any("Export" in output for output in lock_template["Outputs"].values())
+
+
+def test_a_cross_stack_reference_imports_an_export(app: App) -> None:
+    """The negative control: what `from_stack` avoids."""
+    locks = LockService(Stack(app, "Leasehold"), "Locks")
+    user = Stack(app, "User")
+    sfn.StateMachine(user, "Machine", definition_body=body(guard(user, "Guard", locks)))
+    assert "Fn::ImportValue" in json.dumps(template(user))
+
+
+def test_a_user_reads_only_what_it_uses(user: Stack) -> None:
+    LockService.from_stack(user, "Locks")
+    assert read_by(user) == ALWAYS
+
+
+def test_a_machine_may_invoke_the_functions_of_the_shared_service_and_a_client_use_its_table(
+    user: Stack,
+) -> None:
+    locks = LockService.from_stack(user, "Locks", stack_name="Other")
+    locks.grant_use(role(user))
+    locks.grant_client(role(user, "Client"))
+    found = template(user)
+    names = {
+        parameter["Default"].removeprefix("/leasehold/Other/"): {"Ref": logical_id}
+        for logical_id, parameter in found["Parameters"].items()
+    }
+    policies = json.dumps(resources(found, "AWS::IAM::Policy"))
+    for operation in ("Acquire", "Heartbeat", "Release"):
+        assert json.dumps(names[f"{operation}FunctionArn"]) in policies
+    assert json.dumps(names["LockTableName"]) in policies
+    assert user.resolve(locks.table_name) == names["LockTableName"]
+
+
+def test_a_service_without_a_reaper_shares_neither_its_queue_nor_that_it_watches(app: App) -> None:
+    stack = Stack(app, "Bare")
+    LockService(stack, "Locks", reaper=False).share()
+    assert names_shared_by(stack) == ALWAYS
+
+
+@pytest.mark.parametrize("narrowed_first", [True, False])
+def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
+    app: App, *, narrowed_first: bool
+) -> None:
+    stack = Stack(app, "Narrow")
+    locks = LockService(stack, "Locks")
+    machine = sfn.StateMachine(stack, "Machine", definition_body=body(sfn.Pass(stack, "Work")))
+    steps = [lambda: locks.watch(machine), locks.share]
+    for step in steps if narrowed_first else reversed(steps):
+        step()
+    assert names_shared_by(stack) == sorted({*ALWAYS, *OF_A_REAPER} - {"WatchesEveryMachine"})
+
+
+def test_watch_of_a_shared_service_needs_one_that_watches_every_machine(user: Stack) -> None:
+    machine = sfn.StateMachine(user, "Machine", definition_body=body(sfn.Pass(user, "Work")))
+    LockService.from_stack(user, "Locks").watch(machine)
+    assert "WatchesEveryMachine" in read_by(user)
+    assert resources(template(user), "AWS::Events::Rule") == {}
+
+
+def test_a_machine_of_another_region_is_refused(user: Stack) -> None:
+    machine = sfn.StateMachine.from_state_machine_arn(user, "Machine", ELSEWHERE)
+    with pytest.raises(InvalidRequest, match=r"^machine: must be in the service's region"):
+        LockService.from_stack(user, "Locks").watch(machine)
+
+
+def test_grant_durable_needs_a_service_that_serves_every_durable_function(
+    app: App, user: Stack
+) -> None:
+    durable = Stack(app, "Leasehold")
+    LockService(durable, "Locks", durable=True).share()
+    LockService.from_stack(user, "Locks").grant_durable(function(user))
+    assert "ServesEveryDurableFunction" in read_by(user)
+    assert "ServesEveryDurableFunction" in names_shared_by(durable)
+
+
+def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
+    app: App, user: Stack
+) -> None:
+    own = Stack(app, "Leasehold")
+    LockService(own, "Locks", administration=True).share()
+    locks = LockService.from_stack(user, "Locks")
+    locks.grant_inspect(role(user))
+    locks.grant_force_release(role(user, "Few"))
+    needed = {"InspectFunctionArn", "ForceReleaseFunctionArn"}
+    assert needed <= set(read_by(user))
+    assert needed <= set(names_shared_by(own))
+
+
+def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
+    app: App, user: Stack
+) -> None:
+    inner = guard(user, "Inner", LockService.from_stack(user, "One"))
+    outer = guard(user, "Outer", LockService.from_stack(user, "Two"), task=inner)
+    sfn.StateMachine(user, "Machine", definition_body=body(outer))
+    with pytest.raises(RuntimeError, match="lock_name: must not be that of the guard around"):
+        app.synth()
+
+
+def test_nested_guards_of_two_shared_services_may_use_one_lock_name(app: App, user: Stack) -> None:
+    inner = guard(user, "Inner", LockService.from_stack(user, "One"))
+    other = LockService.from_stack(user, "Two", stack_name="Other")
+    outer = guard(user, "Outer", other, task=inner)
+    sfn.StateMachine(user, "Machine", definition_body=body(outer))
+    app.synth()
+
+
+@pytest.mark.parametrize("name", ["", "9lives", "a/b", "x" * 129, None, 7])
+def test_what_cannot_be_the_name_of_a_stack_is_refused_before_anything_is_declared(
+    user: Stack,
+    name: Any,  # noqa: ANN401 - wrong types as well
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"^stack_name: must be the name of a stack"):
+        LockService.from_stack(user, "Locks", stack_name=name)
+    assert user.node.try_find_child("Locks") is None
+
+
+def test_one_service_of_a_stack_can_be_shared(app: App) -> None:
+    stack = Stack(app, "Two")
+    LockService(stack, "One").share()
+    with pytest.raises(InvalidRequest, match=r"^share: must be called once in a stack"):
+        LockService(stack, "Other").share()
+
+
+def test_a_service_in_a_nested_stack_has_no_name_to_be_found_by(app: App) -> None:
+    nested = NestedStack(Stack(app, "Outer"), "Nested")
+    with pytest.raises(InvalidRequest, match=r"^stack_name: .* known at synth"):
+        LockService(nested, "Locks").share()
+
+
+def test_outputs_on_request_have_the_names_of_the_stack_leasehold(
+    app: App, lock_template: Json
+) -> None:
+    stack = Stack(app, "Own")
+    locks = LockService(stack, "Locks")
+    locks.add_outputs()
+    assert set(template(stack)["Outputs"]) == set(lock_template["Outputs"])
+    with pytest.raises(InvalidRequest, match=r"^add_outputs: must be called once in a stack"):
+        locks.add_outputs()
+
+
+def test_without_request_there_is_no_output_and_no_parameter(app: App) -> None:
+    stack = Stack(app, "Own")
+    LockService(stack, "Locks")
+    assert "Outputs" not in template(stack)
+    assert shared_by(stack) == {}
