@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leasehold.cli.clock_check import clock_offset
+from leasehold.cli.clock_check import TOLERANCE_SECONDS, clock_offset, what_is_wrong
 from leasehold.cli.probes import PROBES, Probe, is_allowed
 from leasehold.cli.second_tables import other_tables
 from leasehold.cli.target import Target
 from leasehold.clock import Clock
 from leasehold.dynamodb.failures import error_code
-from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 from leasehold.text import printable
-
-_TOLERANCE_SECONDS: Final = DEFAULT_CLOCK_TOLERANCE_MS / 1000
 
 
 class Verdict(Enum):
@@ -110,13 +107,10 @@ def _clock(offset: tuple[float, float] | None) -> Finding:
     """Judges by how much the clock of this machine may differ from DynamoDB's, at best."""
     if offset is None:
         return Finding("clock", Verdict.UNKNOWN, "DynamoDB's answer has no Date")
-    least, most = offset
-    nearest = 0.0 if least <= 0 <= most else min(abs(least), abs(most))
-    if nearest <= _TOLERANCE_SECONDS:
-        return Finding("clock", Verdict.OK, f"within {_TOLERANCE_SECONDS:g} s of DynamoDB's")
-    way = "behind" if least > 0 else "ahead of"
-    text = f"at least {nearest:.1f} s {way} DynamoDB's, and {_TOLERANCE_SECONDS:g} s are tolerated"
-    return Finding("clock", Verdict.FAILURE, f"{text}: let a time service set it")
+    wrong = what_is_wrong(offset)
+    if wrong:
+        return Finding("clock", Verdict.FAILURE, wrong)
+    return Finding("clock", Verdict.OK, f"within {TOLERANCE_SECONDS:g} s of DynamoDB's")
 
 
 def _key(fields: Mapping[str, Any]) -> Finding:
