@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SECOND := .second_engine
+BENCH := .bench
 # Every process would compile all modules anew where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
@@ -50,8 +51,12 @@ lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 ti
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up
 	LEASEHOLD_DURABLE_TIMES=20 $(BIN)/python -m pytest tests/e2e/durable --timeout 1800
 	LEASEHOLD_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_giving_up.py --timeout 1800
-bench: $(VENV)/ready node_modules/ready ## measure hand-offs, transitions and requests, the queue beside polling
-	$(BIN)/python -m bench.hand_off
+# Another lock client, to compare with: beside our environment, not in it.
+$(BENCH)/ready: bench/requirements.txt | $(VENV)/ready
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --target $(BENCH)/site -r bench/requirements.txt
+	touch $@
+bench: $(VENV)/ready node_modules/ready $(BENCH)/ready ## measure everything side by side, and write docs/performance.md (about 10 min; QUICK=1 tests the bench)
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
 smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
 	$(BIN)/python -m pytest tests/smoke -v -m aws
 # LocalStack's requirements are not ours, so it has an environment of its own.
@@ -68,5 +73,6 @@ deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS ac
 requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev --extra durable -o requirements.txt pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o second_engine/requirements.txt second_engine/requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o bench/requirements.txt bench/requirements.in
 clean: ## remove what make has made
-	rm -rf $(VENV) $(SECOND) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SECOND) $(BENCH) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from bench.bed import spread
 from bench.workflows import QUEUE
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.direct.test_requests_counted import counting, set_variables
@@ -35,11 +36,12 @@ class Passage:
 
     def figures(self) -> dict[str, float]:
         """Median, 95th percentile and the longest hand-off; transitions per execution."""
+        gaps = spread(self.gaps_ms, digits=1)
         return {
-            "hand_offs": len(self.gaps_ms),
-            "median_ms": round(statistics.median(self.gaps_ms), 1),
-            "p95_ms": round(statistics.quantiles(self.gaps_ms, n=20)[-1], 1),
-            "max_ms": round(max(self.gaps_ms), 1),
+            "hand_offs": gaps["number"],
+            "median_ms": gaps["median"],
+            "p95_ms": gaps["p95"],
+            "max_ms": gaps["max"],
             "median_transitions": statistics.median(self.transitions),
             "max_transitions": max(self.transitions),
         }

@@ -1,112 +1,122 @@
-"""How quickly a lock changes hands, and what it costs: the queue beside polling, in one run.
-
-    python -m bench.hand_off
-
-Needs no account: everything runs in an embedded AWS on this machine, about five minutes. What it
-shows is the design's overhead beside an emulator's latencies, not the latencies of AWS.
-"""
+"""How quickly a lock changes hands between workflows, and what it costs: queue beside polling."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
+from bench.bed import Bed, Figures
 from bench.crowd import pass_through, requests_per_turn, waits
 from bench.herds import herds
 from bench.workflows import POLL, QUEUE, deployed
 from tests.e2e.deployment import Deployment
 
-_SIZES = (10, 50, 200)
-_WAITS_SECONDS = (0, 10, 60)
-_COUNTED = 10
-_WARM_UP = 8
-_CROWDS = {"51 wait for a lock": (51, 1), "6 wait for each of 10 locks": (6, 10)}
-"""50 hand-offs each. The embedded AWS runs about 60 workflows at once on a small machine."""
+_SIZES: Final = (10, 50, 200)
+_WAITS_SECONDS: Final = (0, 10, 60)
+_COUNTED: Final = 8
+_WARM_UP: Final = 4
+_CROWDS: Final = {"21 wait for a lock": (21, 1), "6 wait for each of 3 locks": (6, 3)}
+"""The embedded AWS runs about 60 workflows at once on a small machine."""
+_QUICK_CROWDS: Final = {"3 wait for a lock": (3, 1)}
+_TRANSITION_USD: Final = 25 / 1_000_000
+_CALL_USD: Final = 0.20 / 1_000_000
+"""List prices of us-east-1."""
 
 
-def main() -> None:
-    """Measures, prints tables and writes out/hand_off.json."""
-    parser = argparse.ArgumentParser(description="hand-offs: the queue beside polling")
-    parser.parse_args()
-    console = Console()
-    with console.status("deploying") as status, deployed() as deployment:
-        results = _measured(deployment, tell=status.update)
-    _show(console, results)
-    path = Path("out/hand_off.json")
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    console.print(f"written to {path}")
+def measure(bed: Bed) -> Figures:
+    """In an embedded AWS of its own, with the service and both state machines deployed."""
+    with deployed() as deployment:
+        return _measured(deployment, quick=bed.quick)
 
 
-def _measured(deployment: Deployment, *, tell: Any) -> dict[str, Any]:  # noqa: ANN401 - rich's update
-    both = (QUEUE, POLL)
-    results: dict[str, Any] = {"machine": f"{platform.machine()}, {os.cpu_count()} processors"}
+def lines(figures: Figures) -> list[str]:
+    """The section of the document."""
+    hand_offs = [
+        f"| {crowd} | {machine} | {f['hand_offs']} | {f['median_ms']:,.0f} | {f['p95_ms']:,.0f} "
+        f"| {f['max_ms']:,.0f} | {f['median_transitions']:g}, {f['max_transitions']} |"
+        for crowd, machines in figures["hand-offs"].items()
+        for machine, f in machines.items()
+    ]
+    costs = [
+        f"| {machine} | {seconds} | {f['transitions']} | {f['function_calls']} | {f['usd']:.0f} |"
+        for machine in (QUEUE, POLL)
+        for seconds, f in figures[f"{machine} wait"].items()
+    ]
+    requests = [
+        f"* {machine}: "
+        + ", ".join(f"{number:g} {name}" for name, number in figures[f"{machine} requests"].items())
+        for machine in (QUEUE, POLL)
+    ]
+    crowds = [
+        f"| {size} | {f['requests_to_join']:g} | {f['requests_per_hand_off']:g} "
+        f"| {'yes' if f['granted_once_in_order'] else 'no'} |"
+        for size, f in figures["herds"].items()
+    ]
+    return [
+        "## Workflows: the queue beside polling",
+        "",
+        (
+            "The same task, guarded by the queue and by a guard that polls, as the public "
+            "samples do. A hand-off is from the end of a task to the first instruction of "
+            "the next."
+        ),
+        "",
+        "| | guard | hand-offs | median ms | p95 ms | max ms | transitions, median and max |",
+        "|---|---|---|---|---|---|---|",
+        *hand_offs,
+        "",
+        (
+            "What one execution costs that waits so long, its one task included. US dollars "
+            "a million executions are **arithmetic**: list prices of transitions and "
+            "invocations in us-east-1, without compute time and DynamoDB."
+        ),
+        "",
+        "| guard | seconds of waiting | transitions | calls of functions | USD a million |",
+        "|---|---|---|---|---|",
+        *costs,
+        "",
+        "![Cost over waiting time](images/performance-cost.svg)",
+        "",
+        f"Requests for each workflow, {_COUNTED} in line:",
+        "",
+        *requests,
+        "",
+        "Waiters through the store, in one process: DynamoDB requests.",
+        "",
+        "| waiters | to join | a hand-off | each granted once and in order |",
+        "|---|---|---|---|",
+        *crowds,
+    ]
+
+
+def _measured(deployment: Deployment, *, quick: bool) -> dict[str, Any]:
+    both, results = (QUEUE, POLL), Figures()
     for machine in both:
-        tell(f"{machine}: warming up")
-        pass_through(deployment, machine, number=_WARM_UP)
-    tell("herds through the store")
+        pass_through(deployment, machine, number=2 if quick else _WARM_UP)
     client = deployment.aws.client("dynamodb", max_pool_connections=64)
-    results["herds"] = herds(client, _SIZES)
-    results["hand-offs"] = {crowd: {} for crowd in _CROWDS}
-    for crowd, (number, locks) in _CROWDS.items():
+    results["herds"] = herds(client, _SIZES[:1] if quick else _SIZES)
+    results["hand-offs"] = {}
+    for crowd, (number, locks) in (_QUICK_CROWDS if quick else _CROWDS).items():
+        row = results["hand-offs"][crowd] = {}
         for machine in both:
-            tell(f"{machine}: {crowd}")
-            passage = pass_through(deployment, machine, number=number, locks=locks)
-            results["hand-offs"][crowd][machine] = passage.figures()
-    tell(f"one waits {max(_WAITS_SECONDS)} s")
-    with ThreadPoolExecutor() as pool:
-        begun = {
-            (machine, seconds): pool.submit(waits, deployment, machine, seconds=seconds)
-            for machine in both
-            for seconds in _WAITS_SECONDS
-        }
-        for (machine, seconds), future in begun.items():
-            results.setdefault(f"{machine} wait", {})[seconds] = future.result()
+            row[machine] = pass_through(deployment, machine, number=number, locks=locks).figures()
+    _measure_waits(deployment, results, _WAITS_SECONDS[:1] if quick else _WAITS_SECONDS)
     for machine in both:
-        tell(f"{machine}: counting requests")
-        results[f"{machine} requests"] = requests_per_turn(deployment, machine, number=_COUNTED)
+        counted = requests_per_turn(deployment, machine, number=2 if quick else _COUNTED)
+        results[f"{machine} requests"] = counted
     return results
 
 
-def _show(console: Console, results: dict[str, Any]) -> None:
-    console.print(f"Embedded AWS on {results['machine']}")
-    table = Table("", "", "hand-offs", "median", "p95", "max", "transitions (median, max)")
-    for crowd, machines in results["hand-offs"].items():
-        for machine, f in machines.items():
-            spans = [f"{f[name]:,.0f} ms" for name in ("median_ms", "p95_ms", "max_ms")]
-            transitions = f"{f['median_transitions']:g}, {f['max_transitions']}"
-            table.add_row(crowd, machine, str(f["hand_offs"]), *spans, transitions)
-    console.print("Hand-off: end of a task to the first instruction of the next", table)
-
-    table = Table("", *(f"waits {seconds} s" for seconds in _WAITS_SECONDS))
-    for machine in (QUEUE, POLL):
-        cells = results[f"{machine} wait"].values()
-        table.add_row(
-            machine, *(f"{c['transitions']} ({c['function_calls']} calls)" for c in cells)
-        )
-    console.print("Transitions of an execution, its one task included (calls of functions)", table)
-
-    table = Table("", "requests for each workflow")
-    for machine in (QUEUE, POLL):
-        counts = results[f"{machine} requests"]
-        table.add_row(machine, ", ".join(f"{counts[name]:g} {name}" for name in counts))
-    console.print(f"Requests, {_COUNTED} workflows in line", table)
-
-    table = Table("waiters", "requests to join", "requests per hand-off", "once and in order")
-    for size, herd in results["herds"].items():
-        join, hand_off = herd["requests_to_join"], herd["requests_per_hand_off"]
-        order = "yes" if herd["granted_once_in_order"] else "NO"
-        table.add_row(str(size), f"{join:g}", f"{hand_off:g}", order)
-    console.print("Herds through the store: DynamoDB requests", table)
-
-
-if __name__ == "__main__":
-    main()
+def _measure_waits(deployment: Deployment, results: Figures, seconds: tuple[int, ...]) -> None:
+    """All at a time: an execution that waits does nothing meanwhile."""
+    with ThreadPoolExecutor() as pool:
+        begun = {
+            (machine, each): pool.submit(waits, deployment, machine, seconds=each)
+            for machine in (QUEUE, POLL)
+            for each in seconds
+        }
+        for (machine, each), future in begun.items():
+            found: dict[str, float] = dict(future.result())
+            transitions, calls = found["transitions"], found["function_calls"]
+            found["usd"] = (transitions * _TRANSITION_USD + calls * _CALL_USD) * 1_000_000
+            results.setdefault(f"{machine} wait", {})[str(each)] = found

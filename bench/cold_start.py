@@ -1,0 +1,124 @@
+"""A handler in a fresh interpreter: import and first answer, beside a bare client of boto3.
+
+The asset is as Lambda has it: sources, without compiled modules beside them, because those of
+another version of Python than the runtime's are of no use. (boto3 is compiled, as in Lambda's
+runtime.)
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from bench.bed import TABLE, Bed, Figures, spread
+from leasehold.cdk.service.asset import assemble, asset_sources
+
+HANDLERS: Final = ("acquire", "heartbeat", "release", "reap")
+BARE: Final = 'boto3.client("dynamodb")'
+BARE_TWO: Final = "the same, and a client for Step Functions"
+COMPILED: Final = "acquire, if its modules were compiled"
+_OWNER: Final = "7d3f2c1e-5b0a-4c8e-9f61-d2a47b3e8c15"
+_PRELUDE: Final = "import sys, time\nsys.path.insert(0, {asset!r})\n"
+_BARE: Final = "import boto3\nclient = boto3.client('dynamodb')\n"
+_FIRST: Final = f"""
+key = {{"pk": {{"S": "cold"}}, "sk": {{"S": "COLD"}}}}
+client.update_item(TableName={TABLE!r}, Key=key)
+"""
+_HANDLER: Final = """
+from types import SimpleNamespace
+from lambdas.{name} import handler
+context = SimpleNamespace(
+    function_name="f", memory_limit_in_mb=256, aws_request_id="id",
+    invoked_function_arn="arn:aws:lambda:us-east-1:000000000000:function:f",
+    get_remaining_time_in_millis=lambda: 20000,
+)
+handler({event!r}, context)
+"""
+_TELL: Final = "sys.stderr.write(f'{time.process_time() * 1000:.1f}')\n"
+
+
+def measure(bed: Bed) -> Figures:
+    """Milliseconds of CPU time of whole interpreters, taken in turns."""
+    times = 2 if bed.quick else 9
+    with tempfile.TemporaryDirectory() as parent:
+        asset = assemble(Path(parent))
+        compiled = Path(shutil.copytree(asset, Path(parent) / "compiled"))
+        compileall.compile_dir(compiled, quiet=1)
+        on_lambda = _PRELUDE.format(asset=str(asset))
+        programs = {
+            BARE: on_lambda + _BARE + _FIRST,
+            BARE_TWO: on_lambda + _BARE + "boto3.client('stepfunctions')\n" + _FIRST,
+            **{name: on_lambda + _handler(name) for name in HANDLERS},
+            COMPILED: _PRELUDE.format(asset=str(compiled)) + _handler("acquire"),
+        }
+        spent: dict[str, list[float]] = {name: [] for name in programs}
+        for _ in range(times):
+            for name, program in programs.items():
+                spent[name].append(_cpu_ms(bed, program + _TELL))
+    figures: Figures = {name: spread(each, digits=0) for name, each in spent.items()}
+    for each in figures.values():
+        each["ratio"] = round(each["median"] / figures[BARE]["median"], 2)
+    sizes = [source.stat().st_size for source in asset_sources().values()]
+    return {"programs": figures, "files": len(sizes), "kib": sum(sizes) // 1024}
+
+
+def lines(figures: Figures) -> list[str]:
+    """The section of the document."""
+    rows = [
+        f"| {name} | {f['median']:.0f} | {f['p95']:.0f} | {f['ratio']} |"
+        for name, f in figures["programs"].items()
+    ]
+    return [
+        "## Cold starts",
+        "",
+        (
+            "CPU time of a fresh interpreter until the first answer, its start included. "
+            f"The handlers' modules are not compiled, as on Lambda: {figures['files']} "
+            f"files, {figures['kib']:,} KiB. The reaper's first answer is to a message that "
+            "it refuses."
+        ),
+        "",
+        "| | median ms | p95 ms | ratio |",
+        "|---|---|---|---|",
+        *rows,
+    ]
+
+
+def _handler(name: str) -> str:
+    return _HANDLER.format(name=name, event=_event(name))
+
+
+def _event(handler: str) -> dict[str, object]:
+    if handler == "reap":
+        return {"Records": [{"messageId": "m", "eventSource": "aws:sqs", "body": "no event"}]}
+    return {"lock_name": f"cold/{handler}", "owner_id": _OWNER}
+
+
+def _cpu_ms(bed: Bed, program: str) -> float:
+    environment = {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": bed.endpoint_url,
+        "AWS_LAMBDA_FUNCTION_NAME": "f",
+        "LEASEHOLD_TABLE_NAME": TABLE,
+        "POWERTOOLS_LOG_LEVEL": "ERROR",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(  # noqa: S603 - the program above
+        [sys.executable, "-P", "-c", program],
+        env=environment,
+        cwd=tempfile.gettempdir(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return float(done.stderr.splitlines()[-1])

@@ -1,0 +1,113 @@
+"""Many locks in one table: what one more operation costs, and what it takes to list them all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from bench.bed import TABLE, Bed, Figures, lock_client, spread
+from tests.support import FakeClock, acquire, release, store_over
+from tests.support.memory_table import MemoryTable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+SIZES: Final = (1_000, 100_000)
+_BATCH: Final = 25
+_WRITERS: Final = 4
+_LIST: Final = """
+import resource, sys, time
+from pathlib import Path
+from bench.bed import dynamodb_at, lock_client
+client = lock_client(dynamodb_at(sys.argv[1]))
+def mib():
+    status = Path("/proc/self/status")
+    if status.exists():  # The other figure includes the process that started this one.
+        lines = status.read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
+client.describe("grown/0")
+before, began = mib(), time.monotonic()
+number = sum(1 for _ in client.list("grown/"))
+sys.stdout.write(f"{number} {before:.0f} {mib():.0f} {time.monotonic() - began:.1f}")
+"""
+
+
+def measure(bed: Bed) -> Figures:
+    """Milliseconds of acquire and release beside so many other locks; memory of a full list."""
+    dynamodb, figures, there = bed.dynamodb(), Figures(), 0
+    client = lock_client(dynamodb)
+    sizes = (100, 300) if bed.quick else SIZES
+    for size in sizes:
+        _fill(dynamodb, there, size)
+        there = size
+        spans = []
+        for number in range(10 if bed.quick else 300):
+            began = time.perf_counter()
+            client.acquire(f"beside/{number % 10}").release()
+            spans.append((time.perf_counter() - began) * 1000)
+        figures[f"{size:,}"] = spread(spans)
+    client.close()
+    listed, before, peak, seconds = _list(bed).split()
+    figures["list"] = {
+        "locks": int(listed),
+        "mib_before": int(before),
+        "mib_peak": int(peak),
+        "seconds": float(seconds),
+    }
+    return figures
+
+
+def lines(figures: Figures) -> list[str]:
+    """The section of the document."""
+    listed = figures["list"]
+    return [
+        "## Many locks in a table",
+        "",
+        "Milliseconds of acquire and release, beside so many other locks.",
+        "",
+        "| other locks | median | p95 |",
+        "|---|---|---|",
+        *(
+            f"| {size} | {f['median']} | {f['p95']} |"
+            for size, f in figures.items()
+            if size != "list"
+        ),
+        "",
+        (
+            f"A process that lists all {listed['locks']:,} takes {listed['mib_peak']} MiB at most, "
+            f"{listed['mib_before']} MiB before it begins, and {listed['seconds']} s."
+        ),
+    ]
+
+
+def _fill(dynamodb: DynamoDBClient, there: int, size: int) -> None:
+    """Adds items of locks that nobody holds, as they are after a release."""
+    table = MemoryTable()
+    store = store_over(table, FakeClock())
+    store.acquire(acquire("anna"))
+    store.release(release("anna"))
+    [item] = table.items.values()
+
+    def write(first: int) -> None:
+        numbers = range(first, min(first + _BATCH, size))
+        puts = [{"PutRequest": {"Item": {**item, "pk": {"S": f"LOCK#grown/{n}"}}}} for n in numbers]
+        dynamodb.batch_write_item(RequestItems={TABLE: puts})  # type: ignore[dict-item]  # as they were stored
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(write, range(there, size, _BATCH)))
+
+
+def _list(bed: Bed) -> str:
+    """In a process of its own: how many locks, MiB before and at most, seconds."""
+    done = subprocess.run(  # noqa: S603 - the program above
+        [sys.executable, "-c", _LIST, bed.endpoint_url],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return done.stdout

@@ -1,0 +1,85 @@
+"""Thousands of locks that one client holds: its heartbeats, and what they cost."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from bench.bed import Bed, Figures, lock_client
+
+SIZES: Final = (1_000, 2_500, 5_000)
+LEASE_SECONDS: Final = 45
+_ACQUIRERS: Final = 8
+_LOCK_NAME: Final = re.compile(rb"LOCK#(held/\d+)")
+
+
+def measure(bed: Bed) -> Figures:
+    """Requests, CPU time and the largest gap between two heartbeats of one lock."""
+    lease = 3 if bed.quick else LEASE_SECONDS
+    dynamodb: Any = bed.dynamodb()
+    sent: dict[bytes, list[float]] = defaultdict(list)
+
+    def note(request: Any, **_: Any) -> None:  # noqa: ANN401 - botocore's
+        if found := _LOCK_NAME.search(request.body):
+            sent[found[1]].append(time.monotonic())
+
+    dynamodb.meta.events.register("before-send.dynamodb.UpdateItem", note)
+    client = lock_client(dynamodb, lease=lease)
+    figures, there = Figures(), 0
+    lost = threading.Event()
+    for size in (10, 20) if bed.quick else SIZES:
+        with ThreadPoolExecutor(_ACQUIRERS) as pool:
+            names = [f"held/{number}" for number in range(there, size)]
+            list(pool.map(lambda name: client.acquire(name, on_lost=lambda *_: lost.set()), names))
+        there = size
+        before = sum(map(len, sent.values()))
+        cpu, began = time.process_time(), time.monotonic()
+        time.sleep(lease / 3)
+        seconds = time.monotonic() - began
+        figures[f"{size:,}"] = {
+            "heartbeats_per_second": round((sum(map(len, sent.values())) - before) / seconds, 1),
+            "cpu_percent": round((time.process_time() - cpu) / seconds * 100),
+        }
+    time.sleep(lease / 3)  # The last ones have two heartbeats by then.
+    gaps = [b - a for times in sent.values() for a, b in itertools.pairwise(times)]
+    figures["all"] = {
+        "lease": lease,
+        "largest_gap": round(max(gaps), 1),
+        "requests": sum(map(len, sent.values())),
+        "lost": lost.is_set(),
+    }
+    client.close(release=bed.quick)
+    return figures
+
+
+def lines(figures: Figures) -> list[str]:
+    """The section of the document."""
+    every = figures["all"]
+    return [
+        "## Many locks of one client",
+        "",
+        (
+            f"Leases of {every['lease']} s, so a heartbeat of each lock is due every "
+            f"{every['lease'] / 3:g} s. CPU time is of the whole process, per cent of one "
+            "processor."
+        ),
+        "",
+        "| locks held | heartbeats a second | CPU |",
+        "|---|---|---|",
+        *(
+            f"| {size} | {f['heartbeats_per_second']} | {f['cpu_percent']} % |"
+            for size, f in figures.items()
+            if size != "all"
+        ),
+        "",
+        f"{every['requests']:,} requests in all. Largest time between two of one lock: "
+        f"{every['largest_gap']} s. "
+        + ("Locks were lost." if every["lost"] else "No lock was lost."),
+        "",
+        "![Heartbeats over locks](images/performance-heartbeats.svg)",
+    ]

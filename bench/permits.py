@@ -1,0 +1,132 @@
+"""Locks with many permits: what each write costs, and what one partition of DynamoDB can pay."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from functools import partial
+from typing import Final
+
+from bench.bed import Bed, Figures, lock_client, together
+from leasehold.protocol.model import AcquireRequest, ReleaseRequest
+from leasehold.store.lock_store import LockStore
+from tests.support import FakeClock, store_over
+from tests.support.capacity import MeteredTable, item_bytes
+
+PERMITS: Final = (1, 5, 20, 50, 100)
+PARTITION_UNITS: Final = 1_000
+"""Write units a second of one partition, by DynamoDB's documentation."""
+_ARN: Final = "arn:aws:states:us-east-1:123456789012:execution:Billing-MachineD1A2B3C4-x1y2z3:"
+_LOCK: Final = "customer/1234"
+_CLAIM_UNITS: Final = 1
+_FREE: Final = 4
+_THREADS_PER_PERMIT: Final = 3
+
+
+def measure(bed: Bed) -> Figures:
+    """By arithmetic on the requests of guards, and with clients of the embedded AWS."""
+    seconds = 0.5 if bed.quick else 4.0
+    permits = PERMITS[:2] if bed.quick else PERMITS
+    return {str(n): {**units(n), "measured": _measured(bed, n, seconds=seconds)} for n in permits}
+
+
+def lines(figures: Figures) -> list[str]:
+    """The section of the document."""
+    rows = [
+        f"| {permits} | {f['bytes']:,} | {f['acquire']} | {f['release']} | {f['join']} "
+        f"| {f['hand_off']} | {f['uncontended_per_second']} | {f['hand_offs_per_second']} "
+        f"| {f['queued_per_second']} | {f['measured']} |"
+        for permits, f in figures.items()
+    ]
+    return [
+        "## Many permits",
+        "",
+        (
+            "One lock is one item, and each write pays for all of it: 1 write unit a KiB, "
+            "two in a transaction. Units are counted by DynamoDB's documented rules, on the "
+            "requests of guards, when all permits are out. The three rates are "
+            "**arithmetic**: a partition gives 1,000 units a second. The last column is "
+            "measured on the embedded AWS: grants a second through the queue, when all but "
+            f"{_FREE} permits are out, and for each of these {_THREADS_PER_PERMIT} threads "
+            "of one client want one."
+        ),
+        "",
+        (
+            "| permits | bytes | acquire | release | join | hand-off | guards/s, nobody "
+            "waits | hand-offs/s to those that wait already | guards/s, all wait | embedded "
+            "AWS, grants/s |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        "![Write units over permits](images/performance-permits.svg)",
+    ]
+
+
+def units(permits: int) -> Figures:
+    """Write units of guards when all permits are out, and the rates that follow."""
+    table = MeteredTable()
+    store = store_over(table, FakeClock())
+    holders = [_request(number, permits) for number in range(permits)]
+    acquire = [_spent(table, store, holder) for holder in holders][-1]
+    size = item_bytes(table.inner.state(_LOCK))
+    release = _released(table, store, holders[-1])
+    last, first, second = (_request(permits + n, permits, waits=n > 0) for n in range(3))
+    _spent(table, store, last)
+    join = _spent(table, store, first)
+    _spent(table, store, second)
+    hand_off = _released(table, store, last)
+    return {
+        "bytes": size,
+        "acquire": acquire,
+        "release": release,
+        "join": join,
+        "hand_off": hand_off,
+        "uncontended_per_second": PARTITION_UNITS // (acquire + release),
+        "hand_offs_per_second": PARTITION_UNITS // hand_off,
+        "queued_per_second": PARTITION_UNITS // (join + hand_off),
+    }
+
+
+def _spent(table: MeteredTable, store: LockStore, request: AcquireRequest) -> int:
+    before = table.write_units
+    store.acquire(request)
+    return table.write_units - before - _CLAIM_UNITS
+
+
+def _released(table: MeteredTable, store: LockStore, request: AcquireRequest) -> int:
+    before = table.write_units
+    store.release(ReleaseRequest(lock_name=request.lock_name, owner_id=request.owner_id))
+    return table.write_units - before - _CLAIM_UNITS
+
+
+def _request(number: int, limit: int, *, waits: bool = False) -> AcquireRequest:
+    arn = f"{_ARN}{uuid.UUID(int=(number + 1) << 90)}"
+    return AcquireRequest(
+        lock_name=_LOCK,
+        owner_id=str(uuid.UUID(int=(number + 1) << 91)),
+        owner_name=arn,
+        execution_arn=arn,
+        limit=limit,
+        waits=waits,
+        task_token="t" * 1000 if waits else None,
+    )
+
+
+def _measured(bed: Bed, permits: int, *, seconds: float) -> int:
+    """Grants a second, while all other permits are out."""
+    client = lock_client(bed.dynamodb(), lease=600)
+    lock_name, free = f"permits/{permits}", min(_FREE, permits)
+    held = [client.acquire(lock_name, limit=permits) for _ in range(permits - free)]
+    granted, ends_at = [0] * free * _THREADS_PER_PERMIT, time.monotonic() + seconds
+
+    def work(number: int) -> None:
+        while time.monotonic() < ends_at:
+            with client.hold(lock_name, limit=permits):
+                granted[number] += 1
+
+    together([partial(work, number) for number in range(len(granted))], seconds=seconds + 60)
+    for lock in held:
+        lock.release()
+    client.close()
+    return round(sum(granted) / seconds)

@@ -1,0 +1,49 @@
+"""The bench counts what it says: gaps, overlaps, inversions, and sections that were left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from bench import contention, permits, report, waiting
+from bench.bed import spread
+from tests.histories.calls import Recorder
+
+GRANTS = [(1, 7, 10.0), (2, 8, 10.1), (3, 9, 10.3)]
+"""(token, number of the waiter, when granted)"""
+
+
+def test_a_spread_of_few_values_stays_within_them() -> None:
+    assert spread([1.0, 3.0]) == {"number": 2, "median": 2.0, "p95": 3.0, "max": 3.0}
+    assert spread([])["median"] is None
+
+
+@pytest.mark.parametrize(("second_begins", "overlaps"), [(2.5, 0), (1.5, 1)])
+def test_sections_that_overlap_are_counted(second_begins: float, overlaps: int) -> None:
+    spans = [(second_begins, 4.0), (0.0, 2.0)]
+    figures = contention.figures_of(spans, wanted=3)
+    assert figures["overlaps"] == overlaps
+    assert figures["seconds"] == 4.0
+    assert (figures["finished"], figures["wanted"]) == (2, 3)
+
+
+@pytest.mark.parametrize(("queue", "inversions"), [([7, 8, 9], 0), ([8, 7, 9], 1), ([9, 8, 7], 2)])
+def test_grants_out_of_the_order_of_the_queue_are_counted(
+    queue: list[int], inversions: int
+) -> None:
+    requests = Counter({"GetItem": 8, "Query": 1, "UpdateItem": 6})
+    share = waiting.Share(grants=GRANTS, calls=[], requests=requests)
+    figures = waiting.figures_of(Recorder(), "lock", queue, [share], released_at=9.9)
+    assert figures["inversions"] == inversions
+    assert figures["interval_ms"] == {"number": 3, "median": 100.0, "p95": 200.0, "max": 200.0}
+    assert (figures["reads_per_grant"], figures["writes_per_grant"]) == (3.0, 2.0)
+
+
+def test_a_section_without_figures_is_named_and_has_no_table() -> None:
+    counted = {"5": {**permits.units(5), "measured": 50}}
+    sections = {"permits": permits, "waiting": waiting}
+    text = report.document(sections, {"permits": counted})
+    assert "| 5 | 816 | 1 | 1 | 8 | 7 | 500 | 142 | 66 | 50 |" in text
+    assert "Left out, because the time was over: waiting." in text
+    assert "## Many waiting clients" not in text
