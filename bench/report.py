@@ -22,7 +22,7 @@ _OTHER: Final = "python-dynamodb-lock 0.9.1"
 
 
 def document(sections: Mapping[str, ModuleType], figures: dict[str, Figures]) -> str:
-    """The whole document. A section that was left out, for lack of time, is named."""
+    """The whole document. A section without figures is named."""
     left_out = [name for name in sections if name not in figures]
     lines = [
         "# How fast it is, and what it costs",
@@ -41,7 +41,7 @@ def document(sections: Mapping[str, ModuleType], figures: dict[str, Figures]) ->
         if name in figures:
             lines += [*module.lines(figures[name]), ""]
     if left_out:
-        lines += [f"Left out, because the time was over: {', '.join(left_out)}.", ""]
+        lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]
     return "\n".join(map(_wrapped, lines))
 
 

@@ -45,5 +45,5 @@ def test_a_section_without_figures_is_named_and_has_no_table() -> None:
     sections = {"permits": permits, "waiting": waiting}
     text = report.document(sections, {"permits": counted})
     assert "| 5 | 816 | 1 | 1 | 8 | 7 | 500 | 142 | 66 | 50 |" in text
-    assert "Left out, because the time was over: waiting." in text
+    assert "Not measured in this run: waiting." in text
     assert "## Many waiting clients" not in text
