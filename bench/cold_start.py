@@ -57,7 +57,7 @@ _TELL: Final = "sys.stderr.write(f'{time.process_time() * 1000:.1f}')\n"
 
 
 def measure(bed: Bed) -> Figures:
-    """Milliseconds of CPU time of whole interpreters, taken in turns."""
+    """Milliseconds of CPU time of whole interpreters, alternating."""
     times = 2 if bed.quick else 7
     with tempfile.TemporaryDirectory() as parent:
         asset = assemble(Path(parent))

@@ -16,7 +16,7 @@ _WARM_UP = 20
 
 
 def measure(bed: Bed) -> Figures:
-    """Milliseconds of wall time and of this process's CPU time, taken in turns."""
+    """Milliseconds of wall time and of this process's CPU time, alternating."""
     pairs = {BARE: _bare(bed), "Leasehold": _ours(bed), "python_dynamodb_lock": _other(bed)}
     walls: dict[str, list[float]] = {name: [] for name in pairs}
     cpus: dict[str, list[float]] = {name: [] for name in pairs}
@@ -48,7 +48,7 @@ def lines(figures: Figures) -> list[str]:
         "## A lock that nobody else wants",
         "",
         (
-            "Acquire and release, one after the other, taken in turns with the others. CPU "
+            "Acquire and release, one after the other, alternating with the others. CPU "
             "time is that of the client's thread."
         ),
         "",
