@@ -60,8 +60,8 @@ def lines(figures: Figures) -> list[str]:
             "releases at once. The interval is between two grants as the waiters see them, "
             "the first from the release of the first holder. Requests count from the first "
             "release, so without those of joining. An inversion is a grant out of the order "
-            f"of the queue. Who has not joined after {_JOIN_SECONDS} s, or is not granted "
-            f"{_DRAIN_SECONDS} s later, gives up."
+            f"of the queue. A waiter that has not joined after {_JOIN_SECONDS} s, or is not "
+            f"granted {_DRAIN_SECONDS} s later, gives up."
         ),
         "",
         (
