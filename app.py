@@ -1,4 +1,4 @@
-"""The CDK app: `Leasehold`, and with `-c demo=true` also `LeaseholdDemo`."""
+"""The CDK app: `Leasehold`, and with `-c demo=true` also the demo's two stacks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ def build(app: App) -> LockStack:
     settings = Settings.from_context(app.node)
     lock_stack = LockStack(app, "Leasehold", settings=settings)
     if settings.demo:
-        from infra.demo_stack import DemoStack  # noqa: PLC0415 - only the demo needs its modules
+        from infra.demo_durable import DemoDurable  # noqa: PLC0415 - only the demo needs these
+        from infra.demo_stack import DemoStack  # noqa: PLC0415 - same
 
-        DemoStack(app, "LeaseholdDemo", locks=lock_stack.locks)
+        demo = DemoStack(app, "LeaseholdDemo", locks=lock_stack.locks)
+        DemoDurable(app, "LeaseholdDemoDurable", locks=lock_stack.locks, accounts=demo.accounts)
     return lock_stack
 
 

@@ -10,7 +10,7 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from examples.demo import scenario, shell_lines
+from examples.demo import durable_act, scenario, shell_lines
 from examples.demo.console import Narrator
 from examples.demo.draw import draw
 from examples.demo.facts import Limits, Mode, Run, Story
@@ -51,11 +51,18 @@ def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
     with narrator.step(f"Bootstrap an embedded AWS on {aws.endpoint_url}"):
         aws.bootstrap()
     with narrator.step("Deploy the lock service and the demo's workflows with the CDK CLI"):
-        outputs = aws.deploy(stacks=("Leasehold", "LeaseholdDemo"), context={"demo": "true"})
+        stacks = ("Leasehold", "LeaseholdDemo", "LeaseholdDemoDurable")
+        outputs = aws.deploy(stacks=stacks, context={"demo": "true"})
     deployed = Deployed.from_outputs(outputs)
     steps = aws.client("stepfunctions", max_pool_connections=32)
-    story = tell(Runner(steps, aws.client("dynamodb"), deployed), narrator)
+    runner = Runner(steps, aws.client("dynamodb"), deployed)
+    story = tell(runner, narrator)
+    with narrator.step("Two durable functions and two workflows charge one account, in one queue"):
+        function = outputs["LeaseholdDemoDurable"]["DurableChargeFunctionName"]
+        judged = durable_act.play(runner, aws.client("lambda"), function)
     failures = report(story, narrator)
+    narrator.checks({durable_act.TITLE: judged})
+    failures += sum(not check.passed for check in judged)
     if keep_running:
         _stay(aws, deployed, narrator)
     return 1 if failures else 0

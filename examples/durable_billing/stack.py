@@ -10,7 +10,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from examples.durable_billing.package import package
+from infra.durable_package import package
 from leasehold.cdk import LockService
 
 FUNCTION: Final = Path(__file__).resolve().parent / "function"

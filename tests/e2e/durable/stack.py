@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from examples.durable_billing.package import package
+from infra.durable_package import package
 from leasehold.cdk import LockGuard, LockService, Waiting
 
 WORKER: Final = Path(__file__).parent / "worker"
@@ -20,11 +20,7 @@ TIMES_OUT_SECONDS: Final = 6
 
 
 class DurableForms(Stack):
-    """Two durable functions, one of which soon times out, and a guarded workflow.
-
-    Attributes:
-        locks: the service of the app, or with `own_reaper` false one without a reaper.
-    """
+    """Two durable functions, one of which soon times out, and a guarded workflow."""
 
     def __init__(
         self,
@@ -36,15 +32,20 @@ class DurableForms(Stack):
     ) -> None:
         super().__init__(scope, construct_id, **stack_props)
         self.locks = locks
-        built = Path(tempfile.mkdtemp(), "function")  # CDK copies it into the assembly.
-        self._code = lambda_.Code.from_asset(str(package(WORKER, built)))
+        with tempfile.TemporaryDirectory() as directory:
+            # CDK copies it into the cloud assembly at once.
+            built = package(WORKER, Path(directory, "function"))
+            self._declare(lambda_.Code.from_asset(str(built)))
+
+    def _declare(self, code: lambda_.Code) -> None:
+        self._code = code
         for name, seconds in (("Durable", 3600), ("TimesOut", TIMES_OUT_SECONDS)):
             function = self._function(
                 name,
                 "durable",
                 durable_config=lambda_.DurableConfig(execution_timeout=Duration.seconds(seconds)),
             )
-            locks.grant_durable(function)
+            self.locks.grant_durable(function)
             CfnOutput(self, f"{name}FunctionName", value=function.function_name)
         self._workflow()
 

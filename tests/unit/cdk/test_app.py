@@ -32,7 +32,7 @@ def test_the_app_is_the_lock_service_alone_unless_the_demo_is_asked_for(
     lock_app: App, demo_app: App
 ) -> None:
     assert set(stacks(lock_app)) == {"Leasehold"}
-    assert set(stacks(demo_app)) == {"Leasehold", "LeaseholdDemo"}
+    assert set(stacks(demo_app)) == {"Leasehold", "LeaseholdDemo", "LeaseholdDemoDurable"}
 
 
 def test_the_demo_uses_the_lock_service_of_the_other_stack(demo_app: App) -> None:

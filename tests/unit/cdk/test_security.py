@@ -97,6 +97,13 @@ def test_the_demo_follows_the_aws_solutions_rules(demo_app: App) -> None:
     assert findings_but_versions(demo) == []
 
 
+def test_the_durable_function_of_the_demo_follows_the_aws_solutions_rules(demo_app: App) -> None:
+    durable = demo_app.node.find_child("LeaseholdDemoDurable")
+    assert isinstance(durable, Stack)
+    # CDK lets it invoke each version of the functions: a wildcard behind their ARNs.
+    assert [rule for rule, _ in findings(durable) if not VERSIONS.fullmatch(rule)] == []
+
+
 def test_a_guard_adds_no_finding_to_its_machine(forms_stack: Stack) -> None:
     assert {rule for rule, _ in findings_but_versions(forms_stack)} == OF_MACHINES
 

@@ -25,7 +25,7 @@ def package(source: Path, target: Path) -> Path:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name in PACKAGES:
         spec = find_spec(name)
-        assert spec is not None, f"{name} is missing: pip install 'leasehold[durable]'"  # noqa: S101 - an example
+        assert spec is not None, f"{name} is missing: pip install 'leasehold[durable]'"  # noqa: S101 - for synth
         assert spec.submodule_search_locations is not None  # noqa: S101 - same
         [found] = spec.submodule_search_locations
         ignore = shutil.ignore_patterns(*_NOT_NEEDED)
