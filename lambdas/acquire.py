@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lambdas.runtime import lock_store, make_clients
 from lambdas.task_tokens import answer_task
 from lambdas.telemetry import logger, metrics, observe_acquire
+from leasehold.clock import SystemClock
 from leasehold.wire.answers import acquire_answer
 from leasehold.wire.executions import callback_id_in
 from leasehold.wire.requests import parse_acquire
@@ -25,7 +26,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     request = parse_acquire(event)
     require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
     answer = lock_store(context).acquire(request)
-    observe_acquire(request, answer)
+    observe_acquire(request, answer, now_ms=SystemClock().wall_ms())
     if request.task_token is not None and callback_id_in(request.task_token) is None:
         answer_task(request.task_token, answer)  # A durable execution gets this very answer.
     return acquire_answer(answer)

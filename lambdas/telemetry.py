@@ -44,6 +44,9 @@ class _Provider(AmazonCloudWatchEMFProvider):
             super().flush_metrics(raise_on_empty_metrics)
 
 
+LONGEST_TOLD_WAIT_MS: Final = 7 * 24 * 3_600_000
+"""More than the longest wait of a guard that polls, and of one whose queue is full."""
+
 logger: Final = Logger(service=SERVICE, utc=True)
 metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=SERVICE))
 
@@ -73,9 +76,38 @@ def request_fields(request: AcquireRequest) -> dict[str, object]:
     )
 
 
-def observe_acquire(request: AcquireRequest, answer: Grant | Queued | Refusal) -> None:
-    """Counts and logs the answer to an acquire."""
+def _current_wait_ms(
+    request: AcquireRequest, answer: Queued | Refusal, *, now_ms: int
+) -> int | None:
+    """How long the caller has waited so far; None if that is not known.
+
+    The service knows since when a waiter is in the queue. A caller that polls says it itself, and
+    may say anything: what no polling caller can have waited is not measured.
+    """
+    if isinstance(answer, Queued):
+        return max(0, now_ms - answer.entered_at_ms)
+    if request.entered_at_ms is None or answer.reason is RefusalReason.ALREADY_RELEASED:
+        return None
+    waited_ms = max(0, now_ms - request.entered_at_ms)
+    return waited_ms if waited_ms <= LONGEST_TOLD_WAIT_MS else None
+
+
+def _measure_current_wait(waited_ms: int | None) -> dict[str, int]:
+    """Measures a wait, and returns it as the field of a log line."""
+    if waited_ms is None:
+        return {}
+    _measure_ms(MetricName.CURRENT_WAIT, waited_ms)
+    return {"waited_ms": waited_ms}
+
+
+def observe_acquire(
+    request: AcquireRequest, answer: Grant | Queued | Refusal, *, now_ms: int
+) -> None:
+    """Counts and logs the answer to an acquire; `now_ms` is the wall time of the answer."""
     caller = request_fields(request)
+    waits: dict[str, int] = {}
+    if not isinstance(answer, Grant):
+        waits = _measure_current_wait(_current_wait_ms(request, answer, now_ms=now_ms))
     match answer:
         case Grant():
             count(MetricName.GRANTED, 0 if answer.repeated else 1)
@@ -85,10 +117,10 @@ def observe_acquire(request: AcquireRequest, answer: Grant | Queued | Refusal) -
             count(MetricName.QUEUED)
             if answer.position is not None:  # A caller that asks again is not told it.
                 count(MetricName.QUEUE_LENGTH, answer.position)
-            logger.info("queued", extra={**caller, "position": answer.position})
+            logger.info("queued", extra={**caller, **waits, "position": answer.position})
         case Refusal():
             count(MetricName.BUSY, int(answer.reason is not RefusalReason.ALREADY_RELEASED))
-            logger.info("refused", extra={**caller, "reason": answer.reason.value})
+            logger.info("refused", extra={**caller, **waits, "reason": answer.reason.value})
 
 
 def observe_heartbeat(answer: Grant | NotHeld) -> None:

@@ -29,6 +29,8 @@ class MetricName(StrEnum):
     """A waiter joined the queue, or asked again from its place in it."""
     QUEUE_LENGTH = "QueueLength"
     """Position of a waiter in the queue when it joined or asked again."""
+    CURRENT_WAIT = "CurrentWait"
+    """Milliseconds that a waiter has waited so far, each time it asks; it waits still."""
     HANDED_OVER = "HandedOver"
     """A permit went to the oldest waiter; counts as Granted too."""
     WAIT_TIME = "WaitTime"

@@ -16,6 +16,8 @@ except ModuleNotFoundError as missing:
 
 from leasehold.cdk.guard.guard import LockGuard
 from leasehold.cdk.guard.waiting import Waiting
+from leasehold.cdk.monitoring.monitoring import LockMonitoring
+from leasehold.cdk.monitoring.thresholds import LockAlarms
 from leasehold.cdk.optimistic.optimistic_update import OptimisticUpdate
 from leasehold.cdk.service.imported_service import ILockService, ImportedLockService
 from leasehold.cdk.service.lock_service import LockService
@@ -26,7 +28,9 @@ __all__ = [
     "ExecutionReaper",
     "ILockService",
     "ImportedLockService",
+    "LockAlarms",
     "LockGuard",
+    "LockMonitoring",
     "LockService",
     "OptimisticUpdate",
     "SharedLockService",

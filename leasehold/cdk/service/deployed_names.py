@@ -23,6 +23,7 @@ from leasehold.cdk.service.reaper import ExecutionReaper
 from leasehold.errors import InvalidRequest
 
 TABLE_NAME: Final = "LockTableName"
+LOG_GROUP_NAMES: Final = "LogGroupNames"
 DEAD_LETTER_QUEUE_ARN: Final = "ReapDeadLetterQueueArn"
 WATCHES_EVERY_MACHINE: Final = "WatchesEveryMachine"
 SERVES_EVERY_DURABLE_FUNCTION: Final = "ServesEveryDurableFunction"
@@ -65,6 +66,10 @@ class Deployed:
     functions: Mapping[str, lambda_.Function]
     reaper: ExecutionReaper | None
     serves_every_durable_function: bool
+
+    def log_group_names(self) -> list[str]:
+        """The log groups of all functions."""
+        return [function.log_group.log_group_name for function in self.functions.values()]
 
     def names(self) -> dict[str, str]:
         """Name, ARN or URL of the table, of each function and of the reaper's queues."""
@@ -115,6 +120,7 @@ class SharedNames(Construct):
         for name, value in deployed.names().items():
             if name in {TABLE_NAME, DEAD_LETTER_QUEUE_ARN} or name.endswith("FunctionArn"):
                 self._tell(name, value)
+        self._tell(LOG_GROUP_NAMES, ",".join(deployed.log_group_names()))
         if deployed.reaper is not None and deployed.reaper.watches_every_machine:
             self._tell(WATCHES_EVERY_MACHINE, "true")
         if deployed.serves_every_durable_function:

@@ -60,6 +60,25 @@ class LockServiceBase(LockMetrics, Construct):
         """The name of the lock table, for `LockClient`."""
         return self.table.table_name
 
+    @property
+    def reap_function(self) -> lambda_.IFunction | None:
+        """Frees the locks of executions that ended; None if there is none or it is not known."""
+        return None
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether `metric_dead_letters` can be asked for."""
+        return False
+
+    @property
+    def log_group_names(self) -> list[str] | None:
+        """The log groups of all functions; None if they are not known."""
+        return None
+
+    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """See `LockService.metric_dead_letters`."""
+        raise NotImplementedError
+
     def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal ask for locks. It should be able to release them, too."""
         return self.acquire_function.grant_invoke(grantee)
@@ -206,6 +225,11 @@ class ImportedLockService(LockServiceBase):
             InvalidRequest: the service was imported without `table_name`.
         """
         return self._table or _left_out("table_name", "LockTableName")
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether the service was imported with `dead_letter_queue_arn`."""
+        return self._dead_letters is not None
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`.

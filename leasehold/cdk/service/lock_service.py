@@ -179,6 +179,21 @@ class LockService(LockServiceBase):
         """The lock table: a new one, or the one that was given."""
         return self._table
 
+    @property
+    def reap_function(self) -> lambda_.IFunction | None:
+        """The reaper's function; None without a reaper."""
+        return None if self.reaper is None else self.reaper.function
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether the service has a reaper."""
+        return self.reaper is not None
+
+    @property
+    def log_group_names(self) -> list[str]:
+        """The log groups of all functions."""
+        return self._deployed().log_group_names()
+
     def grant_durable(self, function: lambda_.Function) -> iam.Grant:
         """See `LockServiceBase.grant_durable`; and serves the function."""
         grant = super().grant_durable(function)

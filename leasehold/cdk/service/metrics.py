@@ -19,6 +19,7 @@ _STATISTICS: Final = {
     MetricName.HELD_TIME: "p95",
     MetricName.HAND_OFF_LATENCY: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
+    MetricName.CURRENT_WAIT: "Maximum",
 }
 """Default statistics; every other metric is a count, shown as its sum."""
 
@@ -69,6 +70,14 @@ class LockMetrics:
     def metric_wait_time(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Milliseconds from a waiter's entry to its grant."""
         return self.metric(MetricName.WAIT_TIME, **options)
+
+    def metric_current_wait(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds that those who wait have waited so far, by default the longest.
+
+        A waiter tells it each time it asks the functions: a guard each fallback period. Waits of
+        `LockClient`, which asks the table itself, are not in it.
+        """
+        return self.metric(MetricName.CURRENT_WAIT, **options)
 
     def metric_held_time(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Milliseconds from grant to release."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from aws_cdk import Fn
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -16,6 +17,7 @@ from constructs import Construct
 
 from leasehold.cdk.service.deployed_names import (
     DEAD_LETTER_QUEUE_ARN,
+    LOG_GROUP_NAMES,
     SERVES_EVERY_DURABLE_FUNCTION,
     TABLE_NAME,
     WATCHES_EVERY_MACHINE,
@@ -84,6 +86,16 @@ class SharedLockService(LockServiceBase):
     def reap_function(self) -> lambda_.IFunction:
         """Frees the locks of executions that ended; deployable if the service has a reaper."""
         return self._function("Reap")
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """True: a shared service has a reaper, or what asks for its metric is not deployable."""
+        return True
+
+    @property
+    def log_group_names(self) -> list[str]:
+        """The log groups of all functions."""
+        return Fn.split(",", self._deployed(LOG_GROUP_NAMES))
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
         """Makes sure that the service's reaper watches these machines.

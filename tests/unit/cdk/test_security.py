@@ -11,11 +11,12 @@ from typing import Any
 from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from constructs import IConstruct
 
-from leasehold.cdk import LockService
+from leasehold.cdk import LockMonitoring, LockService
 from tests.unit.cdk.asl import flattened
 from tests.unit.cdk.template import resources
 
@@ -124,6 +125,15 @@ def test_a_customers_key_adds_no_finding(tmp_path: Path) -> None:
     stack = Stack(App(outdir=str(tmp_path)), "Encrypted")
     LockService(stack, "Locks", encryption_key=kms.Key(stack, "Key", enable_key_rotation=True))
     assert findings(stack) == []
+
+
+def test_monitoring_of_a_shared_service_adds_no_finding(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Watching")
+    topic = sns.Topic(stack, "Topic", enforce_ssl=True)
+    locks = LockService.from_stack(stack, "Locks")
+    LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic)
+    assert findings(stack) == []
+    assert lint(dict(Template.from_stack(stack).to_json())) == []
 
 
 def test_a_wildcard_without_acknowledgment_is_found(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ Json = dict[str, Any]
 
 ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 HERE = Environment(account="123456789012", region="us-east-1")
-ALWAYS = ["AcquireFunctionArn", "HeartbeatFunctionArn", "LockTableName", "ReleaseFunctionArn"]
+USED = ["AcquireFunctionArn", "HeartbeatFunctionArn", "LockTableName", "ReleaseFunctionArn"]
+ALWAYS = sorted([*USED, "LogGroupNames"])
 OF_A_REAPER = ["ReapDeadLetterQueueArn", "ReapFunctionArn", "WatchesEveryMachine"]
 
 
@@ -95,6 +96,12 @@ def test_the_stack_leasehold_shares_its_table_its_functions_and_its_dead_letters
     ):
         shared, _ = one(lock_template, "AWS::Lambda::Function", prefix)
         expected[f"{operation}FunctionArn"] = arn(shared)
+    logs = [
+        {"Ref": one(lock_template, "AWS::Logs::LogGroup", f"{prefix}Logs")[0]}
+        for prefix in ("Acquire", "Heartbeat", "Release", "ReaperReap")
+    ]
+    separated = [part for log_group in logs for part in (log_group, ",")][:-1]
+    expected["LogGroupNames"] = {"Fn::Join": ["", separated]}
     found = resources(lock_template, "AWS::SSM::Parameter").values()
     assert {each["Properties"]["Name"]: each["Properties"]["Value"] for each in found} == {
         f"/leasehold/Leasehold/{name}": value for name, value in expected.items()
@@ -106,6 +113,7 @@ def test_what_a_user_reads_is_what_the_stack_shares(user: Stack, lock_stack: Sta
     locks.metric_dead_letters()
     locks.metric_dead_letters(statistic="Sum")
     assert locks.reap_function is locks.reap_function
+    assert locks.log_group_names
     locks.watch(sfn.StateMachine(user, "M", definition_body=body(guard(user, "G", locks))))
     assert read_by(user) == names_shared_by(lock_stack) == sorted(ALWAYS + OF_A_REAPER)
 
@@ -133,7 +141,7 @@ def test_a_cross_stack_reference_imports_an_export(app: App) -> None:
 
 def test_a_user_reads_only_what_it_uses(user: Stack) -> None:
     LockService.from_stack(user, "Locks")
-    assert read_by(user) == ALWAYS
+    assert read_by(user) == USED
 
 
 def test_a_machine_may_invoke_the_functions_of_the_shared_service_and_a_client_use_its_table(

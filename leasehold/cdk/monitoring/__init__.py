@@ -1,0 +1,1 @@
+"""`LockMonitoring`: a dashboard, alarms and saved queries for a lock service."""

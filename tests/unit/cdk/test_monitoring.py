@@ -1,0 +1,236 @@
+"""`LockMonitoring`: the dashboard, the alarms that were asked for, and the saved queries."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_sns as sns
+from aws_cdk.assertions import Template
+
+from leasehold.cdk import LockAlarms, LockMonitoring, LockService
+from leasehold.cdk.monitoring.saved_queries import QUERIES
+from leasehold.errors import InvalidRequest
+from leasehold.metrics import NAMESPACE, MetricName
+from tests.unit.cdk.guard_forms import FUNCTION
+from tests.unit.cdk.template import resources
+
+Json = dict[str, Any]
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "monitoring.md"
+EVERY_ALARM = LockAlarms(
+    taken_over=1, queue_length=100, hand_off_latency=Duration.seconds(10), lost=2
+)
+DEFAULT_ALARMS = {
+    "CurrentWait",
+    "Lost",
+    "DeadLetters",
+    *(f"{name}Errors" for name in ("Acquire", "Heartbeat", "Release", "Reap")),
+    *(f"{name}Throttles" for name in ("Acquire", "Heartbeat", "Release", "Reap")),
+    *("TableReadThrottles", "TableWriteThrottles"),
+}
+NOT_GRAPHED = {MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED, MetricName.REACQUIRED}
+"""Nothing that anybody has to look at."""
+
+
+def template_of(stack: Stack) -> Json:
+    return dict(Template.from_stack(stack).to_json())
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    return App(outdir=str(tmp_path_factory.mktemp("cdk.out")))
+
+
+@pytest.fixture(scope="module")
+def watching(app: App) -> Stack:
+    """Watches a shared service, with a topic and every alarm."""
+    stack = Stack(app, "Watching")
+    locks = LockService.from_stack(stack, "Locks")
+    topic = sns.Topic(stack, "Topic", enforce_ssl=True)
+    LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic, alarms=EVERY_ALARM)
+    return stack
+
+
+@pytest.fixture(scope="module")
+def template(watching: Stack) -> Json:
+    return template_of(watching)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    return Stack(App(outdir=str(tmp_path)), "Single")
+
+
+def graphed(template: Json) -> list[str]:
+    [dashboard] = resources(template, "AWS::CloudWatch::Dashboard").values()
+    _, parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"]
+    body = "".join(part if isinstance(part, str) else "reference" for part in parts)
+    widgets = json.loads(body)["widgets"]
+    return [
+        f"{metric[0]}/{metric[1]}" for each in widgets for metric in each["properties"]["metrics"]
+    ]
+
+
+def alarms(template: Json) -> dict[str, Json]:
+    found = resources(template, "AWS::CloudWatch::Alarm").items()
+    return {re.sub(r"^\w*Monitoring|.{8}$", "", name): each["Properties"] for name, each in found}
+
+
+def test_the_dashboard_shows_every_metric_that_tells_of_trouble(template: Json) -> None:
+    own = {name for name in graphed(template) if name.startswith(f"{NAMESPACE}/")}
+    assert own == {f"{NAMESPACE}/{name}" for name in set(MetricName) - NOT_GRAPHED}
+    others = set(graphed(template)) - own
+    assert {
+        *("AWS/Lambda/Errors", "AWS/Lambda/Throttles", "AWS/Lambda/Duration"),
+        *("AWS/DynamoDB/ReadThrottleEvents", "AWS/DynamoDB/WriteThrottleEvents"),
+        "AWS/SQS/ApproximateNumberOfMessagesVisible",
+    } == others
+
+
+def test_no_metric_of_the_service_has_another_dimension_than_the_service(template: Json) -> None:
+    for alarm in alarms(template).values():
+        if alarm.get("Namespace") == NAMESPACE:
+            assert alarm["Dimensions"] == [{"Name": "service", "Value": "leasehold"}]
+
+
+def test_without_a_topic_and_thresholds_there_is_no_alarm(stack: Stack) -> None:
+    monitoring = LockMonitoring(stack, "Monitoring", service=LockService.from_stack(stack, "Locks"))
+    template = template_of(stack)
+    assert (alarms(template), dict(monitoring.alarms)) == ({}, {})
+    assert graphed(template)
+
+
+def test_a_topic_alone_asks_for_the_usual_alarms_and_is_told_of_each_end_as_well(
+    stack: Stack,
+) -> None:
+    topic = sns.Topic(stack, "Topic")
+    locks = LockService.from_stack(stack, "Locks")
+    monitoring = LockMonitoring(stack, "Monitoring", service=locks, alarm_topic=topic)
+    found = alarms(template_of(stack))
+    assert set(found) == set(monitoring.alarms) == DEFAULT_ALARMS
+    told = [stack.resolve(topic.topic_arn)]
+    assert all(each["AlarmActions"] == each["OKActions"] == told for each in found.values())
+
+
+def test_each_alarm_has_the_threshold_that_was_asked_for(template: Json) -> None:
+    found = alarms(template)
+    assert set(found) == DEFAULT_ALARMS | {"TakenOver", "QueueLength", "HandOffLatency"}
+    assert found["CurrentWait"]["Threshold"] == 30 * 60_000
+    assert found["HandOffLatency"]["Threshold"] == 10_000
+    assert (found["Lost"]["Threshold"], found["QueueLength"]["Threshold"]) == (2, 100)
+
+
+def test_no_alarm_fires_by_silence(template: Json) -> None:
+    assert {each["TreatMissingData"] for each in alarms(template).values()} == {"notBreaching"}
+
+
+def test_none_makes_no_alarm(stack: Stack) -> None:
+    only_lost = LockAlarms(
+        current_wait=None, dead_letters=None, function_errors=None, throttles=None
+    )
+    locks = LockService.from_stack(stack, "Locks")
+    LockMonitoring(stack, "Monitoring", service=locks, alarms=only_lost)
+    assert set(alarms(template_of(stack))) == {"Lost"}
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        lambda stack: LockService(stack, "Locks", reaper=False),
+        lambda stack: LockService.from_function_arns(
+            stack,
+            "Locks",
+            acquire_function_arn=f"{FUNCTION}:acquire",
+            heartbeat_function_arn=f"{FUNCTION}:heartbeat",
+            release_function_arn=f"{FUNCTION}:release",
+            table_name="locks",
+        ),
+    ],
+    ids=["own", "imported"],
+)
+def test_a_service_without_a_reaper_has_no_alarm_about_one(stack: Stack, service: Any) -> None:  # noqa: ANN401 - a lambda
+    LockMonitoring(stack, "Monitoring", service=service(stack), alarms=LockAlarms())
+    found = set(alarms(template_of(stack)))
+    assert found == DEFAULT_ALARMS - {"DeadLetters", "ReapErrors", "ReapThrottles"}
+
+
+def test_the_alarms_and_queries_of_an_own_service_are_those_of_a_shared_one(stack: Stack) -> None:
+    locks = LockService(stack, "Locks")
+    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms())
+    template = template_of(stack)
+    assert set(alarms(template)) == DEFAULT_ALARMS
+    for query in resources(template, "AWS::Logs::QueryDefinition").values():
+        assert len(query["Properties"]["LogGroupNames"]) == len(
+            resources(template, "AWS::Lambda::Function")
+        )
+
+
+def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, template: Json) -> None:
+    found = resources(template, "AWS::Logs::QueryDefinition").values()
+    assert {each["Properties"]["QueryString"] for each in found} == set(QUERIES.values())
+    [parameter] = [
+        name
+        for name, each in template["Parameters"].items()
+        if each["Default"] == "/leasehold/Leasehold/LogGroupNames"
+    ]
+    for each in found:
+        assert each["Properties"]["LogGroupNames"] == {"Fn::Split": [",", {"Ref": parameter}]}
+        assert watching.stack_name in each["Properties"]["Name"]
+
+
+def test_a_query_names_only_fields_and_messages_that_the_functions_log() -> None:
+    root = DOCUMENT.parent.parent
+    logged = "".join(
+        (root / path).read_text()
+        for path in ("lambdas/telemetry.py", "lambdas/reap.py", "leasehold/store/events.py")
+    )
+    for query in QUERIES.values():
+        for messages in re.findall(r"message in \[(.*?)\]", query):
+            for message in re.findall(r'"(.*?)"', messages):
+                assert f'"{message}"' in logged
+        for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):
+            assert name in logged
+
+
+@pytest.mark.parametrize(
+    ("threshold", "field"),
+    [
+        ({"current_wait": 30}, "current_wait"),
+        ({"current_wait": Duration.seconds(0)}, "current_wait"),
+        ({"hand_off_latency": Duration.millis(1)}, "hand_off_latency"),
+        ({"lost": 0}, "lost"),
+        ({"lost": True}, "lost"),
+        ({"throttles": 1.5}, "throttles"),
+        ({"queue_length": "many"}, "queue_length"),
+    ],
+)
+def test_a_threshold_that_means_nothing_is_refused_by_its_name(
+    threshold: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{field}: must be"):
+        LockAlarms(**threshold)
+
+
+@pytest.mark.parametrize(("argument", "value"), [("service", "Leasehold"), ("alarms", {"lost": 1})])
+def test_an_argument_of_another_type_is_refused_before_anything_is_declared(
+    stack: Stack, argument: str, value: object
+) -> None:
+    arguments: dict[str, Any] = {"service": LockService.from_stack(stack, "Locks")}
+    with pytest.raises(InvalidRequest, match=f"^{argument}: must be"):
+        LockMonitoring(stack, "Monitoring", **{**arguments, argument: value})
+    assert stack.node.try_find_child("Monitoring") is None
+
+
+def test_the_document_says_what_to_do_about_each_alarm(template: Json) -> None:
+    rows = re.findall(r"^\| \*\*(.+?)\*\*", DOCUMENT.read_text(), re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"\w+", row)}
+    kinds = {
+        re.sub(r"^(Acquire|Heartbeat|Release|Reap|Table(Read|Write))(?=Err|Thr)", "", name)
+        for name in alarms(template)
+    }
+    assert kinds == told

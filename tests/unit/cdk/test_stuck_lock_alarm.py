@@ -1,0 +1,191 @@
+"""The alarm of `LockMonitoring` fires while a lock is stuck, by what the functions print."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from aws_cdk import App, Duration, Stack
+from aws_cdk.assertions import Template
+
+from lambdas import acquire, heartbeat, release, telemetry
+from leasehold.cdk import LockAlarms, LockMonitoring, LockService
+from leasehold.clock import SystemClock
+from tests.support.lambda_context import LambdaContextStub
+from tests.support.workflows import FakeWorkflows
+from tests.unit.cdk.alarm_state import data_of, fires
+
+Json = dict[str, Any]
+
+CONTEXT = LambdaContextStub()
+FALLBACK_SECONDS: Final = 300
+LATE_SECONDS: Final = 1
+"""By which a guard asks later than its period each time."""
+THRESHOLD_MINUTES: Final = 30
+LOCK = {"lock_name": "customer/1"}
+EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
+HOLDER = {**LOCK, "owner_id": "holder-0123456789", "lease_seconds": 3600}
+QUEUED = {
+    **LOCK,
+    "owner_id": "waiter-0123456789",
+    "task_token": "token",
+    "execution_arn": EXECUTION,
+    "fallback_seconds": FALLBACK_SECONDS,
+    "lease_seconds": 3600,
+}
+
+pytestmark = pytest.mark.usefixtures("lambda_environment", "engine")
+
+
+class Now:
+    """The time of the functions and of their metrics, which the test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_900_000_000.0
+
+    def wall_ms(self, _clock: object = None) -> int:
+        return int(self.seconds * 1000)
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeWorkflows:
+    engine = FakeWorkflows()
+    for name in ("wake_waiter", "describe"):
+        monkeypatch.setattr(
+            f"leasehold.workflows.step_functions.StepFunctions.{name}", getattr(engine, name)
+        )
+    return engine
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Now:
+    now = Now()
+    monkeypatch.setattr(SystemClock, "wall_ms", lambda _self: now.wall_ms())
+    return now
+
+
+@pytest.fixture(scope="module")
+def alarm(tmp_path_factory: pytest.TempPathFactory) -> Json:
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Watching")
+    locks = LockService.from_stack(stack, "Locks")
+    wait = Duration.minutes(THRESHOLD_MINUTES)
+    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(current_wait=wait))
+    found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    [alarm] = [
+        each["Properties"]
+        for each in found
+        if each["Properties"].get("MetricName") == "CurrentWait"
+    ]
+    return dict(alarm)
+
+
+class Run:
+    """Callers of the functions, and what CloudWatch has of them."""
+
+    def __init__(self, alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]) -> None:
+        self.alarm, self.now, self.capsys = alarm, now, capsys
+        self.data: list[tuple[float, float]] = []
+
+    def call(self, handler: Any, request: Json) -> Json:  # noqa: ANN401 - a handler
+        answer: Json = handler(dict(request), CONTEXT)
+        lines = self.capsys.readouterr().out.splitlines()
+        # The functions' library stamps the lines with the time of this machine.
+        self.data += [(self.now.seconds, value) for _, value in data_of(self.alarm, lines)]
+        return answer
+
+    def release(self, owner: Json) -> None:
+        request = {name: owner[name] for name in ("lock_name", "owner_id")}
+        assert self.call(release.handler, request)["released"]
+
+    def fires(self) -> bool:
+        return fires(self.alarm, self.data, at=self.now.seconds)
+
+    def ask(self, request: Json, *, minutes: float, period_seconds: float) -> list[bool]:
+        """Asks again and again; whether the alarm fires, looked at once a minute."""
+        seen, asked_at = [], self.now.seconds - period_seconds
+        for _ in range(round(minutes)):
+            if self.now.seconds >= asked_at + period_seconds:
+                self.call(heartbeat.handler, HOLDER)
+                assert self.call(acquire.handler, request)["acquired"] is False
+                asked_at = self.now.seconds
+            seen.append(self.fires())
+            self.now.advance(60)
+        return seen
+
+
+@pytest.fixture
+def run(alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]) -> Run:
+    run = Run(alarm, now, capsys)
+    run.call(acquire.handler, HOLDER)
+    return run
+
+
+@pytest.mark.parametrize("polls", [False, True])
+def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
+    run: Run, now: Now, *, polls: bool
+) -> None:
+    polling = {**LOCK, "owner_id": "poller-0123456789", "entered_at_ms": now.wall_ms()}
+    request, period = (polling, 60) if polls else (QUEUED, FALLBACK_SECONDS + LATE_SECONDS)
+    seen = run.ask(request, minutes=75, period_seconds=period)
+    first = seen.index(True)
+    assert THRESHOLD_MINUTES <= first <= THRESHOLD_MINUTES + 6
+    assert all(seen[first:])  # Also in periods in which nobody asked.
+    run.release(HOLDER)
+    now.advance(15 * 60)
+    assert not run.fires()
+
+
+def test_the_alarm_does_not_fire_when_turns_are_short_however_many_wait(run: Run, now: Now) -> None:
+    holder = HOLDER
+    for number in range(12):
+        waiter = {**QUEUED, "owner_id": f"waiter-{number}-0123456789"}
+        run.call(acquire.handler, waiter)
+        now.advance(300)
+        run.call(acquire.handler, waiter)
+        assert not run.fires()
+        run.release(holder)
+        holder = waiter
+
+
+def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(
+    alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The negative control: the same alarm over the metric that a hand-off emits."""
+    run = Run({**alarm, "MetricName": "WaitTime"}, now, capsys)
+    run.call(acquire.handler, HOLDER)
+    assert not any(run.ask(QUEUED, minutes=75, period_seconds=FALLBACK_SECONDS + LATE_SECONDS))
+    run.release(HOLDER)
+    assert run.fires()
+
+
+@pytest.mark.parametrize("entered_at_ms", [1, 4_000_000_000_000])
+def test_a_caller_that_polls_raises_no_alarm_by_an_absurd_time_of_entry(
+    run: Run, entered_at_ms: int
+) -> None:
+    polling = {**LOCK, "owner_id": "poller-0123456789", "entered_at_ms": entered_at_ms}
+    assert not any(run.ask(polling, minutes=3, period_seconds=60))
+
+
+def test_a_waiter_raises_no_alarm_by_any_time_of_entry(run: Run, now: Now) -> None:
+    """The service knows since when it is in the queue."""
+    an_hour_ago = now.wall_ms() - 3_600_000
+    assert not any(run.ask({**QUEUED, "entered_at_ms": an_hour_ago}, minutes=3, period_seconds=60))
+
+
+def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
+    run: Run, now: Now, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[Json] = []
+    monkeypatch.setattr(
+        telemetry.logger, "info", lambda message, extra: lines.append({"message": message, **extra})
+    )
+    run.call(acquire.handler, QUEUED)
+    now.advance(90)
+    run.call(acquire.handler, QUEUED)
+    assert [(line["message"], line["lock_name"], line["waited_ms"]) for line in lines] == [
+        ("queued", "customer/1", 0),
+        ("queued", "customer/1", 90_000),
+    ]
