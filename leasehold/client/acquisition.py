@@ -94,6 +94,7 @@ class Acquisition:
             request,
             entered_at_ms=self._clock.wall_ms(),
             poll_interval_ms=math.ceil(self._longest * 1000),
+            waiter_timeout_ms=self._waiter_timeout_ms(wait),
         )
         self._require_open = require_open
         self._waiter = store_factory.local_waiters.add(request.lock_name, request.owner_id)
@@ -200,10 +201,10 @@ class Acquisition:
         """Tries to get the lock; joins the queue, or stays in its place, if others have it."""
         sent = self._clock.monotonic()
         self._asked_at = sent
-        grace_ms = 2 * math.ceil(self._longest * 1000)
-        keeps_place = min(max(0.0, self._deadline - sent), _LONGEST_PLACE_SECONDS)
-        waiter_timeout_ms = math.ceil(keeps_place * 1000) + grace_ms
-        request = replace(self.request, ticket=self._ticket, waiter_timeout_ms=waiter_timeout_ms)
+        request = self.request
+        if self._ticket is not None or self._failures:
+            timeout_ms = self._waiter_timeout_ms(self._deadline - sent)
+            request = replace(request, ticket=self._ticket, waiter_timeout_ms=timeout_ms)
         try:
             answer = self._store().acquire(request, seen=self._queue.seen_just_now(sent))
         except LockStoreUnavailable as error:
@@ -219,6 +220,11 @@ class Acquisition:
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
         return None
+
+    def _waiter_timeout_ms(self, wait: float) -> int:
+        """How long a waiter keeps its place that may wait for so many seconds."""
+        grace_ms = 2 * math.ceil(self._longest * 1000)
+        return math.ceil(min(max(0.0, wait), _LONGEST_PLACE_SECONDS) * 1000) + grace_ms
 
     def _note_place(self, queued: Queued, sent: float) -> None:
         self._ticket, self._place_seen_at = queued.entered_at_ms, sent

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeGuard
 
@@ -19,6 +20,7 @@ from leasehold.wire import rules
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
 _LARGEST: Final = sys.float_info.max
 _LONGEST_DEFAULT_NAME: Final = 256
+_REMEMBERED_NAMES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +112,14 @@ def as_text(data: Mapping[str, Any] | None) -> str | None:
 def default_owner_name(program: str | None = None) -> str:
     """`host:process:program`, or the function's name in place of the program in Lambda."""
     function_name = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
-    program = program or function_name or Path(sys.argv[0] or "python").name
     try:
         host = socket.gethostname()
     except (OSError, UnicodeError):
         host = "unknown-host"
-    return printable(f"{host}:{os.getpid()}:{program}")[:_LONGEST_DEFAULT_NAME]
+    return _owner_name(host, os.getpid(), program or function_name, sys.argv[0])
+
+
+@lru_cache(_REMEMBERED_NAMES)
+def _owner_name(host: str, process_id: int, program: str | None, script: str) -> str:
+    program = program or Path(script or "python").name
+    return printable(f"{host}:{process_id}:{program}")[:_LONGEST_DEFAULT_NAME]

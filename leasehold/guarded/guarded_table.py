@@ -31,6 +31,7 @@ from leasehold.errors import (
     LockStoreUnavailable,
     TransactionRefused,
 )
+from leasehold.guarded.item_check import require_well_formed
 from leasehold.guarded.pending_calls import PendingCall, SentTransaction
 from leasehold.protocol.condition_check import guarded
 from leasehold.protocol.items import read_state
@@ -123,6 +124,7 @@ class GuardedTable(LockTable):
         self._call.sent = transaction
         request = RepeatedRequest(self._retry_budget)
         try:
+            require_well_formed(self._client, self._call.items)
             request.send(
                 lambda: self._client.transact_write_items(
                     TransactItems=writes, ClientRequestToken=transaction.token

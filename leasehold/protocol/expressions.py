@@ -7,8 +7,9 @@ conditions below, so that each request reads like the rule that it enforces.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from leasehold.protocol import schema
@@ -41,6 +42,8 @@ _NAMES: Final = {
 """Each attribute of the schema stands in expressions under its own name. Those of a holder's record
 are short, and stand under the names of their constants: `#h_lease_ms`."""
 _PLACEHOLDER: Final = re.compile(r"[#:]\w+")
+_EXPRESSIONS: Final = 512
+"""Far more than there are, unless many holders are evicted at once."""
 
 
 def all_of(*conditions: str) -> str:
@@ -55,7 +58,7 @@ def number(value: int) -> AttributeValueTypeDef:
 
 def names_in(expression: str) -> dict[str, str]:
     """The names that an expression uses: DynamoDB refuses to be told of any other."""
-    return _used_in(expression, _NAMES)
+    return _used_in(_placeholders(expression), _NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,7 @@ def conditional_update(
     Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and the times
     `:expiry_time` and `:retain_until` of a write at `now_ms`.
     """
-    all_names = {
-        **_NAMES,
+    own_names = {
         "#mine": schema.holder_attribute(owner_id),
         "#my_token": schema.token_attribute(owner_id),
         **removal.names,
@@ -114,17 +116,22 @@ def conditional_update(
     if removal.names:
         change = f"{change} REMOVE {', '.join(removal.names)}"
     condition = all_of(condition, *removal.conditions)
-    text = f"{change} {condition}"
+    placeholders = _placeholders(f"{change} {condition}")
     return Update(
         key=key,
         change=change,
         condition=condition,
-        names=_used_in(text, all_names),
-        values=_used_in(text, all_values),
+        names=_used_in(placeholders, own_names) | _used_in(placeholders, _NAMES),
+        values=_used_in(placeholders, all_values),
         returns=returns,
     )
 
 
-def _used_in(expression: str, meanings: Mapping[str, _T]) -> dict[str, _T]:
-    used = set(_PLACEHOLDER.findall(expression))
-    return {name: meaning for name, meaning in meanings.items() if name in used}
+@lru_cache(_EXPRESSIONS)
+def _placeholders(expression: str) -> tuple[str, ...]:
+    """The names and values that an expression uses: of few expressions, for many requests."""
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(expression)))
+
+
+def _used_in(placeholders: Sequence[str], meanings: Mapping[str, _T]) -> dict[str, _T]:
+    return {name: meanings[name] for name in placeholders if name in meanings}

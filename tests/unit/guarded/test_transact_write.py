@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from botocore.exceptions import ClientError
 
 from leasehold.errors import (
     InvalidRequest,
@@ -14,7 +15,9 @@ from leasehold.errors import (
     LockStoreUnavailable,
     TransactionRefused,
 )
+from leasehold.guarded import guarded_table
 from leasehold.guarded.guarded_writes import GuardedWrites
+from localaws import LocalAws
 from tests.support import LOCK, TABLE, CountingClient, owner
 from tests.support.faults import FaultyClient, client_error
 from tests.unit.guarded.bench import Bench, deposit, open_account
@@ -235,6 +238,22 @@ def test_what_dynamodb_finds_invalid_is_an_invalid_request(bench: Bench) -> None
     grant = bench.granted("anna")
     with pytest.raises(InvalidRequest, match=r"^items: .* multiple operations on one item"):
         bench.writes(grant).transact_write([deposit("x"), deposit("x")])
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_items_are_checked_also_for_a_client_that_does_not(
+    bench: Bench, aws: LocalAws, monkeypatch: pytest.MonkeyPatch, *, checked: bool
+) -> None:
+    """The clients that `LockClient` makes send what they are given."""
+    if not checked:
+        monkeypatch.setattr(guarded_table, "require_well_formed", lambda *_: None)
+    counting = CountingClient(aws.client("dynamodb", parameter_validation=False))
+    malformed: Any = {"Put": {"TableName": "ledger", "Item": {"account": {"S": 5}}}}
+    with pytest.raises(
+        (InvalidRequest, LockStoreUnavailable, ClientError, AttributeError, TypeError)
+    ) as caught:
+        bench.through(counting).writes(bench.granted("anna")).transact_write([malformed])
+    assert (caught.type is InvalidRequest and counting.calls == []) is checked
 
 
 def test_a_defect_of_our_own_write_is_not_blamed_on_the_callers_items(bench: Bench) -> None:
