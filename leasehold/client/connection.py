@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
-_SPARE_CONNECTIONS: Final = 8
-"""For acquires and releases beside the heartbeats."""
+_SPARE_CONNECTIONS: Final = 96
+"""For acquires and releases beside the heartbeats. A connection is opened when it is needed; a
+thread beyond these opens one for each request, and urllib3 logs a warning."""
 
 _INHERITED: Final = (
     # Its sockets are the parent's too. It could not even be closed: a thread that the child does
