@@ -66,7 +66,7 @@ def test_no_client_is_made_before_it_is_needed() -> None:
 def test_each_heartbeat_under_way_has_a_connection() -> None:
     session = Session()
     connection_over(session, most_at_once=100).dynamodb()
-    assert session.made[0][1]["config"].max_pool_connections == 108
+    assert session.made[0][1]["config"].max_pool_connections == 100 + 96
 
 
 def test_step_functions_is_asked_in_the_region_of_the_table() -> None:
