@@ -37,16 +37,22 @@ def dies_once(event, context):
         os._exit(1)
     return "alive"
 
-def is_busy(event, context):
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+def meets_another(event, context):
     def work(_):
         note(event, "(")
-        time.sleep(1)
+        until(lambda: pathlib.Path(event["notes"]).read_text().count("(") == 2)
         note(event, ")")
     context.step(work, name="work")
 
 def is_called_back_while_busy(event, context):
-    callback = context.create_callback(config=CallbackConfig(timeout=Duration.from_seconds(20)))
-    context.step(lambda _: time.sleep(0.7), name="busy")
+    callback = context.create_callback(config=CallbackConfig(timeout=Duration.from_seconds(60)))
+    go = pathlib.Path(event["notes"] + ".go")
+    context.step(lambda _: until(go.exists), name="busy")
     context.step(lambda _: note(event), name="afterwards")
     return callback.result()
 
@@ -162,7 +168,7 @@ def test_a_function_that_died_is_invoked_again(corrected: Workbench, notes: Path
 
 
 def test_executions_run_beside_each_other(corrected: Workbench, notes: Path) -> None:
-    arns = [start(corrected, "is_busy", notes=str(notes)) for _ in range(2)]
+    arns = [start(corrected, "meets_another", notes=str(notes)) for _ in range(2)]
     assert {ended(corrected, arn)["Status"] for arn in arns} == {"SUCCEEDED"}
     assert notes.read_text() == "(())"
 
@@ -173,6 +179,7 @@ def test_a_callback_that_is_completed_meanwhile_starts_no_second_invocation(
     arn = start(corrected, "is_called_back_while_busy", notes=str(notes))
     callback = callback_of(corrected, arn)
     corrected.functions.send_durable_execution_callback_success(CallbackId=callback, Result=b"yes")
+    notes.with_suffix(".go").touch()
     assert ended(corrected, arn)["Result"] == '"yes"'
     history = corrected.functions.get_durable_execution_history(DurableExecutionArn=arn)["Events"]
     assert [event["EventType"] for event in history].count("InvocationCompleted") == 1

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
-from aws_durable_execution_sdk_python.config import Duration
+from aws_durable_execution_sdk_python.config import (
+    Duration,
+    MapConfig,
+    NestingType,
+    ParallelConfig,
+)
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
 
 from leasehold.durable import DurableLock, hold, run
@@ -357,7 +362,8 @@ def test_a_lock_inside_itself_is_found_in_child_contexts_and_branches() -> None:
     assert messages[:4] == ["name"] * 4
 
 
-def test_branches_of_parallel_and_of_map_take_turns() -> None:
+@pytest.mark.parametrize("nesting", NestingType)
+def test_branches_of_parallel_and_of_map_take_turns(nesting: NestingType) -> None:
     service, inside, most = Service(), list[int](), list[int]()
 
     def branch(context: DurableContext, item: int, _index: int, _items: Any) -> int:  # noqa: ANN401 - the SDK's
@@ -372,9 +378,16 @@ def test_branches_of_parallel_and_of_map_take_turns() -> None:
             return lock.fencing_token
 
     def body(_event: object, context: DurableContext) -> list[int]:
-        mapped: list[int] = context.map([0, 1, 2], branch, name="map").get_results()
+        mapped: list[int] = context.map(
+            [0, 1, 2], branch, name="map", config=MapConfig(nesting_type=nesting)
+        ).get_results()
         branches = [lambda child, i=i: branch(child, i, i, ()) for i in (3, 4, 5)]
-        return [*mapped, *context.parallel(branches, name="parallel").get_results()]
+        return [
+            *mapped,
+            *context.parallel(
+                branches, name="parallel", config=ParallelConfig(nesting_type=nesting)
+            ).get_results(),
+        ]
 
     result = result_of(body, service)
     assert result.error is None
