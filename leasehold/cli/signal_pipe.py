@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Final, Self
 
-from leasehold.clock import BootClock
+from leasehold.clock import Alarm, BootClock, ThreadAlarm
 
 FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 """Signals that ask the program to end; they are passed on to the command."""
@@ -73,13 +73,22 @@ class InterruptibleClock(BootClock):
         self._signals = signals
         self._interrupted = False
 
+    @property
+    def may_be_interrupted(self) -> bool:
+        """Whether a signal would end a wait that begins now in this thread."""
+        return not self._interrupted and threading.current_thread() is threading.main_thread()
+
+    def alarm(self) -> Alarm:
+        """An alarm whose wait a signal ends as well."""
+        return _InterruptibleAlarm(self, self._signals)
+
     def wait(self, seconds: float) -> None:
         """Lets that much time pass.
 
         Raises:
             Interrupted: in the main thread, by the first signal.
         """
-        if self._interrupted or threading.current_thread() is not threading.main_thread():
+        if not self.may_be_interrupted:
             time.sleep(seconds)
             return
         end = self.monotonic() + seconds
@@ -91,3 +100,29 @@ class InterruptibleClock(BootClock):
         if signals := self._signals.wait(seconds):
             self._interrupted = True
             raise Interrupted(signals[0])
+
+
+class _InterruptibleAlarm:
+    """See `Alarm`; in the main thread its wait raises `Interrupted` by the first signal."""
+
+    def __init__(self, clock: InterruptibleClock, signals: SignalPipe) -> None:
+        self._clock = clock
+        self._signals = signals
+        self._alarm = ThreadAlarm()
+        self._has_rung = False
+
+    def wait(self, seconds: float) -> None:
+        """See `Alarm`."""
+        if not self._clock.may_be_interrupted:
+            self._alarm.wait(seconds)
+            return
+        ends_at = self._clock.monotonic() + seconds
+        while not self._has_rung and (left := ends_at - self._clock.monotonic()) > 0:
+            self._clock.raise_if_signalled(left)
+        self._has_rung = False
+
+    def ring(self) -> None:
+        """See `Alarm`."""
+        self._has_rung = True
+        self._alarm.ring()
+        self._signals.wake_up()
