@@ -46,17 +46,16 @@ SECTIONS: Final[dict[str, ModuleType]] = {
 }
 """In the order of the document."""
 _NEEDED_SECONDS: Final = {
-    "hand_off": 200,
-    "uncontended": 20,
-    "contention": 200,
-    "cold_start": 30,
+    "hand_off": 0,
+    "uncontended": 30,
+    "contention": 100,
+    "cold_start": 40,
     "permits": 30,
-    "held": 110,
-    "growth": 70,
     "waiting": 30,
+    "held": 90,
+    "growth": 80,
 }
-"""In the order of the run; a section begins only if there is so much time left, as a bound of what
-it takes. The last one begins no crowd that it may not end."""
+"""In the order of the run; a section begins only if there is so much time left."""
 _LONGEST_SECONDS: Final = 590
 
 

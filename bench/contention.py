@@ -17,11 +17,11 @@ SECTIONS = {2: 25, 8: 8, 20: 5, 50: 2, 100: 1}
 """Of each thread, by the number of threads."""
 _QUICK_SECTIONS = {2: 5, 8: 1}
 _LONGEST_MS = 50
-_LONGEST_RUN_SECONDS = 30
+_LONGEST_RUN_SECONDS = 20
 _RETRIES = (0.1, 1.0)
 _STRESS_THREADS, _STRESS_SECTIONS, _STRESS_MS = 50, 10, 100
 _PROCESSES = 5
-_LONGEST_SECONDS = 60
+_LONGEST_SECONDS = 50
 Spans = list[tuple[float, float]]
 
 

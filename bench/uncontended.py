@@ -20,7 +20,7 @@ def measure(bed: Bed) -> Figures:
     pairs = {BARE: _bare(bed), "Leasehold": _ours(bed), "python_dynamodb_lock": _other(bed)}
     walls: dict[str, list[float]] = {name: [] for name in pairs}
     cpus: dict[str, list[float]] = {name: [] for name in pairs}
-    rounds = 10 if bed.quick else 400
+    rounds = 10 if bed.quick else 300
     for number in range(-min(_WARM_UP, rounds), rounds):
         for name, pair in pairs.items():
             wall, cpu = time.perf_counter(), time.thread_time()
