@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, NestedStack, Stack
+from aws_cdk import App, Environment, NestedStack, Stack, Stage
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
@@ -26,13 +25,19 @@ ALWAYS = sorted([*USED, "LogGroupNames"])
 OF_A_REAPER = ["ReapDeadLetterQueueArn", "ReapFunctionArn", "WatchesEveryMachine"]
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> App:
-    return App(outdir=str(tmp_path))
+@pytest.fixture(scope="module")
+def every_app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    """One for all tests, so that the code of the functions is assembled once."""
+    return App(outdir=str(tmp_path_factory.mktemp("cdk.out")))
 
 
 @pytest.fixture
-def user(app: App) -> Stack:
+def app(every_app: App) -> Stage:
+    return Stage(every_app, f"Stage{len(every_app.node.children)}")
+
+
+@pytest.fixture
+def user(app: Stage) -> Stack:
     return Stack(app, "User", env=HERE)
 
 
@@ -131,7 +136,7 @@ def test_a_user_imports_no_export_so_that_neither_stack_keeps_the_other_from_bei
     assert not any("Export" in output for output in lock_template["Outputs"].values())
 
 
-def test_a_cross_stack_reference_imports_an_export(app: App) -> None:
+def test_a_cross_stack_reference_imports_an_export(app: Stage) -> None:
     """The negative control: what `from_stack` avoids."""
     locks = LockService(Stack(app, "Leasehold"), "Locks")
     user = Stack(app, "User")
@@ -162,7 +167,9 @@ def test_a_machine_may_invoke_the_functions_of_the_shared_service_and_a_client_u
     assert user.resolve(locks.table_name) == names["LockTableName"]
 
 
-def test_a_service_without_a_reaper_shares_neither_its_queue_nor_that_it_watches(app: App) -> None:
+def test_a_service_without_a_reaper_shares_neither_its_queue_nor_that_it_watches(
+    app: Stage,
+) -> None:
     stack = Stack(app, "Bare")
     LockService(stack, "Locks", reaper=False).share()
     assert names_shared_by(stack) == ALWAYS
@@ -170,7 +177,7 @@ def test_a_service_without_a_reaper_shares_neither_its_queue_nor_that_it_watches
 
 @pytest.mark.parametrize("narrowed_first", [True, False])
 def test_a_narrowed_service_does_not_tell_that_it_watches_every_machine(
-    app: App, *, narrowed_first: bool
+    app: Stage, *, narrowed_first: bool
 ) -> None:
     stack = Stack(app, "Narrow")
     locks = LockService(stack, "Locks")
@@ -195,7 +202,7 @@ def test_a_machine_of_another_region_is_refused(user: Stack) -> None:
 
 
 def test_grant_durable_needs_a_service_that_serves_every_durable_function(
-    app: App, user: Stack
+    app: Stage, user: Stack
 ) -> None:
     durable = Stack(app, "Leasehold")
     LockService(durable, "Locks", durable=True).share()
@@ -205,7 +212,7 @@ def test_grant_durable_needs_a_service_that_serves_every_durable_function(
 
 
 def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
-    app: App, user: Stack
+    app: Stage, user: Stack
 ) -> None:
     own = Stack(app, "Leasehold")
     LockService(own, "Locks", administration=True).share()
@@ -218,7 +225,7 @@ def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
 
 
 def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
-    app: App, user: Stack
+    app: Stage, user: Stack
 ) -> None:
     inner = guard(user, "Inner", LockService.from_stack(user, "One"))
     outer = guard(user, "Outer", LockService.from_stack(user, "Two"), task=inner)
@@ -227,7 +234,9 @@ def test_two_references_to_one_service_are_the_same_service_for_nested_guards(
         app.synth()
 
 
-def test_nested_guards_of_two_shared_services_may_use_one_lock_name(app: App, user: Stack) -> None:
+def test_nested_guards_of_two_shared_services_may_use_one_lock_name(
+    app: Stage, user: Stack
+) -> None:
     inner = guard(user, "Inner", LockService.from_stack(user, "One"))
     other = LockService.from_stack(user, "Two", stack_name="Other")
     outer = guard(user, "Outer", other, task=inner)
@@ -245,21 +254,21 @@ def test_what_cannot_be_the_name_of_a_stack_is_refused_before_anything_is_declar
     assert user.node.try_find_child("Locks") is None
 
 
-def test_one_service_of_a_stack_can_be_shared(app: App) -> None:
+def test_one_service_of_a_stack_can_be_shared(app: Stage) -> None:
     stack = Stack(app, "Two")
     LockService(stack, "One").share()
     with pytest.raises(InvalidRequest, match=r"^share: must be called once in a stack"):
         LockService(stack, "Other").share()
 
 
-def test_a_service_in_a_nested_stack_has_no_name_to_be_found_by(app: App) -> None:
+def test_a_service_in_a_nested_stack_has_no_name_to_be_found_by(app: Stage) -> None:
     nested = NestedStack(Stack(app, "Outer"), "Nested")
     with pytest.raises(InvalidRequest, match=r"^stack_name: .* known at synth"):
         LockService(nested, "Locks").share()
 
 
 def test_outputs_on_request_have_the_names_of_the_stack_leasehold(
-    app: App, lock_template: Json
+    app: Stage, lock_template: Json
 ) -> None:
     stack = Stack(app, "Own")
     locks = LockService(stack, "Locks")
@@ -269,7 +278,7 @@ def test_outputs_on_request_have_the_names_of_the_stack_leasehold(
         locks.add_outputs()
 
 
-def test_without_request_there_is_no_output_and_no_parameter(app: App) -> None:
+def test_without_request_there_is_no_output_and_no_parameter(app: Stage) -> None:
     stack = Stack(app, "Own")
     LockService(stack, "Locks")
     assert "Outputs" not in template(stack)
