@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, assert_type
 
 import boto3
+from aws_durable_execution_sdk_python import DurableContext
+from aws_durable_execution_sdk_python.config import Duration
 
 from leasehold import (
     AsyncLock,
@@ -23,6 +25,8 @@ from leasehold import (
     locked,
     optimistic,
 )
+from leasehold.durable import DurableLock, run
+from leasehold.durable import hold as hold_durably
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -184,3 +188,13 @@ async def operate_asynchronously(locks: AsyncLockClient) -> None:
     found = await locks.describe("orders/7")
     if found is not None:
         await locks.force_release(found.name, owner=found.holders[0], reason="hangs")
+
+
+def hold_in_a_durable_function(context: DurableContext) -> int:
+    with hold_durably(context, "nightly", max_wait=Duration.from_minutes(5)) as lock:
+        assert_type(lock, DurableLock)
+    with hold_durably(context, "nightly", skip=True, data={"job": 7}) as taken:
+        assert_type(taken, DurableLock | None)
+    token = run(context, "nightly", lambda held: held.fencing_token, limit=2)
+    assert_type(token, int)
+    return token

@@ -76,10 +76,22 @@ class DurableLock:
 
     def invocations(self, arn: str) -> int:
         """How often the function was invoked for this execution."""
-        history = self.functions.get_durable_execution_history(
+        events = self._history(arn)
+        return sum(event["EventType"] == "InvocationCompleted" for event in events)
+
+    def callbacks(self, arn: str) -> list[str]:
+        """The ids of the callbacks that it has made so far."""
+        return [
+            event["CallbackStartedDetails"]["CallbackId"]
+            for event in self._history(arn)
+            if event["EventType"] == "CallbackStarted"
+        ]
+
+    def _history(self, arn: str) -> list[Json]:
+        answer = self.functions.get_durable_execution_history(
             DurableExecutionArn=arn, MaxItems=1000
         )
-        return sum(event["EventType"] == "InvocationCompleted" for event in history["Events"])
+        return list(answer["Events"])
 
     def holders(self) -> list[str]:
         return self.deployment.holders(self.lock)

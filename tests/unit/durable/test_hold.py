@@ -84,6 +84,31 @@ def test_a_wait_costs_no_invocation() -> None:
     assert len(executions.invocations) == 2
 
 
+def test_a_lost_push_costs_one_fallback_period() -> None:
+    service, lost = Service(), list[str]()
+    service.store().acquire(acquire("anna", lock_name=LOCK))
+
+    def free(name: str, request: Json, _answer: Json) -> None:
+        if name == "acquire" and "task_token" in request and not lost:
+            lost.append(request["task_token"])
+            push, service.push = service.push, None
+            service.store().release(release_request("anna", lock_name=LOCK))
+            service.push = push
+
+    service.after = free
+
+    def body(_event: object, context: DurableContext) -> int:
+        fallback = Duration.from_seconds(10)
+        with hold(context, LOCK, service=service, fallback=fallback) as lock:
+            return lock.fencing_token
+
+    with executions_of(body, service, time_scale=QUICK) as executions:
+        assert executions.run("a").error is None
+    assert [name for name, _ in service.calls] == ["acquire", "acquire", "acquire", "release"]
+    assert len(executions.invocations) == 2
+    assert service.state(LOCK).held == 0
+
+
 def test_uncontended_acquire_and_release_are_one_call_each() -> None:
     service = Service()
     result_of(lambda _event, context: run(context, LOCK, lambda _: None, service=service), service)
