@@ -36,6 +36,9 @@ OUTCOME_UNKNOWN: Final = frozenset(
     }
 )
 CONDITION_FAILED: Final = "ConditionalCheckFailed"
+_FALSE_CONDITIONS: Final = frozenset(
+    {"ConditionalCheckFailedException", "TransactionCanceledException"}
+)
 _TRY_AGAIN: Final = frozenset(
     {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 )
@@ -68,6 +71,15 @@ def error_code(error: Exception) -> str:
     if not isinstance(error, ClientError):
         return ""
     return error.response.get("Error", {}).get("Code", "")
+
+
+def is_false_condition(error: Exception) -> bool:
+    """Whether the error is an answer: a condition of the write, or of the transaction, is false.
+
+    By its code, not by its class: while several threads make the first requests of a client, boto3
+    may make `client.exceptions` twice, and raise a class that is not the one to be caught.
+    """
+    return error_code(error) in _FALSE_CONDITIONS
 
 
 def cancellation_reasons(error: ClientError) -> list[dict[str, Any]]:

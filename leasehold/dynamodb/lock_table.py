@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons, misconfigured
+from leasehold.dynamodb.failures import (
+    CONDITION_FAILED,
+    cancellation_reasons,
+    is_false_condition,
+    misconfigured,
+)
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
 from leasehold.protocol.requests import (
@@ -102,7 +107,7 @@ class LockTable:
             response = self._send(
                 lambda: self._client.update_item(**fields, ReturnValues=update.returns), request
             )
-        except self._client.exceptions.ConditionalCheckFailedException as error:
+        except ClientError as error:
             # The stubs know one shape of errors; this one also carries the item.
             item = cast("Item", error.response.get("Item", {}))
             return ConditionFailed(item, repeated=request.repeated)
@@ -122,7 +127,7 @@ class LockTable:
                     TransactItems=writes, ClientRequestToken=token
                 )
             )
-        except self._client.exceptions.TransactionCanceledException as error:
+        except ClientError as error:
             reasons = cancellation_reasons(error)
             if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
                 raise self._misconfigured(error) from error
@@ -135,7 +140,7 @@ class LockTable:
         fields = self._delete_of(delete)
         try:
             self._send(lambda: self._client.delete_item(**fields))
-        except self._client.exceptions.ConditionalCheckFailedException:
+        except ClientError:
             return False
         return True
 
@@ -149,7 +154,7 @@ class LockTable:
         ]
         try:
             self._send(lambda: self._client.transact_write_items(TransactItems=writes))
-        except self._client.exceptions.TransactionCanceledException as error:
+        except ClientError as error:
             codes = [reason.get("Code") for reason in cancellation_reasons(error)]
             if CONDITION_FAILED not in codes:
                 raise
@@ -253,17 +258,17 @@ class LockTable:
         return fields
 
     def _send(self, send: Callable[[], _Answer], request: RepeatedRequest | None = None) -> _Answer:
-        """Sends a request until it is answered; a false condition is raised as boto3 raises it."""
+        """Sends a request until it is answered.
+
+        Raises:
+            ClientError: a condition is false, as boto3 raises it; nothing else is raised as one.
+        """
         request = request or RepeatedRequest(self._retry_budget)
-        answers = (
-            self._client.exceptions.ConditionalCheckFailedException,
-            self._client.exceptions.TransactionCanceledException,
-        )
         try:
             return request.send(send)
-        except answers:
-            raise
         except (BotoCoreError, ClientError) as error:
+            if is_false_condition(error):
+                raise
             if request.repeated:
                 message = (
                     f"lock table {self._name!r}: AWS refused a repeat of the request ({error}), "

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError, ParamValidationError
 
 from leasehold.clock import Clock
-from leasehold.dynamodb.failures import CONDITION_FAILED, cancellation_reasons, error_code
+from leasehold.dynamodb.failures import (
+    CONDITION_FAILED,
+    cancellation_reasons,
+    error_code,
+    is_false_condition,
+)
 from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import (
@@ -130,16 +135,9 @@ class GuardedTable(LockTable):
                     TransactItems=writes, ClientRequestToken=transaction.token
                 )
             )
-        except self._client.exceptions.TransactionCanceledException as error:
-            self._call.sent = None
-            reasons = cancellation_reasons(error)
-            own, theirs = reasons[: len(transaction.own)], reasons[len(transaction.own) :]
-            if CONDITION_FAILED in [reason.get("Code") for reason in own]:
-                return own
-            if all(reason.get("Code") == _NOTHING_WRONG for reason in theirs):
-                raise self._misconfigured(error) from error
-            raise TransactionRefused(tuple(map(_reason, theirs))) from error
         except (ClientError, ParamValidationError) as error:
+            if isinstance(error, ClientError) and is_false_condition(error):
+                return self._own_reasons(transaction, error)
             if not is_first or request.repeated:
                 # This sending was refused. An earlier one may have been written, and a repeat
                 # under a new token might write twice.
@@ -148,6 +146,19 @@ class GuardedTable(LockTable):
             raise self._refusal(error) from error
         self.committed = True
         return None
+
+    def _own_reasons(
+        self, transaction: SentTransaction, error: ClientError
+    ) -> list[dict[str, Any]]:
+        """DynamoDB's reasons concerning our own writes, of a transaction that was cancelled."""
+        self._call.sent = None
+        reasons = cancellation_reasons(error)
+        own, theirs = reasons[: len(transaction.own)], reasons[len(transaction.own) :]
+        if CONDITION_FAILED in [reason.get("Code") for reason in own]:
+            return own
+        if all(reason.get("Code") == _NOTHING_WRONG for reason in theirs):
+            raise self._misconfigured(error) from error
+        raise TransactionRefused(tuple(map(_reason, theirs))) from error
 
     def _refusal(self, error: ClientError | ParamValidationError) -> LeaseholdError:
         """The error for a transaction that AWS or boto3 did not take, of which nothing happened."""
