@@ -38,6 +38,7 @@ from leasehold.protocol.model import (
     LockState,
     Queued,
     ReleaseRequest,
+    SeenLock,
 )
 from leasehold.protocol.schema import waiter_key
 from leasehold.store.lock_store import LockStore
@@ -206,7 +207,7 @@ class Acquisition:
             timeout_ms = self._waiter_timeout_ms(self._deadline - sent)
             request = replace(request, ticket=self._ticket, waiter_timeout_ms=timeout_ms)
         try:
-            answer = self._store().acquire(request, seen=self._queue.seen_just_now(sent))
+            answer = self._store().acquire(request, seen=self._seen_before(sent))
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
@@ -220,6 +221,11 @@ class Acquisition:
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
         return None
+
+    def _seen_before(self, now: float) -> SeenLock | None:
+        """What this client knows of the lock before the first request of this acquisition."""
+        is_first = self._ticket is None and not self._failures and self._unknown is None
+        return self._queue.seen_just_now(now) if is_first else None
 
     def _waiter_timeout_ms(self, wait: float) -> int:
         """How long a waiter keeps its place that may wait for so many seconds."""

@@ -133,10 +133,10 @@ class LocalQueue:
             for holder in holders
         )
 
-    def seen_just_now(self, now: float) -> LockState | None:
-        """The lock, if it was seen within the last second."""
+    def seen_just_now(self, now: float) -> SeenLock | None:
+        """The lock, if it was seen within the last second, with its waiters if they were, too."""
         is_fresh = now <= self.seen_at + _JUST_NOW_SECONDS
-        return self._seen.state if is_fresh else None
+        return self.seen_by_holder(now) if is_fresh else None
 
     def seen_by_holder(self, now: float) -> SeenLock:
         """The lock as it was seen last, with its oldest waiters if they were seen just now."""
@@ -152,7 +152,8 @@ class LocalQueue:
             if self.seen_at > -math.inf:
                 self.seconds_per_grant = self._seconds_per_grant(grants, sent)
             self.changed_at = sent
-        elif not seen.waiters:
+        elif seen.queue_seen_at == -math.inf:
+            # It does not tell of the queue, and may come from a waiter that has joined since.
             known = self._seen
             seen = replace(seen, waiters=known.waiters, queue_seen_at=known.queue_seen_at)
         self._seen = seen

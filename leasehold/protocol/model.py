@@ -105,6 +105,15 @@ class Waiter:
             entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
         )
 
+    @property
+    def place(self) -> Place:
+        """Its place in the queue."""
+        return Place(
+            owner_id=self.request.owner_id,
+            entered_at_ms=self.entered_at_ms,
+            expires_at_ms=self.expires_at_ms,
+        )
+
     def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
         """The holder that this waiter becomes if the lock is handed over to it now.
 
@@ -301,11 +310,13 @@ class SeenLock:
         waiters: the oldest waiters, in order; empty if they are not known.
         queue_seen_at: reading of the monotonic clock not later than the moment at which the queue
             was as these waiters show it.
+        is_whole: whether these waiters were all that there were.
     """
 
     state: LockState
     waiters: tuple[Waiter, ...] = field(default=(), repr=False)
     queue_seen_at: float = -math.inf
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,8 @@ from leasehold.protocol.requests import Delete, Deletes, Item, Put, Query, Trans
 from leasehold.protocol.retention import RETAIN_ITEM
 
 MOST_WAITERS_SEEN: Final = 10
-_MOST_POLLED: Final = 3
-"""Items of one poll: so few that they mostly cost no more to read than the lock alone."""
+MOST_WAITERS_POLLED: Final = 2
+"""So few that a poll mostly costs no more than to read the lock alone."""
 MOST_WAITERS: Final = 1_000
 """Waiters that still ask; nobody joins behind so many."""
 MOST_PLACES_READ: Final = 20_000
@@ -115,7 +115,7 @@ def lock_and_oldest_waiters(lock_name: str) -> Query:
         condition=condition,
         names=names_in(condition),
         values={":pk": {"S": schema.partition_of(lock_name)}},
-        most=_MOST_POLLED,
+        most=1 + MOST_WAITERS_POLLED,
     )
 
 

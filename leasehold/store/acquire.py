@@ -30,6 +30,7 @@ from leasehold.protocol.model import (
     Queued,
     Refusal,
     RefusalReason,
+    SeenLock,
 )
 from leasehold.protocol.permits import acquire_permit, evict, take_over_permit
 from leasehold.protocol.requests import Update
@@ -59,13 +60,13 @@ class _Attempt:
 
 
 def acquire(
-    context: LockContext, request: AcquireRequest, *, seen: LockState | None = None
+    context: LockContext, request: AcquireRequest, *, seen: SeenLock | None = None
 ) -> Grant | Queued | Refusal:
     """See `LockStore.acquire`."""
     began = context.retry_budget.clock.monotonic()
     attempt = _attempt(context, request)
-    if seen is not None and _must_wait(context, request, seen):
-        first_step = _wait_or_refuse(context, request, seen)
+    if seen is not None and _must_wait(context, request, seen.state):
+        first_step = _wait_or_refuse(context, request, seen.state, known=seen)
         if not isinstance(first_step, _Attempt):
             return first_step
         attempt = first_step
@@ -166,11 +167,13 @@ def _wait_or_refuse(
     request: AcquireRequest,
     state: LockState,
     expired: ExpiredHolders = NONE_EXPIRED,
+    *,
+    known: SeenLock | None = None,
 ) -> _Attempt | Grant | Queued | Refusal:
     if not request.waits:
         return _refuse(context, request, state, RefusalReason.HELD, expired)
     behind_others = state.has_room(request.limit)
-    joined = join(context, request, state, behind_others=behind_others)
+    joined = join(context, request, state, behind_others=behind_others, known=known)
     if joined is None:
         return _attempt(context, request)
     if isinstance(joined, Refusal):

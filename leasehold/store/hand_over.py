@@ -62,6 +62,7 @@ def hand_over(
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
     if known is not None:
         queue.live, queue.seen_at = list(known.waiters), known.queue_seen_at
+        queue.is_whole = known.is_whole
     progress = _Progress(context, queue)
     try:
         has_left = _hand_over(progress, state, departing)
@@ -118,7 +119,12 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             state, departing = step.after, None
             continue
         queue.serve_head()
-        after = SeenLock(state=step.after, waiters=tuple(queue.live), queue_seen_at=queue.seen_at)
+        after = SeenLock(
+            state=step.after,
+            waiters=tuple(queue.live),
+            queue_seen_at=queue.seen_at,
+            is_whole=queue.is_whole,
+        )
         context.note_hand_off(lock_name, after, sent)
         is_over = _tell(context, step.hand_off, queue)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None

@@ -62,6 +62,7 @@ class _Entry:
     Attributes:
         advised_seconds: when to ask again, if the position does not make it sooner.
         began: reading of the monotonic clock at which it began.
+        known: the lock with its whole queue, if that is known.
     """
 
     context: LockContext
@@ -71,6 +72,7 @@ class _Entry:
     now_ms: int
     advised_seconds: int
     began: float
+    known: SeenLock | None = None
 
     def enter(self, entered_at_ms: int, *, again: bool) -> Written | Cancelled:
         transaction = join_queue(
@@ -116,14 +118,21 @@ class _Entry:
         return Joined(queued, state or self.state)
 
     def _seen(self, entered_at_ms: int, position: int | None, state: LockState) -> SeenLock:
+        me = self.waiter(entered_at_ms)
+        if self.known is not None:
+            return replace(self.known, state=state, waiters=(*self.known.waiters, me))
         if position != 1:
             return SeenLock(state=state)
-        oldest = (self.waiter(entered_at_ms),)
-        return SeenLock(state=state, waiters=oldest, queue_seen_at=self.began)
+        return SeenLock(state=state, waiters=(me,), queue_seen_at=self.began, is_whole=True)
 
 
 def join(
-    context: LockContext, request: AcquireRequest, state: LockState, *, behind_others: bool
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    *,
+    behind_others: bool,
+    known: SeenLock | None = None,
 ) -> Joined | Refusal | None:
     """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
@@ -132,12 +141,15 @@ def join(
     be told its position.
 
     The query comes first, so that a full queue is refused with nothing written, and so that a
-    caller whose ticket was lost with a reply is found in its place.
+    caller whose ticket was lost with a reply is found in its place. It is left out if the whole
+    queue is `known` from just now, by a caller that cannot be in it.
     """
     now_ms = context.clock.wall_ms()
     began = context.retry_budget.clock.monotonic()
     advised = advise(context, request, state)
     entry = _Entry(context, request, state, behind_others, now_ms, advised, began)
+    if known is not None and known.is_whole and request.ticket is None:
+        entry = replace(entry, known=known)
     if request.ticket is not None:
         kept = entry.enter(request.ticket, again=True)
         if isinstance(kept, Written):
@@ -149,7 +161,11 @@ def join(
 
 def _join_anew(entry: _Entry) -> Joined | Refusal | None:
     context, request, now_ms = entry.context, entry.request, entry.now_ms
-    waiting = read_places(context, request.lock_name)
+    waiting = (
+        read_places(context, request.lock_name)
+        if entry.known is None
+        else [waiter.place for waiter in entry.known.waiters]
+    )
     mine = [place.entered_at_ms for place in waiting if place.owner_id == request.owner_id]
     if mine and request.claimed_at_ms is None:
         if not isinstance(entry.enter(mine[0], again=True), Written):

@@ -53,7 +53,7 @@ class LockStore:
         self._context = context
 
     def acquire(
-        self, request: AcquireRequest, *, seen: LockState | None = None
+        self, request: AcquireRequest, *, seen: SeenLock | None = None
     ) -> Grant | Queued | Refusal:
         """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
@@ -64,9 +64,11 @@ class LockStore:
 
         Args:
             request: what is asked for.
-            seen: the lock as it was just now, if that is known. If others waited for it, and the
-                caller would have to, the caller joins at once, with one request less. If a permit
-                has become free since, joining is refused, and the caller takes it: two more.
+            seen: the lock as it was just now, if that is known, for the first call of an owner. If
+                others waited for it, and the caller would have to, the caller joins at once, with
+                one request less, and without counting them if all of them are named: two less. If
+                a permit has become free since, joining is refused, and the caller takes it: one or
+                two requests more.
         """
         if request.execution_arn is not None:
             registered = register_claim(self._context, request, request.execution_arn)

@@ -17,6 +17,7 @@ from leasehold.protocol.items import is_waiter, read_place, read_state, read_wai
 from leasehold.protocol.model import LockState, Place, SeenLock, Waiter
 from leasehold.protocol.queue import (
     MOST_DELETES,
+    MOST_WAITERS_POLLED,
     clear_waiters,
     lock_and_oldest_waiters,
     oldest_waiters,
@@ -48,7 +49,9 @@ def read_lock(context: LockContext, lock_name: str) -> SeenLock:
             waiters.append(read_waiter(lock_name, item))
         else:
             state = read_state(item)
-    return SeenLock(state=state, waiters=tuple(waiters), queue_seen_at=seen_at)
+    # Two waiters may have others behind them.
+    is_whole = len(waiters) < MOST_WAITERS_POLLED
+    return SeenLock(state=state, waiters=tuple(waiters), queue_seen_at=seen_at, is_whole=is_whole)
 
 
 def count_ahead(
@@ -78,6 +81,7 @@ class SeenQueue:
         live: the oldest waiters that still ask, in order; empty if none was found.
         has_more: whether there is more of the queue than was read.
         seen_at: when the queue was as it was read, or a little before, by the monotonic clock.
+        is_whole: whether `live` has all waiters that still ask, but for those that were served.
     """
 
     context: LockContext
@@ -87,6 +91,7 @@ class SeenQueue:
     live: list[Waiter] = field(default_factory=list)
     has_more: bool = False
     seen_at: float = -math.inf
+    is_whole: bool = False
     _dead: dict[str, Waiter] = field(default_factory=dict)
     """By the sort key."""
     _dropped: set[tuple[str, int]] = field(default_factory=set)
@@ -152,6 +157,7 @@ class SeenQueue:
                     self.live.append(waiter)
             after = page.next
             self.has_more = after is not None
+            self.is_whole = not self.has_more
             if self.live or not self.has_more or self._time_is_over():
                 return
 

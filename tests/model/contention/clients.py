@@ -43,7 +43,10 @@ _SOMEBODY: Final = Holder(
     revision=1,
     fencing_token=1,
 )
-_BUSY: Final = LockState(fencing_token=1, held=1, limit=1, contended=True, holders=(_SOMEBODY,))
+_BUSY: Final = SeenLock(
+    state=LockState(fencing_token=1, held=1, limit=1, contended=True, holders=(_SOMEBODY,)),
+    is_whole=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 
 import pytest
 
@@ -30,7 +31,7 @@ def holder(owner_id: str, token: int) -> Holder:
 
 def held_by(owner_id: str, token: int, *, waiters: tuple[Waiter, ...] = ()) -> SeenLock:
     state = LockState(fencing_token=token, held=1, holders=(holder(owner_id, token),))
-    return SeenLock(state=state, waiters=waiters, queue_seen_at=5 if waiters else 0)
+    return SeenLock(state=state, waiters=waiters, queue_seen_at=5 if waiters else -math.inf)
 
 
 def waiter_of(owner_id: str) -> Waiter:

@@ -124,17 +124,43 @@ def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
     store: LockStore, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
-    seen = state(store)
+    seen = SeenLock(state=state(store))
     table.calls.clear()
     assert isinstance(store.acquire(acquire("carl", waits=True), seen=seen), Queued)
     assert table.calls == ["query", "transact_write_items", "update_item"]
+
+
+def test_a_caller_that_knows_the_whole_queue_does_not_count_it(
+    store: LockStore, table: CountingClient, clock: FakeClock
+) -> None:
+    in_queue(store, clock, "anna", "ben")
+    seen = store.read_lock(LOCK)
+    table.calls.clear()
+    answer = store.acquire(acquire("carl", waits=True), seen=seen)
+    assert isinstance(answer, Queued)
+    assert answer.position == 2
+    assert table.calls == ["transact_write_items", "update_item"]
+    assert answer.seen is not None
+    known = [waiter.request.owner_id for waiter in answer.seen.waiters]
+    assert known == [owner("ben"), owner("carl")]
+    stored = store.read_lock(LOCK).waiters
+    assert [(w.key, w.expires_at_ms) for w in answer.seen.waiters] == [
+        (w.key, w.expires_at_ms) for w in stored
+    ]
+
+
+def test_two_oldest_waiters_are_not_known_to_be_all(store: LockStore, clock: FakeClock) -> None:
+    in_queue(store, clock, "anna", "ben")
+    assert store.read_lock(LOCK).is_whole
+    in_queue(store, clock, "carl")
+    assert not store.read_lock(LOCK).is_whole
 
 
 def test_a_lock_that_has_become_free_since_is_granted_all_the_same(
     store: LockStore, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
-    seen = state(store)
+    seen = store.read_lock(LOCK)
     for name in ("anna", "ben"):
         store.release(release(name))
     assert isinstance(store.acquire(acquire("carl", waits=True), seen=seen), Grant)
@@ -145,7 +171,8 @@ def test_what_was_seen_of_a_lock_without_a_queue_saves_nothing(
     store: LockStore, table: CountingClient, clock: FakeClock, change: dict[str, object]
 ) -> None:
     in_queue(store, clock, "anna", "ben")
-    seen = replace(state(store), **change)  # type: ignore[arg-type]  # fields of a state
+    before = replace(state(store), **change)  # type: ignore[arg-type]  # fields of a state
+    seen = SeenLock(state=before, is_whole=True)
     table.calls.clear()
     store.acquire(acquire("carl", waits=True), seen=seen)
     assert table.calls[0] == "update_item"
