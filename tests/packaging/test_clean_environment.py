@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
-import pytest
-
 REQUIRED = (
     *("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3"),
     "voluptuous",
@@ -74,16 +72,12 @@ def run(script: str, *places: Path) -> tuple[str, dict[str, object]]:
     return "\n".join(printed), json.loads(last)
 
 
-@pytest.mark.parametrize("with_command", [False, True])
 def test_every_name_is_there_and_what_is_optional_says_what_to_install(
-    installed: Path, tmp_path: Path, *, with_command: bool
+    installed: Path, tmp_path: Path
 ) -> None:
-    needed = (*REQUIRED, *(FOR_THE_COMMAND if with_command else ()))
+    needed = (*REQUIRED, *FOR_THE_COMMAND)
     printed, told = run(EVERY_NAME, installed, home_of(needed, tmp_path))
     assert "pip install 'leasehold[async]'" in str(told["AsyncLockClient"])
     assert "pip install 'leasehold[cdk]'" in str(told["LockService"])
     assert told["loaded"] == []
-    if with_command:
-        assert (printed, told["command"]) == ("leasehold 0.1.0", "0")
-    else:
-        assert "pip install 'leasehold[cli]'" in str(told["command"])
+    assert (printed, told["command"]) == ("leasehold 0.1.0", "0")

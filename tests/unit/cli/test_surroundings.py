@@ -70,12 +70,3 @@ def test_a_watch_in_a_pipe_tells_each_change_at_once_and_ends_with_ctrl_c(
     assert "free" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     assert outcome(process) == (0, "", "")
-
-
-def test_a_reader_that_has_read_enough_is_told_by_the_status_alone(
-    fleet: Fleet, locks: LockClient
-) -> None:
-    with locks.hold("piped"):
-        words = [sys.executable, "-m", "leasehold", "ls", "--prefix", "piped"]
-        process = fleet.popen(["sh", "-c", '{ "$@"; echo "$?" >&2; } | true', "sh", *words])
-        assert outcome(process) == (0, "", "1\n")
