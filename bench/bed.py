@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient, DynamoDBServiceResource
 
 TABLE: Final = "locks"
-CONFIG: Final = CLIENT_CONFIG.merge(Config(max_pool_connections=128, read_timeout=20, proxies={}))
-"""The project's, but for a read timeout: 100 clients at once are slow answers of the emulator."""
+CONFIG: Final = CLIENT_CONFIG.merge(
+    Config(max_pool_connections=128, connect_timeout=20, read_timeout=20, proxies={})
+)
+"""The project's, but for its timeouts: hundreds of clients at once make the emulator slow."""
 Figures = dict[str, Any]
 
 

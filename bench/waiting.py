@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from botocore.exceptions import BotoCoreError
+
 from bench.bed import TABLE, Bed, Figures, dynamodb_at, lock_client, spread, together
 from leasehold.errors import LockWaitTimeout
 from tests.histories.calls import Call, Recorder
@@ -39,12 +41,17 @@ def measure(bed: Bed) -> Figures:
     figures = Figures()
     for size, needed_seconds in sizes.items():
         if bed.left() > needed_seconds:
-            figures[str(size)] = _crowd(bed, size)
+            try:
+                figures[str(size)] = _crowd(bed, size)
+            except (BotoCoreError, TimeoutError, multiprocessing.TimeoutError) as error:
+                figures["not_measured"] = f"{size} waiters: {type(error).__name__}"
+                break
     return figures
 
 
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
+    failure = figures.pop("not_measured", None)
     rows = [
         f"| {size} | {f['joined']} | {f['granted']} | {f['interval_ms']['median']} "
         f"| {f['interval_ms']['p95']} | {f['reads_per_grant']} | {f['writes_per_grant']} "
@@ -71,7 +78,8 @@ def lines(figures: Figures) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
         *rows,
         "",
-        f"Histories that are not linearizable: {wrong}.",
+        f"Histories that are not linearizable: {wrong}."
+        + (f" Not measured: {failure}." if failure else ""),
         "",
         "![Interval of grants over waiters](images/performance-waiters.svg)",
     ]
