@@ -41,12 +41,25 @@ def next_step(
     departing: DepartingHolder | None,
     *,
     unread: bool = False,
+    passed_over: bool = False,
     now_ms: int,
 ) -> Step | None:
-    """The next write on a lock seen in this state, its queue read after it; None if all is done."""
+    """The next write on a lock seen in this state, its queue read after it; None if all is done.
+
+    Args:
+        lock_name: the lock.
+        state: as it was seen.
+        queue: the oldest waiters that still ask, in order.
+        departing: the holder that leaves; None if there are only free permits to grant.
+        unread: whether there is more of the queue than was read.
+        passed_over: whether waiters were left out of `queue` because they did not ask in time.
+        now_ms: by the clock of the caller.
+    """
     remaining = _without(state, departing)
     if queue and remaining.has_room(queue[0].request.limit):
-        return _hand_over(state, remaining, queue, departing, now_ms=now_ms)
+        return _hand_over(
+            state, remaining, queue, departing, passed_over=passed_over, now_ms=now_ms
+        )
     if departing is not None:
         waiters_limit = 0 if unread else None
         update = leave_without_successor(
@@ -69,13 +82,15 @@ def _hand_over(
     queue: Sequence[Waiter],
     departing: DepartingHolder | None,
     *,
+    passed_over: bool,
     now_ms: int,
 ) -> Step:
     waiter = queue[0]
     limit = remaining.limit_for(waiter.request.limit)
     # A newcomer that joined since behind a waiter with a lower limit would be next, and nobody
     # would serve it. Beside a holder with a limit of 1 nobody is next: its release serves all.
-    unless_joined = len(queue) == 1 and limit > 1
+    # And a waiter that was passed over may have asked again since: then it comes first.
+    unless_joined = len(queue) == 1 and (limit > 1 or passed_over)
     transaction, holder = hand_over_permit(
         state, waiter, departing, unless_joined=unless_joined, now_ms=now_ms
     )

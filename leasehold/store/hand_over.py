@@ -93,7 +93,13 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             has_written = False
         now_ms = context.clock.wall_ms()
         step = next_step(
-            lock_name, state, queue.live, departing, unread=queue.has_more, now_ms=now_ms
+            lock_name,
+            state,
+            queue.live,
+            departing,
+            unread=queue.has_more,
+            passed_over=queue.has_passed_over,
+            now_ms=now_ms,
         )
         if step is None and has_written and not state.is_full():
             # The oldest waiter has the lowest limit, or it has left the queue since that was read.

@@ -114,6 +114,11 @@ class SeenQueue:
             if not asked_again or self._time_is_over():
                 return
 
+    @property
+    def has_passed_over(self) -> bool:
+        """Whether waiters that were read are not `live`, and may ask again."""
+        return bool(self._dead)
+
     def forget(self) -> None:
         """Others have changed the lock: the queue is to be read again."""
         self.live = []

@@ -11,6 +11,7 @@ from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from leasehold.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
 from leasehold.protocol.model import LockState
 from leasehold.store import acquire, force_release, hand_over, join, release
+from leasehold.store.queue import SeenQueue
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import OLGA, Configuration, workflows
@@ -245,6 +246,16 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.ORDER,
         (join, "join_queue", weak_functions.join_at_any_ticket(queue.join_queue)),
         clients=(_ANNA, _BEN, Client(name="carl", pushed=False, forges=True)),
+    ),
+    "a hand-off ignores that a waiter before the last one may have asked again": _mutant(
+        Invariant.ORDER,
+        (SeenQueue, "has_passed_over", False),
+        clients=(
+            Client(name="anna", pushed=False, heartbeats=1),
+            Client(name="ben", pushed=False, polls=1),
+            _CARL,
+        ),
+        faults=Faults(epochs=1),
     ),
     "a hand-off ignores that the waiter asked again": _mutant(
         Invariant.UNTOLD,

@@ -93,10 +93,13 @@ def confirm_nothing(maker: Maker) -> Maker:
 
 
 def join_seeing_nothing_after(
-    context: LockContext, request: AcquireRequest, state: LockState, *, behind_others: bool
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    **more: Any,  # noqa: ANN401 - as the real one
 ) -> Any:  # noqa: ANN401 - what the real one answers
     """Joins, and goes on from the state that was seen before."""
-    joined = _JOIN(context, request, state, behind_others=behind_others)
+    joined = _JOIN(context, request, state, **more)
     return replace(joined, state=state) if isinstance(joined, join.Joined) else joined
 
 
@@ -162,11 +165,14 @@ class _TableOfTwoWrites:
 
 
 def join_in_two_writes(
-    context: LockContext, request: AcquireRequest, state: LockState, *, behind_others: bool
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    **more: Any,  # noqa: ANN401 - as the real one
 ) -> Any:  # noqa: ANN401 - what the real one answers
     """Joins the queue in two writes."""
     table: Any = _TableOfTwoWrites(context.table)
-    return _JOIN(replace(context, table=table), request, state, behind_others=behind_others)
+    return _JOIN(replace(context, table=table), request, state, **more)
 
 
 def stop_waiting_without_second_try(
