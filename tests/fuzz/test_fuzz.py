@@ -48,7 +48,7 @@ def test_a_handler_that_raises_a_key_error_is_found(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("shows", ["the owner_id", "the task token", "a hash"])
 def test_a_handler_that_logs_a_secret_is_found(shows: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def observe(request: AcquireRequest, _answer: object) -> None:
+    def observe(request: AcquireRequest, _answer: object, **_more: object) -> None:
         secrets = {"the owner_id": request.owner_id, "the task token": request.task_token}
         telemetry.logger.debug("seen", extra={"of": secrets.get(shows, hashed(request.owner_id))})
 

@@ -26,6 +26,7 @@ STATISTICS = {
     MetricName.HELD_TIME: "p95",
     MetricName.WAIT_TIME: "p95",
     MetricName.QUEUE_LENGTH: "Maximum",
+    MetricName.CURRENT_WAIT: "Maximum",
 }
 
 

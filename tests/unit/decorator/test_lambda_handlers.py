@@ -145,8 +145,8 @@ def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
             table.memory.items.clear()
 
     first = locks.acquire("deploy", lease=3600)
-    clock.at(100, first.release)
     clock.at(100, lambda: setattr(table, "before", fail))
+    clock.at(100, first.release)
     handle = locked("deploy", wait=290, client=locks)(its_lease)
     invocation = Invocation(clock, clock.monotonic() + 300)
     with pytest.raises(raises) if raises else nullcontext():
