@@ -298,7 +298,8 @@ class Acquisition:
             expiry, lock_name = self._store_factory.lease_expiry, self.request.lock_name
             left = sorted(expiry.seconds_left(lock_name, holder) for holder in state.holders)
             self._free_at = now + left[needed - 1]
-        is_open = needed <= 0 or self._free_at <= now
+        # As the store judges: at the very moment of its end a lease is not over yet.
+        is_open = needed <= 0 or self._free_at < now
         if state.contended and not is_open:
             return False
         seen = (state.held, state.fencing_token, state.contended, state.holders)

@@ -167,7 +167,7 @@ def test_a_permit_that_became_free_by_a_higher_limit_is_taken(
 
     clock.at(20, leave_without_a_successor)
     make_client("carl").acquire("a", limit=2, wait=60).check()
-    assert clock.now_ms - began < 27_000
+    assert clock.now_ms - began < 31_000  # Two polls, one of which only looks for its place.
 
 
 def test_the_lease_of_a_handed_over_lock_is_counted_from_before_the_hand_over(
