@@ -81,6 +81,15 @@ def overrun(
     return Overrun(ended=lock.ended(execution), knocks=knocks)
 
 
+def extended(deployment: Deployment, machine: str, inputs: Json | None = None) -> Overrun:
+    """Of a holder whose lease is extended; longer if a busy machine has knocked too late."""
+    for seconds in (OVERRUN_SECONDS, 3 * OVERRUN_SECONDS, 9 * OVERRUN_SECONDS):
+        seen = overrun(deployment, machine, seconds=seconds, inputs=inputs)
+        if len(seen.knocks.leases_seen) > 1:
+            break
+    return seen
+
+
 def robbed(deployment: Deployment) -> Overrun:
     """Of a holder whose execution nobody knows; longer if a busy machine has knocked too late."""
     for seconds in (OVERRUN_SECONDS, 3 * OVERRUN_SECONDS, 9 * OVERRUN_SECONDS):
@@ -91,7 +100,7 @@ def robbed(deployment: Deployment) -> Overrun:
 
 
 def failing_overrun(deployment: Deployment, machine: str) -> Overrun:
-    return overrun(deployment, machine, inputs={"raise": "CardDeclined"})
+    return extended(deployment, machine, {"raise": "CardDeclined"})
 
 
 def stopped(deployment: Deployment) -> Freed:
@@ -182,7 +191,7 @@ def two_machines(deployment: Deployment, *, locks: int, seconds: int) -> Spans:
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
-    "overrun": partial(overrun, machine="Guarded"),
+    "overrun": partial(extended, machine="Guarded"),
     "failing overrun": partial(failing_overrun, machine="Guarded"),
     "robbed": robbed,
     "stopped": stopped,
