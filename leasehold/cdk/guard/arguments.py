@@ -97,12 +97,12 @@ def checked_lease_seconds(lease: Duration) -> int:
 def checked_max_wait_seconds(
     max_wait: Duration, *, shortest_seconds: int, longest: Duration, express: bool
 ) -> int:
-    """Whole seconds within the bounds of the way to wait and of the kind of workflow."""
+    """Zero, or whole seconds within the bounds of the way to wait and of the kind of workflow."""
     seconds = whole_seconds("max_wait", max_wait)
-    if seconds < shortest_seconds:
+    if 0 < seconds < shortest_seconds:
         rule = (
-            f"must be at least {shortest_seconds} s, so that the service has time to answer; "
-            "Waiting.poll() also takes less"
+            f"must be 0 to skip a busy lock, or at least {shortest_seconds} s, so that the service "
+            "has time to answer; Waiting.poll() also takes less"
         )
     elif express and seconds >= EXPRESS_SECONDS:
         rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"

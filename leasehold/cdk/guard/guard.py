@@ -82,8 +82,9 @@ class LockGuard(sfn.StateMachineFragment):
             max_wait: the longest wait, default 30 minutes (Express: 1 minute), exact to two seconds
                 as long as the service answers; a call in the queue that fails and is repeated
                 begins its fallback period anew. It counts from the first entry, also if the
-                acquisition is released meanwhile and begins anew. With `Waiting.poll()` zero tries
-                once; the queue needs 5 seconds at least.
+                acquisition is released meanwhile and begins anew. The queue needs 5 seconds at
+                least. Zero skips a busy lock: the guard tries once, whatever `waiting`, joins no
+                queue, and goes to `on_timeout` if others hold the lock or wait for it.
             waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
             keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
                 the lease, so that two heartbeats may be lost. Not in Express workflows. The work is

@@ -37,7 +37,7 @@ class GuardInMachine:
         service: tells one lock service from another.
         express: what the guard was told of its machine.
         limit: how many it lets in, or JSONata.
-        waiting: how it waits, as a caller writes it.
+        waiting: how it waits, as a caller writes it; None if it does not wait.
     """
 
     construct: IConstruct
@@ -47,7 +47,7 @@ class GuardInMachine:
     service: str
     express: bool
     limit: int | str
-    waiting: str
+    waiting: str | None
 
     @property
     def path(self) -> str:
@@ -102,7 +102,8 @@ class GuardInMachine:
                     ("limit", self.limit, other.limit),
                     ("waiting", self.waiting, other.waiting),
                 )
-                if mine != theirs and not is_jsonata(mine) and not is_jsonata(theirs)
+                if mine != theirs and None not in {mine, theirs}
+                if not is_jsonata(mine) and not is_jsonata(theirs)
             ]
             if differences:
                 text = f"lock_name {self.lock_name!r} is also that of {other.path}: "

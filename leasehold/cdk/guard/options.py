@@ -15,7 +15,7 @@ from leasehold.cdk.guard.arguments import (
     checked_max_wait_seconds,
 )
 from leasehold.cdk.guard.service_calls import AcquireOptions
-from leasehold.cdk.guard.waiting import Waiting, checked_waiting
+from leasehold.cdk.guard.waiting import DOES_NOT_WAIT, Waiting, checked_waiting
 
 _DEFAULT_LEASE: Final = Duration.minutes(1)
 _DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
@@ -59,6 +59,8 @@ def checked_options(
             express=express,
         ),
     )
+    if acquire.max_wait_seconds == 0:
+        way_to_wait = DOES_NOT_WAIT
     interval_seconds = checked_keep_alive_seconds(
         keep_alive, lease_seconds=acquire.lease_seconds, express=express
     )

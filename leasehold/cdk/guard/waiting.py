@@ -75,8 +75,8 @@ class Waiting(ABC):
     """Whether it works in Express workflows."""
     shortest_seconds: ClassVar[int] = 0
     """The shortest `max_wait` that leaves the service time to answer."""
-    shown: ClassVar[str] = "Waiting.poll()"
-    """How a caller writes it."""
+    shown: ClassVar[str | None] = "Waiting.poll()"
+    """How a caller writes it; None for a guard that does not wait."""
 
     @property
     @abstractmethod
@@ -105,8 +105,7 @@ class _Poll(Waiting):
             assign=f"{released} ? {restarted(states.variable)} : ${states.variable.name}",
         )
         wait.next(acquire)
-        choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
-        choice.when(_when(f"{lock('acquired')} = true"), next_states.granted)
+        choice = _acquired(states, next_states)
         choice.when(_when(states.deadline.is_over), next_states.timed_out)
         choice.otherwise(wait)
         acquire.next(choice)
@@ -123,7 +122,7 @@ class _Queue(Waiting):
     fallback_seconds: int
     express: ClassVar[bool] = False
     shortest_seconds: ClassVar[int] = _SHORTEST_QUEUE_SECONDS
-    shown: ClassVar[str] = "Waiting.queue()"
+    shown: ClassVar[str | None] = "Waiting.queue()"
 
     @property
     def longest(self) -> Duration:
@@ -152,6 +151,35 @@ class _Queue(Waiting):
         acquire.next(next_states.granted)
         again.next(next_states.granted)
         return acquire
+
+
+class _SkipIfBusy(Waiting):
+    """acquire → acquired?
+
+    Also a lock that has room counts as busy while others queue for it: nobody is overtaken.
+    """
+
+    shown: ClassVar[str | None] = None
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.seconds(0)
+
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        acquire = states.calls.acquire(on_error=next_states.failed)
+        acquire.next(_acquired(states, next_states).otherwise(next_states.timed_out))
+        return acquire
+
+
+DOES_NOT_WAIT: Final[Waiting] = _SkipIfBusy()
+"""What a guard does whose `max_wait` is zero."""
+
+
+def _acquired(states: GuardStates, next_states: NextStates) -> sfn.Choice:
+    """A Choice whose first way is that of a grant."""
+    choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
+    acquired = _when(f"{states.variable.field('acquired')} = true")
+    return choice.when(acquired, next_states.granted)
 
 
 def _when(expression: str) -> sfn.Condition:

@@ -67,6 +67,8 @@ class GuardForms(Forms):
             Waits(self, "Waits"),
             GivesUp(self, "GivesUp"),
             GivesUpElsewhere(self, "GivesUpElsewhere"),
+            Skips(self, "Skips"),
+            SkipsElsewhere(self, "SkipsElsewhere"),
             TokenJsonata(self, "TokenJsonata"),
             TokenPath(self, "TokenPath"),
             ExpressFlat(self, "ExpressFlat"),
@@ -247,6 +249,33 @@ class GivesUpElsewhere(Form):
             max_wait=Duration.seconds(1),
             on_timeout=sfn.Pass.jsonata(self, "Later", outputs={"later": INPUT}),
         ).next(sfn.Pass.jsonata(self, "After", outputs="after"))
+
+
+class Skips(Form):
+    """Would wait in the queue, but skips a busy lock."""
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work_by_path(),
+            lock_name=sfn.JsonPath.string_at("$.lock"),
+            waiting=Waiting.queue(),
+            max_wait=Duration.seconds(0),
+        )
+
+
+class SkipsElsewhere(Form):
+    """The same in a JSONata machine, which then goes another way."""
+
+    language = JSONATA
+
+    def body(self) -> sfn.IChainable:
+        return self.guard(
+            self.work(),
+            lock_name="{% $states.input.lock %}",
+            waiting=Waiting.queue(),
+            max_wait=Duration.seconds(0),
+            on_timeout=sfn.Succeed.jsonata(self, "Skipped", outputs={"skipped": INPUT}),
+        )
 
 
 class TokenJsonata(Form):
