@@ -8,7 +8,7 @@ BENCH := .bench
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model fuzz histories lifetimes durable lint bench smoke second-engine deploy clean requirements
+.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench smoke second-engine deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -51,6 +51,8 @@ lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 ti
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up
 	LEASEHOLD_DURABLE_TIMES=20 $(BIN)/python -m pytest tests/e2e/durable --timeout 1800
 	LEASEHOLD_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_giving_up.py --timeout 1800
+examples: $(VENV)/ready ## the examples of docs/testing.md, with the one that starts an emulator of AWS
+	LEASEHOLD_EMULATOR=1 $(BIN)/python -m pytest tests/packaging/test_testing.py
 # Another lock client, to compare with: beside our environment, not in it.
 $(BENCH)/ready: bench/requirements.txt | $(VENV)/ready
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --target $(BENCH)/site -r bench/requirements.txt

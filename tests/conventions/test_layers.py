@@ -32,7 +32,7 @@ LAYERS = (
     ("leasehold.client", "leasehold.durable"),
     ("leasehold.aio",),
     ("leasehold.decorator",),
-    ("leasehold.cli",),
+    ("leasehold.cli", "leasehold.testing"),
 )
 """The library, lowest layer first. Packages of one layer do not import each other."""
 
@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         for rank, layer in enumerate(LAYERS)
         for package in layer
     },
-    "leasehold": LIBRARY - {"leasehold.cli"},
+    "leasehold": LIBRARY - {*LAYERS[-1]},
     "leasehold.__main__": {"leasehold.cli"},
     "leasehold.cdk": {*BASE, "leasehold.wire"},
     "lambdas": CORE,
@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "bench": {*PRODUCT, *HELPERS, "tests.behaviour", "tests.e2e", "tests.histories"},
     "second_engine": {"leasehold.cdk", *HELPERS, "tests.e2e"},
     "tests": HELPERS,
-    "tests.support": {*CORE, "leasehold.client"},
+    "tests.support": {*CORE, "leasehold.client", "leasehold.testing"},
     "tests.bench": {"bench", "tests.histories"},
     "tests.behaviour": {*CORE, *HELPERS},
     "tests.conventions": {*PRODUCT, *HELPERS},

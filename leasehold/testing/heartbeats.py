@@ -1,0 +1,86 @@
+"""Heartbeats without threads: each is sent at its moment, while a `ManualClock` lets time pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from leasehold.client.callbacks import Callbacks
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from leasehold.client.heartbeats import Heartbeats
+from leasehold.testing.clock import ManualClock
+
+
+def no_jitter() -> float:
+    """Stands in for `random.random`, so that a test happens in the same way each time."""
+    return 0.5
+
+
+class CallbacksInLine(Callbacks):
+    """Calls callbacks at once, in the thread of the test; during a heartbeat right after it.
+
+    Within a heartbeat the lock waits for its answer, and a callback could not use it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        self._are_held_back = False
+
+    def call_soon(self, description: str, callback: Callable[[], None]) -> None:
+        """Calls the callback; what it raises is logged."""
+        self._waiting.append((description, callback))
+        if not self._are_held_back:
+            self._call_waiting()
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Calls the callbacks of a block at the end of it."""
+        before, self._are_held_back = self._are_held_back, True
+        try:
+            yield
+        finally:
+            self._are_held_back = before
+            if not before:
+                self._call_waiting()
+
+    def _call_waiting(self) -> None:
+        while self._waiting:
+            self._call(*self._waiting.pop(0))
+
+
+class ManualHeartbeats(Heartbeats):
+    """Renews locks as the clock is moved.
+
+    Args:
+        clock: the present.
+        most_at_once: how many heartbeats may be under way at a time.
+        callbacks: hold calls back during a heartbeat.
+    """
+
+    def __init__(
+        self, clock: ManualClock, *, most_at_once: int, callbacks: CallbacksInLine
+    ) -> None:
+        super().__init__(clock, most_at_once=most_at_once)
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=no_jitter)
+        self._callbacks = callbacks
+        clock.add(self)
+
+    def next_at(self) -> float:
+        """See `Timed`."""
+        return math.inf if self._closed else self._schedule.next_at()
+
+    def do_due(self) -> None:
+        """See `Timed`."""
+        if self._closed:
+            return
+        for scheduled in self._schedule.due(self._clock.monotonic()):
+            self._begin(scheduled)
+
+    def _start(self) -> None:
+        """No thread."""
+
+    def _begin(self, scheduled: ScheduledHeartbeat) -> None:
+        with self._callbacks.held_back():
+            self._send(scheduled)

@@ -1,0 +1,75 @@
+"""`FakeLockClient`: a `LockClient` without AWS and without threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self, Unpack
+
+from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.lock import LockServices
+from leasehold.client.lock_client import LockClient
+from leasehold.testing.clock import ManualClock
+from leasehold.testing.fake_table import FakeTable
+from leasehold.testing.heartbeats import CallbacksInLine, ManualHeartbeats, no_jitter
+from leasehold.testing.options import ClientOptions
+
+
+class FakeLockClient(LockClient):
+    """A `LockClient` for tests: its own code and protocol, over a table in memory.
+
+    Guaranteed: what it answers, raises and reports is what a `LockClient` would, because it is one:
+    exclusion, queue, fencing tokens that grow, leases, heartbeats, losses, forced releases, the
+    number of requests. Nothing sleeps, no thread is started, nothing leaves the process. Callbacks
+    are called in the thread of the test.
+
+    Not guaranteed: the writes of `Lock.transact_write` to other tables (`NotImplementedError`), and
+    what several threads do at once. docs/testing.md says what to use for these.
+
+    Args:
+        table: the lock table; None makes one. Clients exclude each other if they share it.
+        clock: the present; None makes one. Clients of one table share one clock.
+        settings: as of `LockClient`.
+
+    Attributes:
+        table: the lock table: counts requests, and can fail.
+        clock: the clock, to be moved.
+
+    Raises:
+        InvalidRequest: a setting breaks its rule.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: FakeTable | None = None,
+        clock: ManualClock | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> None:
+        self.table = table or FakeTable()
+        self.clock = clock or ManualClock()
+        settings.setdefault("owner_name", "test")
+        super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)  # type: ignore[arg-type]  # the part of a boto3 client that is used
+
+    def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
+        """A client of the same table and clock, as another process would have it."""
+        settings["owner_name"] = owner_name
+        return type(self)(table=self.table, clock=self.clock, **settings)
+
+    def _new_services(self) -> LockServices:
+        services = super()._new_services()
+        callbacks = CallbacksInLine()
+        heartbeats = ManualHeartbeats(
+            self.clock, most_at_once=self._settings.max_workers, callbacks=callbacks
+        )
+        return replace(
+            services,
+            store_factory=replace(services.store_factory, random=no_jitter),
+            heartbeats=heartbeats,
+            callbacks=callbacks,
+        )
+
+    def _release_all(self, handles: Sequence[LeaseHandle]) -> None:
+        for handle in handles:
+            self._services.heartbeats.remove(handle)
+            handle.release_at_close()

@@ -1,0 +1,23 @@
+"""The settings that fake clients take: those of the real clients, but for their AWS clients."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from leasehold.client.settings import Takeover
+from leasehold.store.events import Observe
+
+
+class ClientOptions(TypedDict, total=False):
+    """Arguments of `LockClient`, with the same meaning and the same defaults."""
+
+    owner_name: str | None
+    lease: float
+    wait: float | None
+    heartbeat_every: float | None
+    safe_period: float | None
+    takeover: Takeover
+    longest_poll: float
+    max_workers: int
+    best_effort_release: bool
+    observe: Observe | None

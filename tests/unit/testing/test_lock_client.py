@@ -1,0 +1,194 @@
+"""A fake client does what a `LockClient` does, in no time and without threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold import (
+    ClientUnusable,
+    HolderChanged,
+    InvalidRequest,
+    LockClient,
+    LockLost,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+)
+from leasehold.client.lock import Lock
+from leasehold.testing import FakeLockClient, FakeTable, ManualClock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+
+@pytest.fixture
+def locks() -> FakeLockClient:
+    return FakeLockClient(lease=30)
+
+
+def test_acquire_heartbeat_and_release_are_one_request_each(locks: FakeLockClient) -> None:
+    with locks.hold("a") as lock:
+        lock.heartbeat()
+    assert locks.table.requests == ["update_item"] * 3
+
+
+def test_a_wait_behind_a_live_holder_ends_after_its_seconds_on_the_clock(
+    locks: FakeLockClient,
+) -> None:
+    holder = locks.acquire("a")
+    with pytest.raises(LockWaitTimeout) as timeout:
+        locks.another("bob").acquire("a", wait=600)
+    assert timeout.value.waited_seconds == locks.clock.monotonic() == 600
+    assert [held.owner_name for held in timeout.value.holders] == ["test"]
+    holder.check()
+
+
+def test_a_waiter_gets_the_lock_when_it_is_released_meanwhile(locks: FakeLockClient) -> None:
+    first = locks.acquire("a")
+    locks.clock.at(60, first.release)
+    second = locks.another().acquire("a", wait=600)
+    assert 60 <= locks.clock.monotonic() < 75
+    assert second.fencing_token > first.fencing_token
+
+
+def test_a_stall_longer_than_the_lease_loses_the_lock_and_one_shorter_does_not(
+    locks: FakeLockClient,
+) -> None:
+    told: list[str] = []
+    lock = locks.acquire("a", on_lost=lambda _, reason: told.append(reason))
+    locks.clock.stall(29)
+    lock.check()
+    locks.clock.advance(0)
+    locks.clock.stall(31)
+    with pytest.raises(LockLost):
+        lock.check()
+    assert told == ["its lease is over"]
+    assert locks.another().acquire("a").fencing_token > lock.fencing_token
+    assert lock.release() is False
+
+
+def test_without_heartbeats_time_alone_loses_the_lock(locks: FakeLockClient) -> None:
+    """The control: `advance` sends heartbeats, and only they hold the lock."""
+    for seconds, is_lost in ((None, False), (float("inf"), True)):
+        lock = locks.another(lease=30, heartbeat_every=seconds).acquire(f"every {seconds}")
+        locks.clock.advance(100)
+        assert lock.lost.is_set() is is_lost
+
+
+def test_an_outage_is_an_unknown_outcome_then_danger_and_then_a_loss(
+    locks: FakeLockClient,
+) -> None:
+    told: list[str] = []
+    lock = locks.acquire(
+        "a",
+        on_danger=lambda _lock, _reason: told.append("danger"),
+        on_lost=lambda _lock, _reason: told.append("lost"),
+    )
+    locks.table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        locks.acquire("b", wait=5)
+    locks.clock.advance(30)
+    assert told == ["danger", "lost"]
+    locks.table.is_down = False
+    assert lock.release() is False
+
+
+def test_a_lost_reply_is_an_unknown_outcome_of_what_was_done(locks: FakeLockClient) -> None:
+    lock = locks.acquire("a")
+    locks.table.loses_replies = True
+    with pytest.raises(LockStoreUnavailable):
+        lock.release()
+    locks.table.loses_replies = False
+    assert locks.another().try_acquire("a") is not None
+
+
+def test_a_forced_release_is_told_by_the_next_heartbeat_and_the_callback_may_use_the_lock(
+    locks: FakeLockClient,
+) -> None:
+    told: list[bool] = []
+
+    def on_lost(lock: Lock, _reason: str) -> None:
+        told.append(lock.release())
+
+    lock = locks.acquire("a", on_lost=on_lost)
+    locks.another("operator").force_release("a", owner=lock.fencing_token, reason="it hangs")
+    lock.check()
+    locks.clock.advance(30)
+    assert told == [False]
+    with pytest.raises(HolderChanged):
+        locks.force_release("a", owner=lock.fencing_token + 1, reason="there is no such grant")
+
+
+def test_what_a_callback_raises_breaks_nothing(locks: FakeLockClient) -> None:
+    def on_lost(_lock: Lock, _reason: str) -> None:
+        raise ValueError("on purpose")
+
+    lost, held = locks.acquire("a", on_lost=on_lost), locks.acquire("b")
+    locks.force_release("a", owner=lost.fencing_token, reason="to lose it")
+    locks.clock.advance(100)
+    assert (lost.lost.is_set(), held.lost.is_set()) == (True, False)
+
+
+def test_locks_are_listed_described_and_adopted(locks: FakeLockClient) -> None:
+    lock = locks.acquire("a", data={"job": 1})
+    other = locks.another()
+    assert [each.name for each in other.list("a")] == ["a"]
+    assert other.adopt("a", lock.owner_id).data == {"job": 1}
+
+
+def test_the_end_of_the_client_releases_all_locks_without_a_thread() -> None:
+    before = threading.enumerate()
+    with FakeLockClient() as locks:
+        for name in "abc":
+            locks.acquire(name)
+        other = locks.another()
+    assert [other.try_acquire(name) is not None for name in "abc"] == [True] * 3
+    assert threading.enumerate() == before
+    with pytest.raises(ClientUnusable):
+        locks.acquire("d")
+
+
+def test_the_same_test_happens_in_the_same_way_each_time() -> None:
+    def run() -> list[float]:
+        locks = FakeLockClient(lease=30)
+        lock = locks.acquire("a")
+        moments = []
+        for _ in range(5):
+            locks.clock.advance(17)
+            moments.append(lock.remaining)
+        return moments
+
+    assert run() == run()
+
+
+def test_what_was_planned_happens_in_order_even_if_it_takes_time() -> None:
+    clock, happened = ManualClock(), list[tuple[str, float]]()
+
+    def note(name: str, seconds: float = 0) -> None:
+        clock.wait(seconds)
+        happened.append((name, clock.monotonic()))
+
+    clock.at(20, lambda: note("second"))
+    clock.at(10, lambda: note("first", 5))
+    clock.advance(12)
+    assert happened == [("first", 15)]
+    clock.advance(5)
+    assert happened == [("first", 15), ("second", 20)]
+
+
+def test_a_transaction_that_writes_other_items_says_what_to_use(locks: FakeLockClient) -> None:
+    item: TransactWriteItemTypeDef = {"Put": {"TableName": "bills", "Item": {"id": {"S": "a"}}}}
+    with locks.hold("a") as lock, locks.hold("b") as second:
+        with pytest.raises(NotImplementedError, match="leasehold_table"):
+            lock.transact_write([item])
+        lock.transact_write([second.condition_check()])
+
+
+def test_settings_are_checked_as_those_of_a_lock_client() -> None:
+    with pytest.raises(InvalidRequest, match="lease"):
+        FakeLockClient(lease=0)
+    with pytest.raises(AttributeError):
+        _ = FakeTable().describe_table
+    assert issubclass(FakeLockClient, LockClient)

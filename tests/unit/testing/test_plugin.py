@@ -1,0 +1,68 @@
+"""The fixtures, and what `@locked` functions use beside them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+import leasehold.testing
+from leasehold import InvalidRequest, Lock, locked
+from leasehold.testing import FakeAsyncLockClient, FakeLockClient, ManualClock
+
+
+@dataclass
+class Context:
+    """Of a Lambda invocation that has 20 s left."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 20_000
+
+
+@locked("handler")
+def handler(_event: object, _context: Context, *, lock: Lock | None = None) -> float:
+    assert lock is not None
+    return lock.remaining
+
+
+@locked("report")
+def report(clock: ManualClock) -> str:
+    clock.advance(600)
+    return "written"
+
+
+def test_a_locked_function_is_renewed_and_a_handler_has_the_lease_of_its_invocation(
+    leasehold_locks: FakeLockClient, leasehold_clock: ManualClock
+) -> None:
+    assert handler({}, Context()) == pytest.approx(21)
+    assert report(leasehold_clock) == "written"
+    assert leasehold_locks.table.requests.count("update_item") > 2 + 2
+
+
+def test_without_the_fixture_a_locked_function_has_no_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LEASEHOLD_TABLE_NAME", raising=False)
+    with pytest.raises(InvalidRequest, match="LEASEHOLD_TABLE_NAME"):
+        report(ManualClock())
+
+
+def test_the_asyncio_client_needs_no_event_loop_to_be_made(
+    leasehold_async_locks: FakeAsyncLockClient,
+) -> None:
+    assert leasehold_async_locks.table.requests == []
+
+
+def test_without_moto_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setitem(sys.modules, "moto", None)
+    with pytest.raises(ImportError, match=r"pip install 'leasehold\[testing\]'"):
+        request.getfixturevalue("leasehold_table")
+
+
+def test_names_are_imported_when_they_are_asked_for() -> None:
+    assert all(hasattr(leasehold.testing, name) for name in leasehold.testing.__all__)
+    with pytest.raises(AttributeError, match="FakeSemaphore"):
+        _ = leasehold.testing.FakeSemaphore
