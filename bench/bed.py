@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient, DynamoDBServiceResource
 
 TABLE: Final = "locks"
-CONFIG: Final = CLIENT_CONFIG.merge(
-    Config(max_pool_connections=128, connect_timeout=20, read_timeout=20, proxies={})
-)
-"""The project's, but for its timeouts: hundreds of clients at once make the emulator slow."""
+_PATIENT: Final = Config(max_pool_connections=128, connect_timeout=20, read_timeout=20, proxies={})
+"""Hundreds of clients at once make the emulator slow."""
 Figures = dict[str, Any]
 
 
@@ -55,8 +54,9 @@ class Bed:
 
 
 def dynamodb_at(endpoint_url: str, requests: Counter[str] | None = None) -> DynamoDBClient:
-    """A DynamoDB client for an endpoint on loopback."""
-    client = _session().client("dynamodb", endpoint_url=endpoint_url, config=CONFIG)
+    """A DynamoDB client with the project's settings, but for its timeouts."""
+    config = CLIENT_CONFIG.merge(_PATIENT)
+    client = session_at(endpoint_url).client("dynamodb", config=config)
     if requests is not None:
 
         def count(request: Any, **_: Any) -> None:  # noqa: ANN401 - botocore's
@@ -68,15 +68,25 @@ def dynamodb_at(endpoint_url: str, requests: Counter[str] | None = None) -> Dyna
     return client
 
 
+def bare_client_at(endpoint_url: str) -> DynamoDBClient:
+    """A client as boto3 makes it by default."""
+    return session_at(endpoint_url).client("dynamodb", config=_PATIENT)
+
+
 def resource_at(endpoint_url: str) -> DynamoDBServiceResource:
     """The same as a resource, which the other library wants."""
-    return _session().resource("dynamodb", endpoint_url=endpoint_url, config=CONFIG)
+    return session_at(endpoint_url).resource("dynamodb", config=_PATIENT)
 
 
-def _session() -> boto3.Session:
-    return boto3.Session(
+def session_at(endpoint_url: str) -> boto3.Session:
+    """A session whose clients talk to an endpoint on loopback."""
+    session = boto3.Session(
         region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
+    made: Any = session  # Its methods are replaced by the same with an argument more.
+    made.client = partial(session.client, endpoint_url=endpoint_url)
+    made.resource = partial(session.resource, endpoint_url=endpoint_url)
+    return session
 
 
 def lock_client(dynamodb: DynamoDBClient, **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from bench import goals
 from bench.bed import Figures
 
 _DISTRIBUTIONS: Final = ("boto3", "aws-lambda-powertools", "ministack")
@@ -37,6 +38,7 @@ def document(sections: Mapping[str, ModuleType], figures: dict[str, Figures]) ->
         f"{_machine()}; {datetime.now(UTC):%Y-%m-%d}.",
         "",
     ]
+    lines += [*goals.lines(sections, figures), ""]
     for name, module in sections.items():
         if name in figures:
             lines += [*module.lines(figures[name]), ""]

@@ -17,7 +17,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.telemetry import observe_event
-from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from leasehold.dynamodb.client_config import OWN_REQUESTS_CONFIG
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.store.context import LockContext
@@ -79,7 +79,7 @@ def make_clients(*services: Service) -> None:
 
 @cache
 def _client(service: Service) -> Any:  # noqa: ANN401 - one client or the other
-    return boto3.client(service, config=CLIENT_CONFIG)
+    return boto3.client(service, config=OWN_REQUESTS_CONFIG)
 
 
 workflows: Final = WorkflowEngines(

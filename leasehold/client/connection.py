@@ -12,7 +12,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
-from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from leasehold.dynamodb.client_config import OWN_REQUESTS_CONFIG
 from leasehold.errors import ClientUnusable, InvalidRequest
 from leasehold.workflows.durable_functions import DurableFunctions
 from leasehold.workflows.engines import WorkflowEngines
@@ -72,12 +72,9 @@ class Connection:
         self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
         self._made: dict[str, Any] = {}
         self._process = os.getpid()
-        # Our own requests are well-formed, and boto3 takes a twelfth of their time to check that.
         # The items of a guarded write are checked all the same: `leasehold/guarded/item_check.py`.
-        own = Config(
-            max_pool_connections=most_at_once + _SPARE_CONNECTIONS, parameter_validation=False
-        )
-        self._config = CLIENT_CONFIG.merge(own)
+        most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
+        self._config = OWN_REQUESTS_CONFIG.merge(most_connections)
         self.workflows = WorkflowEngines(
             StepFunctions(self._stepfunctions), DurableFunctions(self._lambda)
         )

@@ -179,7 +179,9 @@ class LeaseHandle:
             if self.lease.taken:
                 return False
             lease = self.lease
-            request = ReleaseRequest(lock_name=lease.lock_name, owner_id=lease.owner_id)
+            request = ReleaseRequest(
+                lock_name=lease.lock_name, owner_id=lease.owner_id, tells_grant=False
+            )
             try:
                 now = self._store_factory.clock.monotonic()
                 seen = None if self._may_be_released else self._queue.seen_by_holder(now)

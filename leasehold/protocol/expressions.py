@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from leasehold.protocol import schema
-from leasehold.protocol.requests import Item, Update
+from leasehold.protocol.requests import Item, Returns, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -89,7 +89,7 @@ def conditional_update(
     condition: str,
     values: Values | None = None,
     removal: Removal = NO_REMOVAL,
-    returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW",
+    returns: Returns = "ALL_NEW",
     now_ms: int = 0,
 ) -> Update:
     """An update on behalf of one owner, which may remove holders; it declares what it uses.

@@ -194,6 +194,8 @@ class ReleaseRequest:
         ticket: its place there, as far as the caller knows; the claim of a workflow knows better.
         execution_arn: the workflow execution that it belongs to, so that its claim is found.
         keep_alive: whether its workflow sends heartbeats, which end with this release.
+        tells_grant: whether the answer has to tell of the grant that ended; that of an execution
+            has to, for its claim goes with it.
     """
 
     lock_name: str
@@ -202,6 +204,7 @@ class ReleaseRequest:
     ticket: int | None = None
     execution_arn: str | None = None
     keep_alive: bool = False
+    tells_grant: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,11 +400,10 @@ class Released:
     """Yes: this acquisition is over.
 
     Attributes:
-        held_ms: how long the permit was held; None if this answer repeats an earlier one, or if the
-            acquisition was still waiting.
+        held_ms: how long the permit was held; None if this answer repeats an earlier one, if the
+            acquisition was still waiting, or if the request need not be told.
         left_queue: whether it was still waiting.
-        fencing_token: of the grant that ended; None if this answer repeats an earlier one, or if
-            the acquisition was still waiting.
+        fencing_token: of the grant that ended; None as `held_ms`.
         execution_arn: the workflow execution that the holder belonged to.
     """
 

@@ -159,14 +159,14 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
 
 
 def release_permit(request: ReleaseRequest, *, now_ms: int) -> Update:
-    """Stop being a holder. Returns the item as it was, to tell how long the lock was held."""
+    """Stop being a holder. Returns the item as it was, if the grant that ends is to be told of."""
     return conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #held = #held - :one, #last_released = :me, {RETAIN_ITEM} "
         "REMOVE #mine, #my_token",
         condition=all_of(I_HOLD, NOT_CONTENDED),
-        returns="ALL_OLD",
+        returns="ALL_OLD" if request.tells_grant else "NONE",
         now_ms=now_ms,
     )
 
@@ -217,5 +217,6 @@ def _grant(
             **room.values,
         },
         removal=eviction(evictable),
+        returns="UPDATED_NEW",
         now_ms=now_ms,
     )

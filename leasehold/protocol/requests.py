@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 Item: TypeAlias = "Mapping[str, AttributeValueTypeDef]"
+Returns: TypeAlias = Literal["ALL_NEW", "UPDATED_NEW", "ALL_OLD", "NONE"]
+"""What DynamoDB answers to an update: the item after it, or what has changed of that, or the item
+before it, or nothing. Whatever is not asked for need not be sent, nor be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class Update:
     condition: str
     names: Mapping[str, str] = field(repr=False)
     values: Item = field(repr=False)
-    returns: Literal["ALL_NEW", "ALL_OLD"] = "ALL_NEW"
+    returns: Returns = "ALL_NEW"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ def release(
     if answer is None and request.waits:
         answer = _stop_waiting(context, request, is_queued=is_queued)
     if answer is None and state.last_released == request.owner_id:
-        answer = Released(lock_name=request.lock_name, owner_id=request.owner_id)
+        answer = _released(request)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
 
@@ -70,6 +70,8 @@ def _release_permit(
     """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
     outcome = context.table.update(release_permit(request, now_ms=context.clock.wall_ms()))
     if isinstance(outcome, Written):
+        if not request.tells_grant:
+            return _released(request), LockState()
         holder = read_holder(outcome.item, request.owner_id)
         return _gave_back(context, request, holder), LockState()
     state = read_state(outcome.item)
@@ -135,6 +137,10 @@ def _left_queue(
     # The waiters behind us may have waited for our lower limit only.
     hand_over(context, request.lock_name, state)
     return Released(lock_name=request.lock_name, owner_id=request.owner_id, left_queue=was_waiting)
+
+
+def _released(request: ReleaseRequest) -> Released:
+    return Released(lock_name=request.lock_name, owner_id=request.owner_id)
 
 
 def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:

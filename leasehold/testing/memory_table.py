@@ -62,7 +62,8 @@ class MemoryTable:
         old = self.items.get(_key(request))
         self._require(request)
         self._write("Update", request)
-        shown = {"ALL_NEW": self.items[_key(request)], "ALL_OLD": old or {}}
+        new = self.items[_key(request)]
+        shown = {"ALL_NEW": new, "UPDATED_NEW": _updated(old or {}, new), "ALL_OLD": old or {}}
         return {"Attributes": dict(shown.get(request.get("ReturnValues", "NONE"), {}))}
 
     def put_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
@@ -202,6 +203,12 @@ def _projected(request: Mapping[str, Any], item: Item) -> Item:
 def _key(request: Mapping[str, Any]) -> Key:
     key = request["Key"] if "Key" in request else request["Item"]
     return key[PARTITION_KEY]["S"], key[SORT_KEY]["S"]
+
+
+def _updated(old: Item, new: Item) -> Item:
+    """The attributes that an update has set, also to what they were before."""
+    keys = {PARTITION_KEY, SORT_KEY}
+    return {n: value for n, value in new.items() if n not in keys and value is not old.get(n)}
 
 
 def _check_placeholders(request: Mapping[str, Any]) -> None:

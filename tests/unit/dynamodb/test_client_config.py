@@ -14,7 +14,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from leasehold.dynamodb.client_config import CLIENT_CONFIG, USER_AGENT
 from leasehold.errors import LockStoreUnavailable
 from tests.support import FakeClock, acquire, store_over
 
@@ -27,6 +27,7 @@ class Server:
 
     react: Reaction
     requests: int = 0
+    user_agents: set[str] = field(default_factory=set)
     over: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -38,6 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         with self.misbehaviour.lock:
             self.misbehaviour.requests += 1
+            self.misbehaviour.user_agents.add(self.headers["User-Agent"])
         self.misbehaviour.react(self)
 
     def answer(self, status: int, body: str) -> None:
@@ -118,6 +120,7 @@ def test_what_outlasts_three_tries_is_lock_store_unavailable(
         with pytest.raises(LockStoreUnavailable):
             store_over(client, clock).acquire(acquire("anna"))
         assert server.requests >= 3
+        assert all(agent.startswith(USER_AGENT) for agent in server.user_agents)
         client.close()
 
 

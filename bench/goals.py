@@ -1,0 +1,38 @@
+"""What was wanted of a figure, and whether the run has reached it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
+from bench.bed import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound for a figure, what was measured, and whether that is within the bound."""
+
+    wanted: str
+    measured: object
+    is_met: bool
+
+    @classmethod
+    def at_most(cls, what: str, measured: float, most: float, unit: str = "") -> Goal:
+        """The figure is to be no higher than that."""
+        return cls(f"{what}: at most {most:g}{unit}", f"{measured:g}{unit}", measured <= most)
+
+
+def lines(sections: Mapping[str, ModuleType], figures: Mapping[str, Figures]) -> list[str]:
+    """The table of all goals; those of a section that was not measured are left out."""
+    goals = [
+        goal
+        for name, module in sections.items()
+        if name in figures and hasattr(module, "goals")
+        for goal in module.goals(figures[name])
+    ]
+    rows = [
+        f"| {goal.wanted} | {goal.measured} | {'yes' if goal.is_met else '**no**'} |"
+        for goal in goals
+    ]
+    return ["## Goals", "", "| wanted | measured | met |", "|---|---|---|", *rows] if rows else []

@@ -1,0 +1,67 @@
+"""What DynamoDB sends back has to be read: no more is asked for than is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from leasehold.protocol.model import Grant, Released, ReleaseRequest
+from tests.support import LOCK, FakeClock, acquire, owner, store_over
+from tests.support.capacity import item_bytes
+from tests.support.memory_table import MemoryTable
+
+HOLDERS = 50
+
+
+@dataclass
+class WeighingTable:
+    """Passes requests on to a table in memory; notes the bytes of each answer to an update.
+
+    Args:
+        always: what every update asks for, whatever it says.
+    """
+
+    always: str | None = None
+    inner: MemoryTable = field(default_factory=MemoryTable)
+    answers: list[int] = field(default_factory=list)
+
+    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 takes and answers it
+        if self.always is not None:
+            request["ReturnValues"] = self.always
+        answer = self.inner.update_item(**request)
+        self.answers.append(item_bytes(answer["Attributes"]))
+        return answer
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
+        return getattr(self.inner, name)
+
+
+@pytest.mark.parametrize("always", [None, "ALL_NEW"])
+def test_the_answer_to_an_acquire_does_not_grow_with_the_holders(always: str | None) -> None:
+    table = WeighingTable(always)
+    store = store_over(table, FakeClock())
+    for number in range(HOLDERS):
+        answer = store.acquire(acquire(f"holder-{number:02d}", limit=HOLDERS))
+        assert isinstance(answer, Grant)
+    first, last = table.answers[0], table.answers[-1]
+    assert (last > 10 * first) == (always is not None)
+
+
+@pytest.mark.parametrize("tells_grant", [False, True])
+def test_a_release_asks_for_the_item_only_if_it_has_to_tell_of_the_grant(
+    tells_grant: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    table, clock = WeighingTable(), FakeClock()
+    store = store_over(table, clock)
+    granted = store.acquire(acquire("anna"))
+    assert isinstance(granted, Grant)
+    clock.advance(3)
+    request = ReleaseRequest(lock_name=LOCK, owner_id=owner("anna"), tells_grant=tells_grant)
+    released = store.release(request)
+    assert isinstance(released, Released)
+    told = (3_000, granted.fencing_token) if tells_grant else (None, None)
+    assert (released.held_ms, released.fencing_token) == told
+    assert (table.answers[-1] > 0) == tells_grant
+    assert store.release(request) == Released(lock_name=LOCK, owner_id=owner("anna"))
