@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SECOND := .second_engine
 BENCH := .bench
+SITE := .site
 # Every process would compile all modules anew where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench smoke second-engine deploy clean requirements
+.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine deploy clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -59,6 +60,13 @@ $(BENCH)/ready: bench/requirements.txt | $(VENV)/ready
 	touch $@
 bench: $(VENV)/ready node_modules/ready $(BENCH)/ready ## measure everything side by side, and write docs/performance.md (about 10 min; QUICK=1 tests the bench)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
+# The site's tools are not ours, so they have an environment of their own.
+$(SITE)/ready: docs/site/requirements.txt | $(VENV)/ready
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SITE)/venv
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(SITE)/venv/bin/python --require-hashes docs/site/requirements.txt
+	touch $@
+docs: $(SITE)/ready ## the documents as a site, in out/site/index.html: works without a server and without a network
+	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
 smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
 	$(BIN)/python -m pytest tests/smoke -v -m aws
 # LocalStack's requirements are not ours, so it has an environment of its own.
@@ -76,5 +84,6 @@ requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev --extra durable -o requirements.txt pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o second_engine/requirements.txt second_engine/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o bench/requirements.txt bench/requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o docs/site/requirements.txt docs/site/requirements.in
 clean: ## remove what make has made
-	rm -rf $(VENV) $(SECOND) $(BENCH) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SECOND) $(BENCH) $(SITE) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

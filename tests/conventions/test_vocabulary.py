@@ -18,7 +18,7 @@ from leasehold.protocol import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("leasehold", "lambdas", "infra")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
 
 OLD_WORDS = {
     "look looks looked looking": "read, poll, reap pass or check",

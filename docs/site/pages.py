@@ -1,0 +1,75 @@
+"""MkDocs hook: documents outside `docs/` become pages, and links fit the place of their page.
+
+GitHub shows the same documents, so their links are relative to the repository. A link to a file
+that is no page (source code) becomes plain text, because no public address of the code is known.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+from pymdownx.slugs import slugify
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+OUTSIDE: Final = {
+    "README.md": "project/readme.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "localaws/README.md": "project/embedded-aws.md",
+    "tests/model/README.md": "project/model.md",
+}
+"""Documents outside `docs/`, and the page that each becomes."""
+LOADED: Final = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?https?://""")
+"""What a browser would fetch from elsewhere when it shows a page."""
+FENCED: Final = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+LINK: Final = re.compile(
+    r"!?\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)(?P<to>[^)#\s]+)(?P<anchor>#[\w-]+)?\)"
+)
+
+
+def on_config(config: Any) -> Any:  # noqa: ANN401 - MkDocs' own types are not in our environment
+    """Headings get the anchors that GitHub gives them."""
+    config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
+    return config
+
+
+def on_files(files: Any, *, config: Any) -> Any:  # noqa: ANN401 - same
+    """Adds the pages of the documents outside `docs/`."""
+    for source, page in OUTSIDE.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:  # noqa: ANN401 - same
+    """Lets the links of a page lead to pages, and puts the figures of the costs into their page."""
+    uri = page.file.src_uri
+    source = next((path for path, to in OUTSIDE.items() if to == uri), f"docs/{uri}")
+    parts = FENCED.split(markdown)
+    parts[::2] = [
+        LINK.sub(lambda link: _relinked(link, source=source, page=uri), part) for part in parts[::2]
+    ]
+    text = "".join(parts)
+    return text.replace(">costs.json<", f">{(ROOT / 'docs/site/costs.json').read_text()}<")
+
+
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:  # noqa: ANN401 - same
+    """Refuses a page that loads something from elsewhere."""
+    if found := LOADED.search(output):
+        message = f"{page.file.src_uri} loads from elsewhere: {found[0]}"
+        raise PluginError(message)
+    return output
+
+
+def _relinked(link: re.Match[str], *, source: str, page: str) -> str:
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link["to"]))
+    to = OUTSIDE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+    if to is None:
+        return link["text"]
+    start = link[0][: link.start("to") - link.start()]
+    return f"{start}{posixpath.relpath(to, posixpath.dirname(page) or '.')}{link['anchor'] or ''})"

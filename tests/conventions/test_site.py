@@ -1,0 +1,67 @@
+"""The site of `make docs`: every document is a page of its menu, and its pins have hashes.
+
+`make docs` itself checks the links and anchors between the pages, and that no page loads anything
+from elsewhere; it is not a part of `make test`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+SETTINGS = ROOT / "mkdocs.yml"
+TO_DO = "add it to `nav` of mkdocs.yml"
+
+
+def pages_of(menu: str) -> list[str]:
+    """The pages of a menu, also of its sections."""
+    return re.findall(r"^ +- .+: (\S+\.md)$", menu, re.MULTILINE)
+
+
+def documents_outside() -> dict[str, str]:
+    """The documents that the hook makes pages of. (It is not imported: MkDocs is not ours.)"""
+    for node in ast.parse((DOCS / "site" / "pages.py").read_text()).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "OUTSIDE":
+            assert node.value is not None
+            return dict(ast.literal_eval(node.value))
+    raise AssertionError
+
+
+def not_in_the_menu(documents: set[str], menu: str) -> set[str]:
+    return documents - set(pages_of(menu))
+
+
+def test_every_document_is_a_page_of_the_menu_and_every_page_a_document() -> None:
+    outside = documents_outside()
+    assert all((ROOT / source).exists() for source in outside)
+    documents = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    menu = SETTINGS.read_text()
+    assert not_in_the_menu(documents | set(outside.values()), menu) == set(), TO_DO
+    pages = pages_of(menu)
+    assert len(pages) == len(set(pages))
+    assert set(pages) - documents - set(outside.values()) == set()
+
+
+def test_a_document_that_is_in_no_menu_is_found() -> None:
+    menu = "nav:\n  - Home: index.md\n  - Use:\n      - The guard: guard.md\n"
+    assert not_in_the_menu({"index.md", "guard.md", "new.md"}, menu) == {"new.md"}
+
+
+def test_the_site_loads_its_fonts_and_scripts_from_nowhere_else() -> None:
+    settings = SETTINGS.read_text()
+    assert "\n  font: false\n" in settings
+    own = re.findall(r"(?:polyfills|extra_css): \[(\S+)\]", settings)
+    assert len(own) == 2
+    assert all((DOCS / path).exists() for path in own)
+
+
+def test_each_requirement_of_the_site_has_its_hash() -> None:
+    pins = re.split(
+        r"^(?=\w)", (DOCS / "site" / "requirements.txt").read_text(), flags=re.MULTILINE
+    )
+    pins = [pin for pin in pins if "==" in pin.split("\n")[0]]
+    assert len(pins) > 20
+    assert all("--hash=sha256:" in pin for pin in pins)

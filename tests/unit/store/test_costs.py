@@ -1,0 +1,135 @@
+"""The calculator of docs/costs.md has the counts of the code, and agrees with the README."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.protocol.model import ReleaseRequest
+from tests.support import FakeClock, store_over
+from tests.support.capacity import MeteredTable
+from tests.unit.store.test_write_units import request
+
+ROOT = Path(__file__).resolve().parents[3]
+SITE = ROOT / "docs" / "site"
+FIGURES: dict[str, dict[str, float]] = json.loads((SITE / "costs.json").read_text())
+LONGEST_SHORT_TOKEN = 690
+NOTHING = {
+    "guards": 0,
+    "waitingPercent": 0,
+    "waitMinutes": 0,
+    "fallbackMinutes": 5,
+    "longTokens": False,
+    "heldSeconds": 0,
+    "keepAliveSeconds": 0,
+    "clientLocks": 0,
+    "clientHeldSeconds": 0,
+    "clientLease": 60,
+}
+CALL = """
+const asked = JSON.parse(process.argv[2]);
+const costs = asked.map((one) => monthlyCosts(JSON.parse(process.argv[1]), one));
+console.log(JSON.stringify(costs.map((kinds) => Object.values(kinds).reduce((a, b) => a + b))));
+"""
+
+
+def computed(*asked: dict[str, Any], figures: dict[str, Any] = FIGURES) -> list[float]:
+    """USD a month by the page's own script, for each form."""
+    node = ROOT / ".venv" / "bin" / "node"
+    forms = [{**NOTHING, **one} for one in asked]
+    script = (SITE / "costs.js").read_text() + CALL
+    answer = subprocess.run(
+        [node, "-e", script, json.dumps(figures), json.dumps(forms)],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return list(json.loads(answer.stdout))
+
+
+def told_by_the_readme() -> list[int]:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    found = re.search(
+        r"about (\d+) USD per million guarded tasks uncontended, about (\d+) if each of them waits "
+        r"for up to five minutes, and (\d+) more for each further five minutes",
+        text,
+    )
+    assert found
+    return [int(figure) for figure in found.groups()]
+
+
+def test_the_readme_and_the_calculator_agree() -> None:
+    million = {"guards": 1_000_000, "waitingPercent": 100}
+    plain, waited, longer = computed(
+        {"guards": 1_000_000}, {**million, "waitMinutes": 5}, {**million, "waitMinutes": 10}
+    )
+    # The README says "about": the second figure is 83.5.
+    assert told_by_the_readme() == pytest.approx([plain, waited, longer - waited], abs=0.55)
+
+
+def test_another_price_would_be_found() -> None:
+    """The negative control: a calculator with other figures does not agree with the README."""
+    dearer = {**FIGURES, "uncontended": {**FIGURES["uncontended"], "state_transitions": 4}}
+    [plain] = computed({"guards": 1_000_000}, figures=dearer)
+    assert plain != pytest.approx(told_by_the_readme()[0], abs=0.55)
+
+
+def test_the_table_of_the_page_is_what_the_calculator_says() -> None:
+    rows = re.findall(
+        r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$",
+        (ROOT / "docs" / "costs.md").read_text(),
+        re.MULTILINE,
+    )
+    kinds = ["uncontended", "waited", "fallback_period"]
+    kinds += ["keep_alive_heartbeat", "client", "client_heartbeat"]
+    assert len(rows) == len(kinds)
+    prices = FIGURES["usd_per_million"]
+    for kind, row in zip(kinds, rows, strict=True):
+        counts = [FIGURES[kind][name] for name in prices]
+        assert [int(count) for count in row[:3]] == counts
+        usd = sum(count * prices[name] for count, name in zip(counts, prices, strict=True))
+        assert float(row[3]) == pytest.approx(usd, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("characters", "suffix"),
+    [(LONGEST_SHORT_TOKEN, ""), (LONGEST_SHORT_TOKEN + 10, "_with_long_tokens")],
+)
+def test_the_write_units_of_the_calculator_are_those_of_the_store(
+    characters: int, suffix: str
+) -> None:
+    table = MeteredTable()
+    store = store_over(table, FakeClock())
+    alone, first = request(0, 1), request(3, 1)
+    waiters = [replace(request(n, 1, waits=True), task_token="t" * characters) for n in (1, 2)]
+    spent = []
+
+    def count(send: Any, asked: Any) -> None:  # noqa: ANN401 - a method of the store and its request
+        before = table.write_units
+        send(asked)
+        spent.append(table.write_units - before)
+
+    def leave(owner_id: str) -> ReleaseRequest:
+        return ReleaseRequest(lock_name=first.lock_name, owner_id=owner_id)
+
+    count(store.acquire, alone)
+    count(store.release, leave(alone.owner_id))
+    uncontended = sum(spent)
+    count(store.acquire, first)
+    count(store.acquire, waiters[0])
+    joined = spent[-1]
+    count(store.acquire, waiters[1])
+    count(store.acquire, waiters[0])
+    asked_again = spent[-1]
+    count(store.release, leave(first.owner_id))
+    count(store.release, leave(waiters[0].owner_id))
+    handed_over = spent[-1]
+    assert uncontended == FIGURES["uncontended"]["write_units"]
+    assert joined + handed_over == FIGURES[f"waited{suffix}"]["write_units"]
+    assert asked_again == FIGURES[f"fallback_period{suffix}"]["write_units"]
