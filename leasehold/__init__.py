@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leasehold.client.composite_name import composite_name
     from leasehold.client.lock import Lock
     from leasehold.client.lock_client import LockClient
+    from leasehold.client.lock_events import LockEvent, LockEventKind
     from leasehold.decorator.locked import locked
     from leasehold.dynamodb.create_table import create_table
     from leasehold.protocol.description import (
@@ -52,6 +53,8 @@ __all__ = [
     "Lock",
     "LockClient",
     "LockDescription",
+    "LockEvent",
+    "LockEventKind",
     "LockItemMalformed",
     "LockLost",
     "LockStoreMisconfigured",
@@ -76,6 +79,8 @@ _IMPORTED_LATE = {
     "Lock": "leasehold.client.lock",
     "LockClient": "leasehold.client.lock_client",
     "LockDescription": "leasehold.protocol.description",
+    "LockEvent": "leasehold.client.lock_events",
+    "LockEventKind": "leasehold.client.lock_events",
     "composite_name": "leasehold.client.composite_name",
     "create_table": "leasehold.dynamodb.create_table",
     "locked": "leasehold.decorator.locked",

@@ -13,6 +13,7 @@ from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.tasks import BackgroundTasks
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
+from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
 from leasehold.guarded.pending_calls import PendingCall
@@ -36,6 +37,7 @@ class AsyncLockServices:
     handle_store_factory: StoreFactory
     heartbeats: AsyncHeartbeats
     tasks: BackgroundTasks
+    events: LockEvents
 
 
 class AsyncLostEvent(asyncio.Event):
@@ -81,6 +83,7 @@ class AsyncLock(BaseLock):
             request,
             options,
             granted,
+            events=services.events,
             handle_store_factory=services.handle_store_factory,
             mutex=BridgedMutex(),
         )

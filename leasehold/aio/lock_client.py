@@ -19,6 +19,7 @@ from leasehold.client.acquisition import Acquisition
 from leasehold.client.adoption import AdoptedGrant, Adoption
 from leasehold.client.arguments import Timing
 from leasehold.client.lease_handle import LeaseHandle
+from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.logging import logger
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.client.store_factory import StoreFactory
@@ -46,6 +47,8 @@ class AsyncLockClient(AsyncLockAdministration):
         session: an aiobotocore session to make clients from; None takes the default one.
         client: an aiobotocore DynamoDB client to use as it is.
         stepfunctions: same, for Step Functions.
+        on_event: as of `LockClient`; a plain function, called in a thread: no request and no task
+            waits for it.
         clock: the present, for tests; its `wait` runs on the bridge of this package.
 
     All other arguments are those of `LockClient`.
@@ -71,6 +74,7 @@ class AsyncLockClient(AsyncLockAdministration):
         max_workers: int = 32,
         best_effort_release: bool = True,
         observe: Observe | None = None,
+        on_event: OnEvent | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = self._settings = ClientSettings(
@@ -84,6 +88,7 @@ class AsyncLockClient(AsyncLockAdministration):
             max_workers=max_workers,
             best_effort_release=best_effort_release,
             observe=observe,
+            on_event=on_event,
             clock=clock or BridgedClock(),
         )
         self._connections = [
@@ -102,6 +107,7 @@ class AsyncLockClient(AsyncLockAdministration):
             handle_store_factory=replace(store_factory, connection=self._connections[1]),
             heartbeats=AsyncHeartbeats(settings.clock, most_at_once=max_workers),
             tasks=BackgroundTasks(),
+            events=self._new_events(on_event),
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
         self._closed = False
@@ -216,6 +222,8 @@ class AsyncLockClient(AsyncLockAdministration):
             semaphore = asyncio.Semaphore(self._settings.max_workers)
             await asyncio.gather(*(self._release(handle, semaphore) for handle in handles))
         await self._services.tasks.finish()
+        if self._services.events.has_thread:
+            await asyncio.to_thread(self._services.events.close)
         await self._disconnect()
 
     async def __aenter__(self) -> Self:
@@ -231,17 +239,22 @@ class AsyncLockClient(AsyncLockAdministration):
     ) -> AsyncLock:
         self._require_open()
         acquisition = self._settings.acquisition(
-            options, self._services.store_factory, require_open=self._require_open
+            options,
+            self._services.store_factory,
+            events=self._services.events,
+            require_open=self._require_open,
         )
         granted = await self._acquisitions.run(acquisition)
         if granted is None:
             raise acquisition.timed_out(logs_hint=is_try)
         try:
             self._require_open()  # Closed in this moment: nobody would renew the lock.
-            return AsyncLock(self._services, acquisition.request, options, granted)
+            lock = AsyncLock(self._services, acquisition.request, options, granted)
         except BaseException:
             await self._services.tasks.shielded(self._undo(acquisition))
             raise
+        acquisition.report_grant(granted)
+        return lock
 
     async def _undo(self, acquisition: Acquisition) -> None:
         """Releases what was granted when the client was closed."""
@@ -260,6 +273,10 @@ class AsyncLockClient(AsyncLockAdministration):
     async def _disconnect(self) -> None:
         for connection in reversed(self._connections):
             await connection.aclose()
+
+    @staticmethod
+    def _new_events(on_event: OnEvent | None) -> LockEvents:
+        return LockEvents(on_event)
 
     def _opened(self) -> StoreFactory:
         self._require_open()

@@ -25,6 +25,7 @@ from typing import Final
 
 from leasehold.backoff import longest_poll_seconds, retry_seconds
 from leasehold.client.local_lease import TimedGrant
+from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
 from leasehold.client.queue_position import QueuePosition
 from leasehold.client.store_factory import StoreFactory
@@ -66,6 +67,7 @@ class Acquisition:
         request: what is asked for; its owner_id stays the same, however often it is sent.
         wait: longest seconds.
         longest_poll: most seconds between two polls.
+        events: are told how the acquisition ended.
         require_open: raises once the client is closed.
 
     Attributes:
@@ -80,6 +82,7 @@ class Acquisition:
         *,
         wait: float,
         longest_poll: float,
+        events: LockEvents,
         require_open: Callable[[], None],
     ) -> None:
         self._store_factory = store_factory
@@ -97,6 +100,7 @@ class Acquisition:
             poll_interval_ms=math.ceil(self._longest * 1000),
             waiter_timeout_ms=self._waiter_timeout_ms(wait),
         )
+        self._events = events
         self._require_open = require_open
         self._waiter = store_factory.local_waiters.add(request.lock_name, request.owner_id)
         self._queue = self._waiter.queue
@@ -115,9 +119,20 @@ class Acquisition:
             LockStoreUnavailable: the outcome stayed unknown; all was tried to undo it.
         """
         try:
-            return self._run()
+            granted = self._run()
+        except Exception as error:
+            self._report(LockEventKind.FAILED, reason=type(error).__name__)
+            raise
         finally:
             self._queue.remove(self._waiter)
+        if granted is None:
+            waits = self.request.waits
+            self._report(LockEventKind.TIMED_OUT if waits else LockEventKind.REFUSED)
+        return granted
+
+    def report_grant(self, granted: TimedGrant) -> None:
+        """Tells the user's hook of the grant, once there is a lock object for it."""
+        self._report(LockEventKind.GRANTED, fencing_token=granted.grant.fencing_token)
 
     def _run(self) -> TimedGrant | None:
         try:
@@ -334,6 +349,18 @@ class Acquisition:
             return replace(granted, since=sent)
         self._waiter.note_loss(grant, sent)
         return None
+
+    def _report(
+        self, kind: LockEventKind, *, fencing_token: int | None = None, reason: str = ""
+    ) -> None:
+        self._events.report(
+            kind,
+            lock_name=self.request.lock_name,
+            owner_name=self.request.owner_name,
+            fencing_token=fencing_token,
+            waited_seconds=self._clock.monotonic() - self._began,
+            reason=reason,
+        )
 
     def _note_unknown(self, error: LockStoreUnavailable) -> None:
         self._unknown = error

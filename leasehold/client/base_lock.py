@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.client.arguments import as_text
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.local_lease import LocalLease, TimedGrant
+from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
@@ -34,6 +35,7 @@ class BaseLock(ABC):
         request: what was asked for.
         options: same, as the user wrote it.
         granted: the grant, and since when it counts.
+        events: are told of losses, dangers and the release.
         handle_store_factory: the lock table, for heartbeats and the release; None for the same.
         mutex: see `LeaseHandle`.
     """
@@ -46,6 +48,7 @@ class BaseLock(ABC):
         options: LockOptions[Any],
         granted: TimedGrant,
         *,
+        events: LockEvents,
         handle_store_factory: StoreFactory | None = None,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
@@ -55,6 +58,8 @@ class BaseLock(ABC):
         self._options = options
         self._data = options.data
         self._fencing_token = granted.grant.fencing_token
+        self._events = events
+        self._since = granted.since
         self._guarded_writes: GuardedWrites | None = None
         self._mutex = threading.Lock()
         lease = LocalLease(
@@ -63,6 +68,7 @@ class BaseLock(ABC):
             timing=settings.timing,
             on_lost=self._report_loss,
             on_danger=self._report_danger,
+            on_released=self._report_release,
         )
         self._handle = LeaseHandle(handle_store_factory or store_factory, lease, mutex=mutex)
 
@@ -196,11 +202,31 @@ class BaseLock(ABC):
 
     def _report_loss(self, reason: str) -> None:
         logger.warning("lock %r is lost: %s", self.name, reason)
+        self._tell(LockEventKind.LOST, held_seconds=self._held_seconds(), reason=reason)
         self._report("on_lost", self._options.on_lost, reason)
 
     def _report_danger(self, reason: str) -> None:
         logger.warning("lock %r is in danger, %.1f s left: %s", self.name, self.remaining, reason)
+        self._tell(LockEventKind.IN_DANGER, reason=reason)
         self._report("on_danger", self._options.on_danger, reason)
+
+    def _report_release(self) -> None:
+        self._tell(LockEventKind.RELEASED, held_seconds=self._held_seconds())
+
+    def _tell(
+        self, kind: LockEventKind, *, held_seconds: float | None = None, reason: str = ""
+    ) -> None:
+        self._events.report(
+            kind,
+            lock_name=self.name,
+            owner_name=self.owner_name,
+            fencing_token=self.fencing_token,
+            held_seconds=held_seconds,
+            reason=reason,
+        )
+
+    def _held_seconds(self) -> float:
+        return max(0.0, self._settings.clock.monotonic() - self._since)
 
     def _report(self, name: str, callback: Callable[..., object] | None, reason: str) -> None:
         if callback is not None:

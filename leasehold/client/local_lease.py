@@ -89,6 +89,7 @@ class LocalLease:
         timing: when it is to be renewed, and when it is in danger.
         on_lost: called once with the reason, in the thread that finds out; must be quick.
         on_danger: called with the reason each time that the lock comes into danger; must be quick.
+        on_released: called once when the lock was released; must be quick.
 
     Attributes:
         lock_name: the lock.
@@ -108,6 +109,7 @@ class LocalLease:
         timing: Timing,
         on_lost: Callable[[str], None],
         on_danger: Callable[[str], None],
+        on_released: Callable[[], None],
     ) -> None:
         self.lock_name = granted.grant.lock_name
         self.owner_id = granted.grant.owner_id
@@ -115,6 +117,7 @@ class LocalLease:
         self._timing = timing
         self._on_lost = on_lost
         self._on_danger = on_danger
+        self._on_released = on_released
         self._process = os.getpid()
         self._mutex = threading.RLock()  # Not a Lock: a signal handler may release.
         self._state = LeaseState.HELD
@@ -205,8 +208,11 @@ class LocalLease:
     def change_state(self, before: LeaseState, after: LeaseState) -> None:
         """Changes the state from one to another; does nothing in any other state."""
         with self._mutex:
-            if self._state is before:
-                self._state = after
+            if self._state is not before:
+                return
+            self._state = after
+        if after is LeaseState.RELEASED:
+            self._report(self._on_released)
 
     def lose(
         self,
@@ -241,4 +247,4 @@ class LocalLease:
         try:
             listener()
         except Exception:
-            logger.exception("lock %r: its loss or danger could not be reported", self.lock_name)
+            logger.exception("lock %r: what became of it could not be reported", self.lock_name)

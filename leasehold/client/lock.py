@@ -12,6 +12,7 @@ from leasehold.client.callbacks import Callbacks
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
 from leasehold.client.local_lease import LeaseState, TimedGrant
+from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import AcquireRequest
@@ -29,6 +30,7 @@ class LockServices:
     heartbeats: Heartbeats
     unreleased: UnreleasedHandles
     callbacks: Callbacks
+    events: LockEvents
 
 
 class Lock(BaseLock):
@@ -53,7 +55,14 @@ class Lock(BaseLock):
         options: LockOptions[Callback],
         granted: TimedGrant,
     ) -> None:
-        super().__init__(services.settings, services.store_factory, request, options, granted)
+        super().__init__(
+            services.settings,
+            services.store_factory,
+            request,
+            options,
+            granted,
+            events=services.events,
+        )
         self._services = services
         try:
             self._begin_heartbeats()

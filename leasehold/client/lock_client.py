@@ -14,6 +14,7 @@ from leasehold.client.connection import Connection
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
+from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.process import reset_in_children
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.client.store_factory import StoreFactory
@@ -61,6 +62,9 @@ class LockClient(LockAdministration):
             always raises what prevents it, in an outage after 5 s.
         observe: called with hand-offs, evictions, workflows that could not be woken; None logs
             them.
+        on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
+            metrics; in a thread of its own, so that no request waits for it. What it raises is
+            logged. None costs nothing.
         clock: the present, for tests.
 
     May be used by several threads. After a fork the child's copy makes connections and threads of
@@ -88,6 +92,7 @@ class LockClient(LockAdministration):
         max_workers: int = 32,
         best_effort_release: bool = True,
         observe: Observe | None = None,
+        on_event: OnEvent | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._settings = ClientSettings(
@@ -101,6 +106,7 @@ class LockClient(LockAdministration):
             max_workers=max_workers,
             best_effort_release=best_effort_release,
             observe=observe,
+            on_event=on_event,
             clock=clock or BootClock(),
         )
         self._connection = Connection(
@@ -121,6 +127,7 @@ class LockClient(LockAdministration):
             heartbeats=Heartbeats(settings.clock, most_at_once=settings.max_workers),
             unreleased=UnreleasedHandles(),
             callbacks=Callbacks(),
+            events=LockEvents(settings.on_event),
         )
 
     def reset_after_fork(self) -> None:
@@ -290,6 +297,7 @@ class LockClient(LockAdministration):
             self._release_all(handles)
         services.heartbeats.close(wait=not is_interrupted)
         services.callbacks.close()
+        services.events.close()
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -304,7 +312,10 @@ class LockClient(LockAdministration):
         self._require_open()
         services = self._services
         acquisition = self._settings.acquisition(
-            options, services.store_factory, require_open=self._require_open
+            options,
+            services.store_factory,
+            events=services.events,
+            require_open=self._require_open,
         )
         granted = acquisition.run()
         if granted is None:
@@ -315,6 +326,7 @@ class LockClient(LockAdministration):
             with suppress(Exception):
                 acquisition.leave()
             raise
+        acquisition.report_grant(granted)
         if self._closed:  # In this moment: nobody would renew it.
             lock.release()
             self._require_open()

@@ -14,6 +14,7 @@ from leasehold.client.acquisition import Acquisition
 from leasehold.client.arguments import Timing, refuse, require_seconds
 from leasehold.client.connection import Connection
 from leasehold.client.local_waiters import LocalWaiters
+from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock
@@ -68,6 +69,7 @@ class ClientSettings:
     max_workers: int
     best_effort_release: bool
     observe: Observe | None
+    on_event: OnEvent | None
     clock: Clock
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ class ClientSettings:
             rule = "must be the name or ARN of a DynamoDB table"
             refuse("table_name", rule, self.table_name)
         arguments.require_callable("observe", self.observe)
+        arguments.require_callable("on_event", self.on_event)
 
     def longest_wait(self, lease: float | None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease.
@@ -125,6 +128,7 @@ class ClientSettings:
         options: LockOptions[Any],
         store_factory: StoreFactory,
         *,
+        events: LockEvents,
         require_open: Callable[[], None],
     ) -> Acquisition:
         """A new acquisition, with an owner_id of its own.
@@ -160,5 +164,6 @@ class ClientSettings:
             request,
             wait=wait,
             longest_poll=self.longest_poll,
+            events=events,
             require_open=require_open,
         )

@@ -8,8 +8,10 @@ from typing import Any, Self, Unpack
 
 from leasehold.aio import AsyncLockClient
 from leasehold.aio.bridge import BridgedAlarm, wait_for
+from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.testing.clock import START_MS
 from leasehold.testing.fake_table import FakeTable
+from leasehold.testing.in_line import EventsInLine
 from leasehold.testing.options import ClientOptions
 from leasehold.testing.virtual_time import VirtualTimeLoop
 
@@ -84,6 +86,10 @@ class FakeAsyncLockClient(AsyncLockClient):
         """A client of the same table and clock, as another process would have it."""
         settings["owner_name"] = owner_name
         return type(self)(table=self.table, clock=self.clock, **settings)
+
+    @staticmethod
+    def _new_events(on_event: OnEvent | None) -> LockEvents:
+        return EventsInLine(on_event)
 
 
 class _Awaitable:

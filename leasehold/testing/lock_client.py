@@ -11,7 +11,8 @@ from leasehold.client.lock import LockServices
 from leasehold.client.lock_client import LockClient
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.fake_table import FakeTable
-from leasehold.testing.heartbeats import CallbacksInLine, ManualHeartbeats, no_jitter
+from leasehold.testing.heartbeats import ManualHeartbeats, no_jitter
+from leasehold.testing.in_line import CallbacksInLine, EventsInLine
 from leasehold.testing.options import ClientOptions
 
 
@@ -67,6 +68,7 @@ class FakeLockClient(LockClient):
             store_factory=replace(services.store_factory, random=no_jitter),
             heartbeats=heartbeats,
             callbacks=callbacks,
+            events=EventsInLine(self._settings.on_event),
         )
 
     def _release_all(self, handles: Sequence[LeaseHandle]) -> None:

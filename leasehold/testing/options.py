@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from leasehold.client.lock_events import OnEvent
 from leasehold.client.settings import Takeover
 from leasehold.store.events import Observe
 
@@ -21,3 +22,4 @@ class ClientOptions(TypedDict, total=False):
     max_workers: int
     best_effort_release: bool
     observe: Observe | None
+    on_event: OnEvent | None

@@ -48,6 +48,7 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         timing=Timing(heartbeat_every=None, safe_period=None),
         on_lost=lambda _reason: None,
         on_danger=lambda _reason: None,
+        on_released=lambda: None,
     )
     return LeaseHandle(stores, lease)
 

@@ -1,0 +1,72 @@
+"""The hook for metrics of the asyncio client: a thread calls it, and no task waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from leasehold import AsyncLockClient, LockEvent, LockWaitTimeout
+from leasehold.testing import FakeAsyncLockClient, run_in_virtual_time
+from leasehold.testing.async_lock_client import _Awaitable
+from leasehold.testing.fake_table import FakeTable
+
+
+def test_the_events_are_those_of_the_client_with_threads() -> None:
+    told: list[LockEvent] = []
+
+    async def scene() -> None:
+        async with FakeAsyncLockClient(lease=30, on_event=told.append) as locks:
+            lock = await locks.acquire("a")
+            assert await locks.try_acquire("a") is None
+            with pytest.raises(LockWaitTimeout):
+                await locks.acquire("a", wait=20)
+            await lock.release()
+            await locks.acquire("b")
+            locks.clock.stall(40)
+            await asyncio.sleep(1)
+            await locks.acquire("c")
+
+    run_in_virtual_time(scene())
+    kinds = " ".join(event.kind for event in told)
+    assert kinds == "Granted Refused TimedOut Released Granted Lost Granted Released"
+
+
+def test_a_cancelled_acquisition_is_no_event() -> None:
+    told: list[LockEvent] = []
+
+    async def scene() -> None:
+        locks = FakeAsyncLockClient(on_event=told.append)
+        async with locks, locks.another().hold("a"):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await locks.acquire("a")
+
+    run_in_virtual_time(scene())
+    assert told == []
+
+
+def test_the_end_of_the_client_waits_for_the_hook_and_lets_the_loop_run() -> None:
+    told: list[str] = []
+    first, goes_on = threading.Event(), threading.Event()
+
+    def hook(event: LockEvent) -> None:
+        first.set()
+        goes_on.wait(30)
+        told.append(event.kind.value)
+
+    async def let_go_on() -> None:
+        await asyncio.to_thread(first.wait, 30)
+        goes_on.set()
+
+    async def scene() -> None:
+        client = _Awaitable(FakeTable())
+        async with AsyncLockClient("locks", client=client, on_event=hook) as locks:
+            releasing = asyncio.create_task(let_go_on())
+            async with locks.hold("a"):
+                pass
+        await releasing
+
+    asyncio.run(scene())
+    assert told == ["Granted", "Released"]
