@@ -7,6 +7,7 @@ from typing import Final
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 
+from leasehold.cdk.monitoring.costs import cost_of
 from leasehold.cdk.monitoring.monitored import MonitoredService
 from leasehold.metrics import MetricName
 
@@ -61,8 +62,15 @@ def graphs_of(service: MonitoredService) -> list[list[cloudwatch.IWidget]]:
             _graph("Throttles", list(service.throttles().values())),
             _graph("Duration of the functions, p95 (ms)", service.durations()),
         ],
+        [
+            _graph("Cost (USD an hour, list prices)", cost_of(service), stacked=True),
+            _graph("Units of the table", [service.consumed("Write"), service.consumed("Read")]),
+            _graph("Invocations of the functions", service.invocations()),
+        ],
     ]
 
 
-def _graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(title=title, left=list(metrics), width=_WIDTH)
+def _graph(
+    title: str, metrics: Sequence[cloudwatch.IMetric], *, stacked: bool = False
+) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(title=title, left=list(metrics), width=_WIDTH, stacked=stacked)

@@ -48,18 +48,40 @@ class MonitoredService:
             for name, each in self.functions.items()
         ]
 
+    def invocations(self) -> list[cloudwatch.IMetric]:
+        """The invocations of all functions."""
+        return [
+            each.metric_invocations(statistic="Sum", label=name)
+            for name, each in self.functions.items()
+        ]
+
+    def compute_time(self) -> list[cloudwatch.IMetric]:
+        """The milliseconds that all invocations of each function took together."""
+        return [
+            each.metric_duration(statistic="Sum", label=name)
+            for name, each in self.functions.items()
+        ]
+
+    def consumed(self, kind: str) -> cloudwatch.Metric:
+        """The units that the table's "Read" or "Write" requests took."""
+        return self._of_table(f"Consumed{kind}CapacityUnits", f"{kind} units")
+
     def throttles(self) -> dict[str, cloudwatch.Metric]:
         """The throttles of each function, and of the table's reads and writes."""
         functions = {
             name: each.metric_throttles(label=name) for name, each in self.functions.items()
         }
-        return {**functions, **{f"Table{kind}": self._table(kind) for kind in ("Read", "Write")}}
+        table = {
+            f"Table{kind}": self._of_table(f"{kind}ThrottleEvents", f"Table, {kind.lower()}s")
+            for kind in ("Read", "Write")
+        }
+        return {**functions, **table}
 
-    def _table(self, kind: str) -> cloudwatch.Metric:
+    def _of_table(self, name: str, label: str) -> cloudwatch.Metric:
         return cloudwatch.Metric(
             namespace="AWS/DynamoDB",
-            metric_name=f"{kind}ThrottleEvents",
+            metric_name=name,
             dimensions_map={"TableName": self._service.table_name},
             statistic="Sum",
-            label=f"Table, {kind.lower()}s",
+            label=label,
         )

@@ -66,14 +66,23 @@ def stack(tmp_path: Path) -> Stack:
     return Stack(App(outdir=str(tmp_path)), "Single")
 
 
-def graphed(template: Json) -> list[str]:
+def rows(template: Json) -> list[list[Any]]:
+    """What the graphs show: metrics by namespace and name, and expressions over metrics."""
     [dashboard] = resources(template, "AWS::CloudWatch::Dashboard").values()
     _, parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"]
     body = "".join(part if isinstance(part, str) else "reference" for part in parts)
     widgets = json.loads(body)["widgets"]
-    return [
-        f"{metric[0]}/{metric[1]}" for each in widgets for metric in each["properties"]["metrics"]
-    ]
+    return [metric for each in widgets for metric in each["properties"]["metrics"]]
+
+
+def graphed(template: Json) -> list[str]:
+    return [f"{row[0]}/{row[1]}" for row in rows(template) if isinstance(row[0], str)]
+
+
+def expressions(template: Json) -> dict[str, str]:
+    """The expressions by their labels."""
+    found = [row[0] for row in rows(template) if isinstance(row[0], dict)]
+    return {each["label"]: each["expression"] for each in found}
 
 
 def alarms(template: Json) -> dict[str, Json]:
@@ -87,9 +96,28 @@ def test_the_dashboard_shows_every_metric_that_tells_of_trouble(template: Json) 
     others = set(graphed(template)) - own
     assert {
         *("AWS/Lambda/Errors", "AWS/Lambda/Throttles", "AWS/Lambda/Duration"),
+        *("AWS/Lambda/Invocations", "AWS/DynamoDB/ConsumedReadCapacityUnits"),
+        "AWS/DynamoDB/ConsumedWriteCapacityUnits",
         *("AWS/DynamoDB/ReadThrottleEvents", "AWS/DynamoDB/WriteThrottleEvents"),
         "AWS/SQS/ApproximateNumberOfMessagesVisible",
     } == others
+
+
+def test_the_cost_graph_gives_what_readme_says_of_a_million_guards(template: Json) -> None:
+    """Each writes four units and invokes two functions, uncontended."""
+    readme = (DOCUMENT.parent.parent / "README.md").read_text()
+    [said] = re.findall(r"makes about (\d+) USD per million guarded tasks uncontended", readme)
+    million = 1_000_000
+    values = {"writes": 4 * million, "granted": million, "invocations0": 2 * million}
+    total = 0.0
+    for expression in expressions(template).values():
+        filled = re.sub(r"FILL\((\w+),0\)", lambda found: str(values.get(found[1], 0)), expression)
+        assert re.fullmatch(r"[\d.*+]+", filled)
+        total += eval(filled)  # noqa: S307 - a sum of products
+    assert round(total) == int(said)
+    used = set(re.findall(r"FILL\((\w+),0\)", "".join(expressions(template).values())))
+    hidden = {row[-1]["id"] for row in rows(template) if "visible" in str(row[-1])}
+    assert used == hidden
 
 
 def test_no_metric_of_the_service_has_another_dimension_than_the_service(template: Json) -> None:
