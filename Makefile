@@ -9,7 +9,7 @@ SITE := .site
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine deploy clean requirements
+.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -80,6 +80,10 @@ second-engine: $(VENV)/ready node_modules/ready $(SECOND)/ready ## run tests on 
 	$(BIN)/python -m second_engine
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Leasehold
+template: $(VENV)/ready ## write the lock service as a CloudFormation template and a zip, into out/template (SETTINGS="durable=true …")
+	$(BIN)/python -m infra.template $(SETTINGS)
+template-test: $(VENV)/ready node_modules/ready ## deploy the template into the embedded AWS and use all of it (`make test` uses a part)
+	LEASEHOLD_TEMPLATE_TEST=1 $(BIN)/python -m pytest tests/e2e/template
 requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev --extra durable -o requirements.txt pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o second_engine/requirements.txt second_engine/requirements.in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, TypeVar
 
 from aws_cdk import RemovalPolicy
@@ -80,6 +80,12 @@ class Settings:
             architecture=_choice(node, "architecture", _ARCHITECTURES, default="default"),
             table_name=node.try_get_context("table_name"),
         )
+
+
+SETTINGS: Final = {each.name for each in fields(Settings)} - {"log_retention"} | {
+    "log_retention_days"
+}
+"""The names of all settings, as context has them."""
 
 
 def _memory(node: Node) -> int:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from leasehold.cli import exit_codes
+from leasehold.cli.asl import commands as asl_commands
 from leasehold.cli.exit_codes import Ended, end, statuses
 from leasehold.cli.operating import commands
 from leasehold.cli.options import EndpointUrl, LockName, Profile, Region, Table
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(commands)
+app.add_typer(asl_commands)
 
 
 def run_app() -> None:

@@ -42,6 +42,8 @@ FOREIGN = {
         "KmsAccessDeniedException",
         "LeadingKeys",
     ),  # of AWS
+    *("InvokeFunction", "DefinitionSubstitutions", "waitForTaskToken", "TimeoutSeconds"),  # of AWS
+    *("aws_cloudformation_stack", "aws_ssm_parameter", "templatefile", "terraform"),  # of Terraform
     *("binary", "flock", "completion"),  # of the AWS CLI, of util-linux, of typer
     *("Billing", "OneChargePerCustomer", "tenant", "other_lock", "edition", "edition_id"),
     "version_id",  # made from `version`

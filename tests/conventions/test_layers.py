@@ -48,6 +48,10 @@ ALLOWED: dict[str, set[str]] = {
         for rank, layer in enumerate(LAYERS)
         for package in layer
     },
+    "leasehold.cli": {
+        *(below for layer in LAYERS[:-1] for below in layer),
+        "leasehold.cdk",  # `leasehold asl`, if it is installed
+    },
     "leasehold": LIBRARY - {*LAYERS[-1]},
     "leasehold.__main__": {"leasehold.cli"},
     "leasehold.cdk": {*BASE, "leasehold.wire"},
@@ -58,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "examples.bank": {"leasehold", "leasehold.optimistic", "localaws"},
     "examples.durable_billing": {"infra", "leasehold.cdk", "leasehold.durable", "localaws"},
     "examples.demo": {"leasehold.durable", "leasehold.text", "localaws"},
+    "examples.other_tools": set(),
     "examples.fenced_sql": {"leasehold", "localaws"},
     "bench": {*PRODUCT, *HELPERS, "tests.behaviour", "tests.e2e", "tests.histories"},
     "second_engine": {"leasehold.cdk", *HELPERS, "tests.e2e"},

@@ -46,7 +46,7 @@ INSTEAD = {word: instead for words, instead in OLD_WORDS.items() for word in wor
 ALLOWED_IN_NAMES = re.compile(r"keep_?alive", re.IGNORECASE)
 """The public argument of `LockGuard`, and what is named after it."""
 ALLOWED_IN_TEXT = re.compile(
-    r"keep_?alive"  # as above
+    r"keep[_-]?alive"  # as above; an option of the command line
     r"|\bKEEP=1"  # the variable of `make demo`
     r"|\bKeep a Changelog"  # its name
     r"|https?://\S+"  # other people's words

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from constructs import IConstruct
 
 from leasehold.cdk import LockMonitoring, LockService
 from tests.unit.cdk.asl import flattened
+from tests.unit.cdk.lint import SECONDS, lint
 from tests.unit.cdk.template import resources
 
 Json = dict[str, Any]
@@ -25,8 +25,6 @@ Json = dict[str, Any]
 
 OF_MACHINES = {"AwsSolutions-SF1", "AwsSolutions-SF2"}
 """The log and the traces of a state machine: its owner decides, not a guard in it."""
-SECONDS = re.compile(r'("(?:Timeout|Heartbeat)?Seconds"):"{%[^"]*%}"')
-"""A number of seconds that a state machine computes."""
 VERSIONS = re.compile(r"AwsSolutions-IAM5\[Resource::.*:\*\]")
 """CDK lets a state invoke each version of its function: a wildcard behind the function's ARN."""
 
@@ -56,19 +54,6 @@ def acknowledged(root: IConstruct) -> dict[str, dict[str, str]]:
         }
         for construct in root.node.find_all()
     }
-
-
-def lint(template: Json) -> list[str]:
-    """What cfn-lint finds; the dependencies that CDK spells out twice are not of interest."""
-    from cfnlint import api  # type: ignore[import-untyped]  # noqa: PLC0415 - ships no types; a second to import
-    from cfnlint.config import ManualArgs  # type: ignore[import-untyped]  # noqa: PLC0415 - same
-
-    matches = api.lint(
-        json.dumps(template),
-        regions=["us-east-1"],
-        config=ManualArgs(ignore_checks=["W3005"]),
-    )
-    return [f"{match.rule.id} {match.message}" for match in matches]
 
 
 def with_plain_definitions(template: Json) -> Json:

@@ -1,0 +1,124 @@
+// Holds a lock of Leasehold in TypeScript, over the functions of the service. Node 22.18 or newer runs it as it is.
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
+
+/** Invokes a function of the service. Throws an error with the name of the service's error class. */
+export type Call = (operation: "acquire" | "heartbeat" | "release", request: object) => Promise<any>;
+
+export interface Lock {
+  readonly lockName: string;
+  /** Grows with each grant: write with it as a condition, so that a former holder is refused. */
+  readonly fencingToken: number;
+  /** Aborted when the lock is lost, or may be. Give it to whatever takes a signal. */
+  readonly lost: AbortSignal;
+}
+
+export interface Options {
+  /** How long the lock outlives a process that died, 1 to 43200. */
+  leaseSeconds?: number;
+  /** The longest wait; zero does not wait. */
+  maxWaitSeconds?: number;
+  limit?: number;
+  /** A label for people. */
+  ownerName?: string;
+  sleep?: (milliseconds: number, signal?: AbortSignal) => Promise<unknown>;
+}
+
+export class LockWaitTimeout extends Error {
+  override name = "LockWaitTimeout";
+}
+
+/** Runs the work while it holds the lock, and releases the lock whatever comes of it. */
+export async function withLock<T>(
+  call: Call,
+  lockName: string,
+  work: (lock: Lock) => Promise<T>,
+  { leaseSeconds = 30, maxWaitSeconds = 120, limit = 1, ownerName = "", sleep = later }: Options = {},
+): Promise<T> {
+  // One acquisition: every call of it has this id, so each may be repeated when its answer was lost.
+  const owner = { lock_name: lockName, owner_id: randomUUID() };
+  const enteredAtMs = Date.now();
+  const request = { ...owner, owner_name: ownerName, lease_seconds: leaseSeconds, limit };
+  const done = new AbortController();
+  const lost = new AbortController();
+  try {
+    const fencingToken = await acquire(call, request, maxWaitSeconds, sleep);
+    const renewing = renew(call, owner, leaseSeconds, { done: done.signal, lost, sleep });
+    renewing.catch(() => lost.abort());
+    return await work({ lockName, fencingToken, lost: lost.signal });
+  } finally {
+    done.abort();
+    // entered_at_ms says that this owner may still be in the queue, also if its ticket was lost.
+    await release(call, { ...owner, entered_at_ms: enteredAtMs }, sleep).catch(() => undefined);
+  }
+}
+
+async function acquire(
+  call: Call,
+  request: { lock_name: string },
+  maxWaitSeconds: number,
+  sleep: NonNullable<Options["sleep"]>,
+): Promise<number> {
+  const deadline = performance.now() + maxWaitSeconds * 1000;
+  let ticket: number | undefined; // finds the place in the queue when the caller asks again
+  for (;;) {
+    const place = maxWaitSeconds === 0 ? {} : { wait: true, ...(ticket && { ticket }) };
+    const answer = await answered(() => call("acquire", { ...request, ...place }));
+    if (answer?.acquired) return answer.fencing_token;
+    ticket = answer?.ticket ?? ticket;
+    const leftMs = deadline - performance.now();
+    if (leftMs <= 0 || answer?.reason === "ALREADY_RELEASED") {
+      if (answer) throw new LockWaitTimeout(`lock ${request.lock_name}: ${answer.reason}`);
+      throw new Error(`lock ${request.lock_name}: the service did not answer`);
+    }
+    await sleep(Math.min((answer?.retry_after_seconds ?? 1) * 1000, leftMs));
+  }
+}
+
+async function renew(
+  call: Call,
+  owner: object,
+  leaseSeconds: number,
+  { done, lost, sleep }: { done: AbortSignal; lost: AbortController; sleep: NonNullable<Options["sleep"]> },
+): Promise<void> {
+  const leaseMs = leaseSeconds * 1000;
+  let safeUntil = performance.now() + leaseMs / 2; // a grant that is told again has half of it left
+  let pauseMs = leaseMs / 3;
+  for (;;) {
+    await sleep(pauseMs, done).catch(() => undefined);
+    if (done.aborted) return;
+    const asked = performance.now(); // the new lease ends one lease after this, or later
+    const told = new AbortController();
+    const answer = await Promise.race([
+      answered(() => call("heartbeat", { ...owner, lease_seconds: leaseSeconds })),
+      sleep(safeUntil - asked, told.signal).catch(() => undefined),
+    ]);
+    told.abort();
+    if (answer?.renewed) safeUntil = asked + leaseMs;
+    if (answer?.renewed === false || performance.now() >= safeUntil) return lost.abort();
+    pauseMs = answer?.renewed ? leaseMs / 3 : Math.min(1000, leaseMs / 10);
+  }
+}
+
+async function release(call: Call, request: object, sleep: NonNullable<Options["sleep"]>): Promise<void> {
+  for (const pauseMs of [200, 1000, 0]) {
+    if (await answered(() => call("release", request))) return;
+    await sleep(pauseMs);
+  }
+  // Never in place of the result or the error of the work: the lock ends with its lease.
+}
+
+/** The answer, or undefined if nobody knows it: the same call may be made again. */
+async function answered(invoke: () => Promise<any>): Promise<any> {
+  try {
+    return await invoke();
+  } catch (error) {
+    if (["InvalidRequest", "LockStoreMisconfigured", "LockItemMalformed"].includes((error as Error).name)) throw error;
+    return undefined;
+  }
+}
+
+async function later(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  await pause(milliseconds, undefined, { signal });
+}

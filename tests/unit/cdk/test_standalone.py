@@ -1,0 +1,200 @@
+"""`leasehold asl`: a guarded state machine as JSON, with the states that the CDK's guard makes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_stepfunctions as sfn
+
+from leasehold.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machine
+from leasehold.cli import main
+from leasehold.errors import InvalidRequest
+from tests.unit.cdk.asl import Scope, flattened, happy_path, ways_out_unreleased
+from tests.unit.cdk.guard_factory import GuardFactory
+from tests.unit.cdk.guard_forms import FUNCTION, Form
+from tests.unit.cdk.lint import SECONDS, lint
+
+Json = dict[str, Any]
+ARNS = {name: f"{FUNCTION}:{name.removesuffix('FunctionArn').lower()}" for name in FUNCTIONS}
+RELEASE = ARNS["ReleaseFunctionArn"]
+CUSTOMER = "{% 'customer/' & $states.input.customer %}"
+CHAIN = {
+    "QueryLanguage": "JSONata",
+    "TimeoutSeconds": 3600,
+    "StartAt": "Known?",
+    "States": {
+        "Known?": {
+            "Type": "Choice",
+            "Choices": [{"Condition": "{% $exists($states.input.id) %}", "Next": "Charge"}],
+            "Default": "Unknown",
+        },
+        "Unknown": {"Type": "Fail", "Error": "Unknown"},
+        "Charge": {"Type": "Pass", "End": True},
+    },
+}
+PASS = {"Type": "Pass"}
+
+
+def machine(work: object, **options: Any) -> Json:  # noqa: ANN401 - those of a guarded machine
+    given = {"functions": ARNS, "lock_name": CUSTOMER, **options}
+    return guarded_machine(work, **given)
+
+
+@pytest.fixture(scope="module")
+def by_the_cdk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Json]:
+    """The states that guards in an app have, their variable named as in a machine by itself."""
+    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "ByTheCdk")
+    locks = GuardFactory(stack).locks
+    made = {}
+    for way, waiting in WAYS_TO_WAIT.items():
+        form = Form(stack, way, locks=locks, waiting=waiting)
+        start = form.guard(form.work("Charge")).start_state
+        states = stack.resolve(sfn.StateGraph(start, way).to_graph_json())["States"]
+        for state in states.values():
+            if "Resource" in state:
+                state["Resource"] = flattened(state["Resource"]).replace("<AWS::Partition>", "aws")
+        made[way] = states
+    return made
+
+
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+def test_a_task_gets_the_states_of_the_cdks_guard(by_the_cdk: dict[str, Json], way: str) -> None:
+    expected = by_the_cdk[way]
+    task = {k: v for k, v in expected["Charge"].items() if k not in {"Next", "Catch"}}
+    work = {"StartAt": "Charge", "States": {"Charge": {**task, "End": True}}}
+    made = machine(work, waiting=WAYS_TO_WAIT[way])["States"]
+    assert without_variable(made) == without_variable(expected)
+
+
+def without_variable(states: Json) -> Json:
+    return dict(json.loads(re.sub(r"lock_Guard_[0-9a-f]{8}", "lock", json.dumps(states))))
+
+
+@pytest.mark.parametrize("keep_alive_seconds", [None, 20])
+@pytest.mark.parametrize("work", [CHAIN, PASS, {"Type": "Map", "ItemProcessor": CHAIN}])
+def test_whatever_is_guarded_every_path_releases(
+    work: Json, keep_alive_seconds: int | None
+) -> None:
+    made = machine(work, keep_alive_seconds=keep_alive_seconds)
+    scope = Scope(made["States"], made["StartAt"])
+    assert ways_out_unreleased(scope, "Guard: Acquire", release_function=RELEASE) == set()
+    made["States"]["Guard: Work"]["Catch"][-1]["Next"] = "Guard: Failed"
+    assert ways_out_unreleased(scope, "Guard: Acquire", release_function=RELEASE) == {
+        "Guard: Failed"
+    }
+
+
+def test_a_machine_runs_in_a_branch_and_its_own_settings_stay_outside() -> None:
+    made = machine(CHAIN)
+    assert (made["QueryLanguage"], made["TimeoutSeconds"]) == ("JSONata", 3600)
+    [branch] = made["States"]["Guard: Work"]["Branches"]
+    assert branch == {"StartAt": "Known?", "States": CHAIN["States"]}
+
+
+def test_a_task_beside_a_heartbeat_is_a_branch_of_its_own() -> None:
+    task = {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke"}
+    made = machine(task, keep_alive_seconds=20)
+    body, heartbeat = made["States"]["Guard: Work"]["Branches"]
+    assert body["StartAt"] == "Work"
+    assert body["States"]["Work"] == {**task, "Next": "Guard: Release"}
+    assert "Guard: Heartbeat" in heartbeat["States"]
+
+
+def test_the_comment_tells_how_the_task_reads_its_fencing_token() -> None:
+    made = machine(PASS)
+    [variable] = made["States"]["Guard: Enter"]["Assign"]
+    assert made["Comment"].endswith(f"${variable}.fencing_token")
+
+
+def test_cfn_lint_accepts_the_machine() -> None:
+    """Its states are those of the forms in test_security.py, where the control is."""
+    text = json.dumps(machine(CHAIN, keep_alive_seconds=20), separators=(",", ":"))
+    properties = {
+        "RoleArn": "arn:aws:iam::123456789012:role/any",
+        "DefinitionString": SECONDS.sub(r"\1:1", text),
+    }
+    resource = {"Type": "AWS::StepFunctions::StateMachine", "Properties": properties}
+    assert lint({"Resources": {"Machine": resource}}) == []
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        ({}, "^task: must be a state, with its Type, or a machine"),
+        ([PASS], "^task: must be a state"),
+        ({"StartAt": "A", "States": {}}, "^task: must be a state"),
+        ({**PASS, "Next": "B"}, r"^task: must not lead to other states: .* \(got 'Next'\)"),
+        ({"Type": "Task", "Catch": []}, "^task: must not lead to other states"),
+        (
+            {"StartAt": "Guard: Enter", "States": {"Guard: Enter": {**PASS, "End": True}}},
+            "^task: must have other names for its states than the guard",
+        ),
+    ],
+    ids=str,
+)
+def test_a_work_that_cannot_be_guarded_is_refused(work: object, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        machine(work)
+
+
+def asl(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[object, str, str]:
+    monkeypatch.setattr(sys, "argv", ["leasehold", "asl", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr()
+    return ended.value.code, told.out, told.err
+
+
+def test_the_command_prints_placeholders_and_nothing_else_that_looks_like_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """They are what DefinitionSubstitutions of SAM and templatefile of Terraform replace."""
+    task = tmp_path / "task.json"
+    task.write_text(json.dumps({"Type": "Task", "Resource": "${ChargeFunctionArn}"}))
+    words = ("--task", str(task), "--lock-name", "$.customer", "--keep-alive", "20")
+    status, output, _ = asl(monkeypatch, capsys, *words)
+    assert status == 0
+    assert set(re.findall(r"\$\{(\w*)", output)) == {*FUNCTIONS, "ChargeFunctionArn"}
+    assert "%{" not in output  # a directive of Terraform
+    printed = json.loads(output)
+    path = happy_path(Scope(printed["States"], printed["StartAt"]))
+    assert path[:4] == ["Guard: Enter", "Guard: Acquire", "Guard: Work", "Work"]
+    [lock] = printed["States"]["Guard: Enter"]["Assign"].values()
+    assert lock["lock_name"] == "{% $states.input.customer %}"
+
+
+def test_the_command_tells_what_is_wrong_or_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    task = tmp_path / "task.json"
+    words = ("--task", str(task), "--lock-name", "x")
+    assert asl(monkeypatch, capsys, *words)[::2][0] == 64
+    task.write_text("{")
+    status, _, errors = asl(monkeypatch, capsys, *words)
+    assert (status, "--task: must be a file with JSON" in errors) == (64, True)
+    task.write_text(json.dumps(PASS))
+    status, _, errors = asl(monkeypatch, capsys, *words, "--limit", "0")
+    assert (status, "limit: must be a whole number from 1 to 100" in errors) == (64, True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, _, errors = asl(monkeypatch, capsys, *words)
+    assert (status, "asl needs Node.js" in errors) == (64, True)
+
+
+def test_the_command_names_the_extra_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    task = tmp_path / "task.json"
+    task.write_text(json.dumps(PASS))
+    for name in [name for name in sys.modules if name.startswith("leasehold.cdk")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "constructs", None)
+    status, _, errors = asl(monkeypatch, capsys, "--task", str(task), "--lock-name", "x")
+    assert (status, "pip install 'leasehold[cdk]'" in errors) == (64, True)
