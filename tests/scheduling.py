@@ -48,6 +48,7 @@ NOT_MEASURED: Final = (
     "smoke/",
     "unit/aio/test_embedded.py",
     "unit/aio/test_many_locks.py",
+    "unit/cdk/test_document_blocks.py",
     "unit/cdk/test_fallback_periods.py",
     "unit/cdk/test_guard_arguments.py",
     "unit/cdk/test_guard_shape.py",

@@ -7,23 +7,18 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.core
 import typer.main
-from aws_cdk import App, Stack
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk.assertions import Template
 
 import leasehold.cli.app
 import localaws.corrections
 from leasehold import AsyncLockClient, Lock, LockClient
 from leasehold.cdk import LockService
+from tests.support.documents import FENCE, ROOT, documents
 
-ROOT = Path(__file__).resolve().parents[2]
 OURS = ("leasehold", "lambdas", "infra", "localaws", "examples", "bench", "tests")
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([\w-]+))?\)")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join((*OURS, 'docs'))})(?:/[\w.-]+)+/?|[\w/.-]+\.(?:py|md)")
@@ -52,10 +47,6 @@ FOREIGN = {
 WRITES = "acquire_permit release_permit take_over_permit join_queue hand_over_permit give_up"
 MEMBERS = {"lock": (Lock,), "locks": (LockClient, AsyncLockClient, LockService)}
 """What a document calls `lock` and `locks`."""
-
-
-def documents() -> list[Path]:
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("localaws/*.md")])
 
 
 def prose(text: str) -> str:
@@ -155,13 +146,6 @@ def test_links_paths_and_names_of_a_document_exist(path: Path) -> None:
     assert list(missing_members(text)) == []
 
 
-@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_python_examples_of_a_document_are_python(path: Path) -> None:
-    for language, block in FENCE.findall(path.read_text()):
-        if language == "python":
-            parsed(block)
-
-
 def test_words_in_code_style_stand_in_the_code() -> None:
     known = words_of_our_code()
     for path in documents():
@@ -177,23 +161,6 @@ def test_options_of_the_command_line_exist() -> None:
     every = (commands, *commands.commands.values())
     known = {option for command in every for given in command.params for option in given.opts}
     assert {"--lease", "--wait", "--free", "--reason"} <= options <= known
-
-
-def test_the_guard_of_the_readme_makes_a_machine(tmp_path: Path) -> None:
-    blocks = FENCE.findall((ROOT / "README.md").read_text())
-    example = next(
-        code for language, code in blocks if language == "python" and "LockGuard" in code
-    )
-    names: dict[str, Any] = {}
-    exec(compile(example, "README.md", "exec"), names)  # noqa: S102 - the repository's own example
-    app = App(outdir=str(tmp_path))
-    function = lambda_.Function.from_function_arn(
-        Stack(app, "Functions"), "Charge", "arn:aws:lambda:us-east-1:123456789012:function:charge"
-    )
-    template = Template.from_stack(names["Billing"](app, "Billing", function=function))
-    template.resource_count_is("AWS::StepFunctions::StateMachine", 1)
-    found = [parameter["Default"] for parameter in template.find_parameters("*").values()]
-    assert "/leasehold/Leasehold/AcquireFunctionArn" in found
 
 
 def test_make_targets_and_programs_that_documents_name_exist() -> None:

@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.support": {*CORE, "leasehold.client", "leasehold.testing"},
     "tests.bench": {"bench", "tests.histories"},
     "tests.behaviour": {*CORE, *HELPERS},
-    "tests.conventions": {*PRODUCT, *HELPERS},
+    "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},
     "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},

@@ -1,0 +1,265 @@
+"""Every block of code in the documents has a check that fits its language.
+
+| language      | what is checked                                                                  |
+|---------------|----------------------------------------------------------------------------------|
+| `python`      | it runs: `PYTHON_WORLDS` of tests/support/documents.py names the test            |
+| `sh`          | each command is one that we know, and its words are parsed by the program's own  |
+| `console`     | the same of the lines behind `$`; answers in JSON are JSON                       |
+| `json`        | it is JSON, and an answer of a function has the fields that the function gives   |
+| `sql`         | SQLite runs it, and it refuses a stale writer                                    |
+| `ts`          | the files that it imports export these names                                     |
+| `text`        | it is a drawing or an output: no line of it is a command                         |
+
+A block of another language, or of none, fails.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sqlite3
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+import typer.main
+
+from examples.fenced_sql.fence import SCHEMA
+from leasehold.cli.app import app
+from leasehold.errors import InvalidRequest
+from leasehold.wire.requests import parse_acquire, parse_force_release
+from tests.support.documents import PYTHON_WORLDS, ROOT, Block, blocks, documents, python_world
+
+REQUESTS: dict[str, Callable[[Any], object]] = {
+    "$ACQUIRE": parse_acquire,
+    "$FORCE_RELEASE": parse_force_release,
+}
+"""The functions that the examples invoke, and what reads their requests."""
+MORE_LINES = re.compile(r"\\\n\s*")
+COMMENT = re.compile(r"\s+#\s.*$")
+ASSIGNED = re.compile(r"[A-Z_]+=\S*")
+OF_THE_CLI_ALONE = {"s3 cp", "cloudformation deploy", "cloudformation package"}
+"""Commands of the AWS CLI that are no operation of AWS: their options are not compared."""
+OTHERS = {"pip-audit", "npx", "uv"}
+"""Programs of others, whose words are not parsed."""
+
+
+class NotCheckedError(AssertionError):
+    """A block, or a command in it, for which there is no check."""
+
+
+def commands_in(block: Block) -> Iterator[list[str]]:
+    """The commands of a block, each in words; variables before a command are left out."""
+    text = MORE_LINES.sub(" ", block.code)
+    for line in text.splitlines():
+        if block.language == "console" and not line.startswith("$ "):
+            continue
+        words = shlex.split(COMMENT.sub("", line.removeprefix("$ ")))
+        while words and ASSIGNED.fullmatch(words[0]):
+            words.pop(0)
+        if words:
+            yield list(takewhile(lambda word: word not in {"&", "|", ">"}, words))
+
+
+def check_command(words: list[str]) -> None:
+    """Parses a command as its program would."""
+    program, *rest = words
+    match program.rpartition("/")[2]:
+        case "leasehold":
+            check_leasehold(rest)
+        case "make":
+            targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            assert rest[0] in targets, words
+        case "aws":
+            check_aws(rest)
+        case "cdk":
+            assert rest[0] in {"bootstrap", "deploy", "destroy"}, words
+        case "python" if rest[0] == "-m":
+            assert find_spec(rest[1]), words
+        case "pip" if rest[0] == "install":
+            check_extras(rest[1:])
+        case "export":
+            assert all(ASSIGNED.fullmatch(word) for word in rest), words
+        case ".":
+            assert rest == [".venv/bin/activate"]
+        case name if name not in OTHERS:
+            raise NotCheckedError(words)
+
+
+def check_leasehold(words: list[str]) -> None:
+    """Lets the parser of the command line read the words, and runs nothing."""
+    group = typer.main.get_command(app)
+    if words and words[0].startswith("--install-completion"):
+        return
+    with group.make_context("leasehold", list(words), resilient_parsing=False) as context:
+        name, command, rest = group.resolve_command(context, list(words))  # type: ignore[attr-defined]  # a group
+        has_table = any("--table" in option.opts for option in command.params)
+        table = ["--table", "locks"] if has_table else []
+        dashes = rest.index("--") if "--" in rest else len(rest)
+        command.make_context(name, [*rest[:dashes], *table, *rest[dashes:]], parent=context)
+
+
+def check_aws(words: list[str]) -> None:
+    """Compares the options of an AWS CLI command with the members of the operation."""
+    service, operation, *rest = words
+    if f"{service} {operation}" in OF_THE_CLI_ALONE:
+        return
+    model = botocore.session.get_session().get_service_model(service)
+    named = "".join(part.title() for part in operation.split("-"))
+    shape = model.operation_model(named).input_shape
+    members = shape.members if shape else {}
+    known = {re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower() for name in members}
+    known |= {"cli-binary-format", "region", "output", "query"}
+    options = {word.removeprefix("--"): at for at, word in enumerate(rest) if word[:2] == "--"}
+    assert set(options) <= known, set(options) - known
+    for option in {"payload", "input"} & set(options):
+        sent = json.loads(rest[options[option] + 1])
+        if service == "lambda":
+            REQUESTS[rest[options["function-name"] + 1]](sent)
+
+
+def check_extras(words: list[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extra in re.findall(r"leasehold\[(\w+)\]", " ".join(words)):
+        assert extra in project["optional-dependencies"], extra
+
+
+def answers_in(text: str) -> Iterator[Any]:
+    """The JSON in a block, one document after the other."""
+    decoder, at = json.JSONDecoder(), 0
+    while (at := text.find("{", at)) >= 0:
+        answer, at = decoder.raw_decode(text, at)
+        yield answer
+
+
+def check_answer(answer: dict[str, Any]) -> None:
+    """An answer of a function, by its first field."""
+    fields = {
+        "acquired": {True: "fencing_token expires_at lease_seconds", False: "reason holders"},
+        "released": {True: "lock_name", False: "reason"},
+        "renewed": {True: "lock_name", False: "reason"},
+    }
+    kind = next(iter(answer))
+    assert set(fields[kind][answer[kind]].split()) <= set(answer)
+
+
+def check_shell(block: Block) -> None:
+    found = list(commands_in(block))
+    assert found, block
+    for words in found:
+        check_command(words)
+    output = MORE_LINES.sub(" ", block.code).splitlines()
+    rest = "\n".join(line for line in output if not line.startswith("$ "))
+    if block.language == "console" and rest.startswith("{"):
+        check_json(Block(block.document, block.line, "json", rest))
+
+
+def check_json(block: Block) -> None:
+    answers = list(answers_in(block.code))
+    assert answers, block
+    for answer in answers:
+        check_answer(answer)
+
+
+def check_sql(block: Block) -> None:
+    with sqlite3.connect(":memory:") as database:
+        database.executescript(SCHEMA)
+        for token, changes in ((33, 1), (34, 1), (33, 0)):
+            done = database.execute(block.code, {"name": "n", "content": "c", "token": token})
+            assert done.rowcount == changes, token
+
+
+def is_command(line: str) -> bool:
+    try:
+        check_command(shlex.split(line.removeprefix("$ ")) or ["nothing"])
+    except (AssertionError, ValueError):
+        return False
+    return True
+
+
+def check_text(block: Block) -> None:
+    assert not [line for line in block.code.splitlines() if is_command(line)]
+
+
+def check_typescript(block: Block) -> None:
+    """What an example imports of ours is exported."""
+    found = re.findall(r'import \{ ([\w, ]+) \} from "\./(\w+\.ts)"', block.code)
+    assert found, block
+    for names, file in found:
+        [path] = (ROOT / "examples").rglob(file)
+        exported = re.findall(r"export (?:async )?\w+ (\w+)", path.read_text())
+        assert set(names.split(", ")) <= set(exported), names
+
+
+def check_python(block: Block) -> None:
+    test = (ROOT / PYTHON_WORLDS[python_world(block)]).read_text()
+    assert Path(block.document).name in test or "python_world" in test
+
+
+CHECKS: dict[str, Callable[[Block], None]] = {
+    "python": check_python,
+    "sh": check_shell,
+    "console": check_shell,
+    "json": check_json,
+    "sql": check_sql,
+    "ts": check_typescript,
+    "text": check_text,
+}
+
+
+def check(block: Block) -> None:
+    if block.language not in CHECKS:
+        message = f"{block}: give its language, one of {', '.join(CHECKS)}, or add a check"
+        raise NotCheckedError(message)
+    CHECKS[block.language](block)
+
+
+@pytest.mark.parametrize("block", blocks(), ids=str)
+def test_a_block_of_code_passes_the_check_of_its_language(block: Block) -> None:
+    check(block)
+
+
+def test_no_fence_is_overlooked() -> None:
+    for path in documents():
+        text = path.read_text()
+        fences = re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)
+        found = [block for block in blocks() if block.document == str(path.relative_to(ROOT))]
+        assert len(fences) == 2 * len(found), path
+
+
+WRONG_USAGE = typer.BadParameter.__mro__[1]
+"""Of the parser of options; typer does not export it."""
+FOUND = (AssertionError, ValueError, KeyError, InvalidRequest, WRONG_USAGE, sqlite3.Error)
+BROKEN = [
+    ("", "leasehold ls\n"),
+    ("ruby", "puts 1\n"),
+    ("python", "# a_file_that_no_test_runs.py\n"),
+    ("sh", "leasehold lst\n"),
+    ("sh", "leasehold ls --prefixx a\n"),
+    ("sh", "leasehold run x --wait soon -- true\n"),
+    ("sh", "make demos\n"),
+    ("sh", "frobnicate --all\n"),
+    ("sh", ".venv/bin/python -m localawz\n"),
+    ("sh", "pip install 'leasehold[everything]'\n"),
+    ("console", "$ aws lambda invoke --function-nam x\n"),
+    ("console", '$ aws lambda invoke --function-name $ACQUIRE --payload \'{"lock": "x"}\' out\n'),
+    ("console", "$ aws lambda invoke --function-name $ACQUIRE --payload '{lock_name}' out\n"),
+    ("console", "no command\n"),
+    ("json", '{"acquired": true, "lock_name": "x"}\n'),
+    ("json", "{acquired: true}\n"),
+    ("sql", "INSERT INTO report (name, content, fencing_token) VALUES (:name, :content, :token)\n"),
+    ("ts", 'import { nothing } from "./nowhere.ts";\n'),
+    ("text", "leasehold ls\n"),
+]
+
+
+@pytest.mark.parametrize(("language", "code"), BROKEN)
+def test_a_broken_block_is_found(language: str, code: str) -> None:
+    with pytest.raises(FOUND):
+        check(Block("none.md", 1, language, code))
