@@ -20,14 +20,14 @@ COMPUTE_MS_USD: Final = 0.0000133334 / 1000 * 256 / 1024
 TRANSITION_USD: Final = 25 / _MILLION
 """List prices of us-east-1, as README takes them."""
 TRANSITIONS_OF_A_GUARD: Final = 3
-"""Beside the task, uncontended or in the queue; see README, "What it costs"."""
+"""Beside the task, uncontended or in the queue; see README, "What it costs". A heartbeat is one."""
 
 
 def cost_of(service: MonitoredService) -> list[cloudwatch.IMetric]:
     """The parts of the cost in USD an hour.
 
     The transitions are an estimate: that of a service whose every grant is a guard's, uncontended
-    or after one fallback period at most.
+    or after one fallback period at most, and every heartbeat that of a guard with keep_alive.
     """
     functions = range(len(service.functions))
     invocations = {f"invocations{n}": each for n, each in enumerate(service.invocations())}
@@ -44,9 +44,13 @@ def cost_of(service: MonitoredService) -> list[cloudwatch.IMetric]:
         ),
         _cost("Functions", "+".join(compute), {**invocations, **milliseconds}),
         _cost(
-            "State transitions, if all grants are guards'",
-            f"FILL(granted,0)*{_number(TRANSITIONS_OF_A_GUARD * TRANSITION_USD)}",
-            {"granted": service.metric(MetricName.GRANTED)},
+            "State transitions, if all calls are guards'",
+            f"FILL(granted,0)*{_number(TRANSITIONS_OF_A_GUARD * TRANSITION_USD)}"
+            f"+FILL(heartbeats,0)*{_number(TRANSITION_USD)}",
+            {
+                "granted": service.metric(MetricName.GRANTED),
+                "heartbeats": service.functions["Heartbeat"].metric_invocations(statistic="Sum"),
+            },
         ),
     ]
 

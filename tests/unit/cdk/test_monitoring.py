@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -66,13 +67,17 @@ def stack(tmp_path: Path) -> Stack:
     return Stack(App(outdir=str(tmp_path)), "Single")
 
 
-def rows(template: Json) -> list[list[Any]]:
-    """What the graphs show: metrics by namespace and name, and expressions over metrics."""
+def graphs(template: Json) -> list[Json]:
+    """The properties of each."""
     [dashboard] = resources(template, "AWS::CloudWatch::Dashboard").values()
     _, parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"]
     body = "".join(part if isinstance(part, str) else "reference" for part in parts)
-    widgets = json.loads(body)["widgets"]
-    return [metric for each in widgets for metric in each["properties"]["metrics"]]
+    return [each["properties"] for each in json.loads(body)["widgets"]]
+
+
+def rows(template: Json) -> list[list[Any]]:
+    """What the graphs show: metrics by namespace and name, and expressions over metrics."""
+    return [metric for each in graphs(template) for metric in each["metrics"]]
 
 
 def graphed(template: Json) -> list[str]:
@@ -118,6 +123,16 @@ def test_the_cost_graph_gives_what_readme_says_of_a_million_guards(template: Jso
     used = set(re.findall(r"FILL\((\w+),0\)", "".join(expressions(template).values())))
     hidden = {row[-1]["id"] for row in rows(template) if "visible" in str(row[-1])}
     assert used == hidden
+
+
+def test_the_picture_in_the_document_is_of_this_dashboard(template: Json) -> None:
+    """Run `python -m bench.dashboard` after a change of the graphs."""
+    picture = (DOCUMENT.parent / "images" / "dashboard.svg").read_text()
+    shown = {html.unescape(text) for text in re.findall(r">([^<>]+)</text>", picture)}
+    titles = {each["title"] for each in graphs(template)}
+    assert titles <= shown
+    assert set(expressions(template)) <= shown
+    assert "A graph that there is not" not in shown
 
 
 def test_no_metric_of_the_service_has_another_dimension_than_the_service(template: Json) -> None:
