@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SECOND := .second_engine
+CONFORMANCE := .conformance
 BENCH := .bench
 SITE := .site
 # Every process would compile all modules anew where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine deploy template template-test clean requirements
+.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -31,7 +32,7 @@ demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch 
 
 lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine tests app.py
+	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine conformance tests app.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint suites
@@ -78,6 +79,12 @@ $(SECOND)/ready: second_engine/requirements.txt second_engine/package-lock.json 
 	touch $@
 second-engine: $(VENV)/ready node_modules/ready $(SECOND)/ready ## run tests on another interpreter and another DynamoDB, and compare (needs Java 17 to 23)
 	$(BIN)/python -m second_engine
+# AWS's package says that it needs Python 3.14; its code runs on ours.
+$(CONFORMANCE)/ready: conformance/requirements.txt | $(VENV)/ready
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --python-version 3.14 --no-deps --require-hashes --target $(CONFORMANCE)/site -r conformance/requirements.txt
+	touch $@
+conformance: $(VENV)/ready $(CONFORMANCE)/ready ## AWS's requirements of durable functions on both engines that our tests use; writes docs/durable-conformance.md
+	$(BIN)/python -m conformance
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Leasehold
 template: $(VENV)/ready ## write the lock service as a CloudFormation template and a zip, into out/template (SETTINGS="durable=true …")
@@ -89,5 +96,6 @@ requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o second_engine/requirements.txt second_engine/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o bench/requirements.txt bench/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o docs/site/requirements.txt docs/site/requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.14 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o conformance/requirements.txt conformance/requirements.in
 clean: ## remove what make has made
-	rm -rf $(VENV) $(SECOND) $(BENCH) $(SITE) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

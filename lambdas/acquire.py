@@ -11,6 +11,7 @@ from leasehold.clock import SystemClock
 from leasehold.wire.answers import acquire_answer
 from leasehold.wire.executions import callback_id_in
 from leasehold.wire.requests import parse_acquire
+from leasehold.workflows.aws_sdk import require_durable_calls
 from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ make_clients("dynamodb", "stepfunctions")
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Grants, queues or refuses; raises InvalidRequest or LockStoreUnavailable."""
+    """Grants, queues or refuses; raises InvalidRequest, or an error of the lock store."""
     request = parse_acquire(event)
     require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
+    require_durable_calls(request.execution_arn)
     answer = lock_store(context).acquire(request)
     observe_acquire(request, answer, now_ms=SystemClock().wall_ms())
     if request.task_token is not None and callback_id_in(request.task_token) is None:

@@ -36,6 +36,7 @@ NAMES: tuple[str, ...] = (
     "function_settings",
     "few_environments",
     "durable_operations",
+    "durable_history",
     "durable_invocations",
     "durable_events",
     "owner_only",

@@ -33,6 +33,12 @@ _LONGEST_PAUSE = 60
 _ANSWER_AFTER = 900
 """Seconds; a synchronous invocation of a longer execution AWS refuses to begin."""
 
+_CALLBACK_LIMITS = {
+    "TimeoutDeadline": "Callback.Timeout",
+    "HeartbeatDeadline": "Callback.Heartbeat",
+}
+"""The deadlines of a callback, with the error that tells which one has passed."""
+
 _mutex = threading.Lock()
 _running: dict[str, bool] = {}
 """The executions that are invoked at the moment; True if there is what they were not told yet."""
@@ -212,24 +218,43 @@ def _invoke_once(record: dict[str, Any]) -> bool:
 def _settle(record: dict[str, Any]) -> bool:
     """End the waits, pauses and callbacks whose time has come; returns whether there were any."""
     now = time.time()
-    ended = False
-    for operation in record["Operations"]:
-        kind, status = operation["Type"], operation["Status"]
-        wait = (operation.get("WaitDetails") or {}).get("ScheduledEndTimestamp")
-        step = (operation.get("StepDetails") or {}).get("NextAttemptTimestamp")
-        callback = (operation.get("CallbackDetails") or {}).get("TimeoutDeadline")
-        if kind == "WAIT" and status == "STARTED" and wait is not None and wait <= now:
-            operation["Status"], operation["EndTimestamp"] = "SUCCEEDED", now
-        elif kind == "STEP" and status == "PENDING" and step is not None and step <= now:
-            operation["Status"] = "READY"
-        elif kind == "CALLBACK" and status == "STARTED" and callback and callback <= now:
-            operation["Status"], operation["EndTimestamp"] = "TIMED_OUT", now
-            error = {"ErrorType": "Callback.Timeout", "ErrorMessage": "Callback timed out"}
-            operation["CallbackDetails"]["Error"] = error
-        else:
-            continue
-        ended = True
-    return ended
+    ended = [_settle_one(record, operation, now) for operation in record["Operations"]]
+    return any(ended)
+
+
+def _settle_one(record: dict[str, Any], operation: dict[str, Any], now: float) -> bool:
+    kind, status = operation["Type"], operation["Status"]
+    if kind == "STEP" and status == "PENDING":
+        if not _is_over(operation["StepDetails"].get("NextAttemptTimestamp"), now):
+            return False
+        operation["Status"] = "READY"
+        return True
+    if status != "STARTED":
+        return False
+    if kind == "WAIT" and _is_over(operation["WaitDetails"].get("ScheduledEndTimestamp"), now):
+        seconds = operation["WaitDetails"]["ScheduledEndTimestamp"] - operation["StartTimestamp"]
+        _end(record, operation, "SUCCEEDED", "WaitSucceeded", {"Duration": round(seconds)})
+        return True
+    if kind == "CALLBACK":
+        for deadline, limit in _CALLBACK_LIMITS.items():
+            if _is_over(operation["CallbackDetails"].get(deadline), now):
+                error = {"ErrorType": limit, "ErrorMessage": "Callback timed out"}
+                operation["CallbackDetails"]["Error"] = error
+                told = {"Error": {"Payload": error, "Truncated": False}}
+                _end(record, operation, "TIMED_OUT", "CallbackTimedOut", told)
+                return True
+    return False
+
+
+def _is_over(moment: float | None, now: float) -> bool:
+    return moment is not None and moment <= now
+
+
+def _end(record: Any, operation: Any, status: str, event: str, details: Any) -> None:
+    operation["Status"], operation["EndTimestamp"] = status, time.time()
+    lambda_durable._emit_history_event(
+        record, event, f"{event}Details", details, event_id=operation["Id"]
+    )
 
 
 def _unseen(record: dict[str, Any]) -> bool:

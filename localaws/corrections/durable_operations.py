@@ -1,14 +1,15 @@
 """Operations of durable executions: repeated steps, callbacks without a timeout, old tokens.
 
 AWS (API reference, Operation, CallbackOptions; the SDK's own `operation/step.py`): a step that is
-to be repeated is PENDING until its next attempt, then READY, and its attempts are counted;
-TimeoutSeconds 0 is no timeout; a checkpoint with an outdated token fails with an
-InvalidParameterValueException "Invalid checkpoint token", which the SDK takes for a reason to end
-the invocation and be invoked again.
+to be repeated is PENDING until its next attempt, then READY, its attempts are counted, and what it
+has found so far is retained; TimeoutSeconds 0 is no timeout; a checkpoint with an outdated token
+fails with an InvalidParameterValueException "Invalid checkpoint token", which the SDK takes for a
+reason to end the invocation and be invoked again.
 
-Emulator: such a step is STARTED, as if it had been interrupted, and its attempts are not counted,
-so that a step that runs at most once is repeated for ever; 0 is a timeout of no time; the message
-reads otherwise, and the SDK fails the execution.
+Emulator: such a step is STARTED, as if it had been interrupted, its attempts are not counted, so
+that a step that runs at most once is repeated for ever, and a condition is polled with its first
+state again and again; 0 is a timeout of no time; the message reads otherwise, and the SDK fails the
+execution.
 
 This: puts that right in the emulator's record of an operation.
 """
@@ -41,6 +42,8 @@ def _wrap_apply_update() -> None:
         if update["Action"] == "RETRY":
             operation["Status"] = "PENDING"
             details["Attempt"] = details.get("Attempt", 0) + 1
+            if "Payload" in update:
+                details["Result"] = update["Payload"]
         else:
             details.pop("NextAttemptTimestamp", None)
 

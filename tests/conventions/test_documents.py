@@ -18,7 +18,7 @@ from leasehold import AsyncLockClient, Lock, LockClient
 from leasehold.cdk import LockService
 from tests.support.documents import FENCE, ROOT, documents
 
-OURS = ("leasehold", "lambdas", "infra", "localaws", "examples", "bench", "tests")
+OURS = ("leasehold", "lambdas", "infra", "localaws", "examples", "bench", "conformance", "tests")
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([\w-]+))?\)")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join((*OURS, 'docs'))})(?:/[\w.-]+)+/?|[\w/.-]+\.(?:py|md)")

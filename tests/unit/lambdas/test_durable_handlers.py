@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import botocore
 import pytest
 
 from lambdas import acquire, release, runtime
 from lambdas.reap_messages import ReapMessage, parse_reap_message
-from leasehold.errors import InvalidRequest
+from leasehold.errors import InvalidRequest, LockStoreMisconfigured
 from leasehold.protocol.model import ExecutionEnded, Grant
 from leasehold.workflows.durable_functions import DurableFunctions
 from leasehold.workflows.engine import Delivery
@@ -63,6 +64,25 @@ def test_a_durable_execution_of_another_account_is_refused(handler: Any) -> None
     elsewhere = EXECUTION.replace("123456789012", "210987654321")
     with pytest.raises(InvalidRequest, match="must be an execution of this service's account"):
         handler({**BEN, "execution_arn": elsewhere}, CONTEXT)
+
+
+@pytest.mark.parametrize("version", ["1.41.6", "1.9.0", "0.99.0"])
+def test_an_aws_sdk_without_durable_functions_takes_no_lock_for_them(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(botocore, "__version__", version)
+    with pytest.raises(LockStoreMisconfigured, match=f"botocore {version}, .* needs 1.42.1"):
+        acquire.handler(dict(BEN_WAITS), CONTEXT)
+    assert acquire.handler(dict(ANNA), CONTEXT)["acquired"] is True, "nothing was written"
+
+
+@pytest.mark.parametrize("version", ["1.42.1", "1.100.0", "2.0.0", "1.43.0.dev1"])
+def test_control_a_newer_aws_sdk_takes_the_lock(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(botocore, "__version__", version)
+    assert acquire.handler(dict(BEN_WAITS), CONTEXT)["acquired"] is True
+    assert acquire.handler(dict(ANNA), CONTEXT)["acquired"] is False
 
 
 def test_the_end_of_a_durable_execution_is_a_message_to_the_reaper() -> None:

@@ -1,0 +1,57 @@
+"""The embedded AWS, with one durable function that has all handlers."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from conformance.engine import event_of
+from localaws import LocalAws
+
+_PACKAGE: Final = Path(__file__).parent
+_FUNCTION: Final = "conformance"
+
+
+class EmbeddedAws:
+    """The `Engine`, for many executions at a time."""
+
+    def __init__(self, aws: LocalAws) -> None:
+        self.client = aws.client("lambda", retries={"max_attempts": 0}, read_timeout=70)
+        self.client.create_function(
+            FunctionName=_FUNCTION,
+            Runtime="python3.13",
+            Handler="conformance.handlers.handler",
+            Role="arn:aws:iam::000000000000:role/conformance",
+            Code={"ZipFile": _package()},
+            Timeout=60,
+            DurableConfig={"ExecutionTimeout": 7200},
+        )
+
+    def start(self, requirement: str, value: Any, notes: Path) -> str:
+        """Starts an execution of a requirement's handler; answers its ARN."""
+        answer = self.client.invoke(
+            FunctionName=_FUNCTION,
+            InvocationType="Event",
+            Payload=json.dumps(event_of(requirement, value, notes)),
+        )
+        return str(answer["DurableExecutionArn"])
+
+
+@contextmanager
+def embedded_aws(without: Sequence[str] = ()) -> Iterator[EmbeddedAws]:
+    """An embedded AWS that ends with the block, without the named corrections."""
+    with LocalAws(without=without) as aws:
+        yield EmbeddedAws(aws)
+
+
+def _package() -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as files:
+        for source in sorted([_PACKAGE / "__init__.py", *_PACKAGE.glob("handlers/*.py")]):
+            files.write(source, source.relative_to(_PACKAGE.parent))
+    return archive.getvalue()

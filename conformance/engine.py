@@ -1,0 +1,24 @@
+"""What a requirement needs of an engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Engine(Protocol):
+    """Runs durable executions of the handlers."""
+
+    @property
+    def client(self) -> Any:
+        """Has the calls of boto3's Lambda client that AWS's package uses."""
+        ...
+
+    def start(self, requirement: str, value: Any, notes: Path) -> str:
+        """Starts an execution of a requirement's handler; answers its ARN."""
+        ...
+
+
+def event_of(requirement: str, value: Any, notes: Path) -> dict[str, Any]:
+    """The input of an execution, see `conformance.handlers`."""
+    return {"requirement": requirement, "input": value, "notes": str(notes)}

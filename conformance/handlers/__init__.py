@@ -1,0 +1,19 @@
+"""A durable function for each requirement, dispatched by the event's field `requirement`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aws_durable_execution_sdk_python import DurableContext, durable_execution
+
+from conformance.handlers import callbacks, children, conditions, maps, parallels, steps, submitters  # noqa: F401 - they fill HANDLERS
+from conformance.handlers.case import HANDLERS, Case
+
+
+@durable_execution
+def handler(event: dict[str, Any], context: DurableContext) -> Any:
+    """Runs the handler of a requirement."""
+    notes = Path(event["notes"])
+    notes.mkdir(exist_ok=True)
+    return HANDLERS[event["requirement"]](Case(context, event["input"], notes))
