@@ -39,7 +39,7 @@ function showCosts(form) {
 }
 
 if (typeof document !== "undefined") {
-  const form = document.getElementById("costs");
+  const form = document.getElementById("cost-form");
   form.addEventListener("input", () => showCosts(form));
   showCosts(form);
 }

@@ -80,6 +80,18 @@ def test_another_price_would_be_found() -> None:
     assert plain != pytest.approx(told_by_the_readme()[0], abs=0.55)
 
 
+def test_the_script_finds_the_form_and_each_field_of_it() -> None:
+    """A heading gets an anchor, which must not be the id of something else."""
+    page = (ROOT / "docs" / "costs.md").read_text()
+    anchors = {heading.lower() for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+    sought = re.findall(r'getElementById\("([\w-]+)"\)', (SITE / "costs.js").read_text())
+    assert {"cost-form", "cost-figures"} == set(sought)
+    assert all(page.count(f'id="{name}"') == 1 and name not in anchors for name in sought)
+    assert set(re.findall(r'<input name="(\w+)"', page)) == set(NOTHING)
+    outputs = set(re.findall(r'<output name="(\w+)"', page))
+    assert outputs == {*FIGURES["usd_per_million"], "sum"}
+
+
 def test_the_table_of_the_page_is_what_the_calculator_says() -> None:
     rows = re.findall(
         r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$",
