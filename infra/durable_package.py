@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-PACKAGES: Final = ("leasehold", "aws_durable_execution_sdk_python", "voluptuous")
+PACKAGES: Final = ("leasehold", "aws_durable_execution_sdk_python")
 """What the function imports. boto3 comes with the Lambda runtime."""
 _NOT_NEEDED: Final = ("__pycache__", "_lambdas", "aio", "cdk", "cli", "client", "decorator")
 

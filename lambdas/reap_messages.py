@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from voluptuous import Invalid
-
 from lambdas.runtime import hide_message, send_message
 from lambdas.telemetry import count, logger
 from leasehold.errors import InvalidRequest, LockStoreUnavailable
@@ -22,7 +20,7 @@ from leasehold.metrics import MetricName
 from leasehold.protocol.model import ExecutionEnded
 from leasehold.store.lock_store import LockStore
 from leasehold.store.reap import AskedTooEarly
-from leasehold.wire.rules import EXECUTION_ARN
+from leasehold.wire.rules import EXECUTION_ARN, require
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -88,7 +86,7 @@ def parse_reap_message(body: str) -> ReapMessage:
         redrives = _redrives(detail.get("redriveCount"))
         ended = ExecutionEnded(execution_arn=detail["executionArn"], redrives=redrives)
         return ReapMessage(_checked(ended))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Invalid):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidRequest):
         rule = "must be an Execution Status Change event of Step Functions"
         # The body may hold the input of an execution, and so may the text of what failed.
         raise InvalidRequest(field="message", rule=rule, value=body, show_text=False) from None
@@ -101,7 +99,7 @@ def _redrives(count: object) -> int:
 
 
 def _checked(ended: ExecutionEnded) -> ExecutionEnded:
-    EXECUTION_ARN(ended.execution_arn)
+    require("execution_arn", EXECUTION_ARN, ended.execution_arn)
     _checked_count(ended.redrives)
     if type(ended.second_pass) is not bool:
         raise TypeError

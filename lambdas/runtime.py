@@ -7,6 +7,7 @@ import. That touches no network.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from contextlib import suppress
@@ -75,6 +76,9 @@ def make_clients(*services: Service) -> None:
         durable: tuple[Service, ...] = ("lambda",) if "LEASEHOLD_DURABLE" in os.environ else ()
         for service in (*services, *durable):
             _client(service)
+        if not gc.isenabled():  # See `lambdas/__init__.py`.
+            gc.freeze()  # All that stays. Later collections leave it out.
+            gc.enable()
 
 
 @cache

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
-
-from voluptuous import MultipleInvalid, Optional, Required, RequiredFieldInvalid, Schema
 
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import (
@@ -46,13 +44,17 @@ _RULES: Final = {
 }
 
 
-def _schema(required: str, optional: str, **other_rules: rules.Rule) -> Schema:
-    """The schema of a request with these fields, in the order in which a message lists them."""
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """The fields of a request, in the order in which a message lists them."""
+
+    required: Sequence[str]
+    rules: Mapping[str, rules.Rule]
+
+
+def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
     rule_of = {**_RULES, **other_rules}
-    return Schema(
-        {Required(name): rule_of[name] for name in required.split()}
-        | {Optional(name): rule_of[name] for name in optional.split()}
-    )
+    return _Schema(required.split(), {n: rule_of[n] for n in f"{required} {optional}".split()})
 
 
 _ACQUIRE: Final = _schema(
@@ -179,7 +181,7 @@ def _require_execution(fields: Mapping[str, Any], other: str) -> None:
         raise InvalidRequest(field="execution_arn", rule=f"is required with {other}", missing=True)
 
 
-def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
+def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
     """The event's fields, if none breaks its rule.
 
     Raises:
@@ -188,29 +190,18 @@ def _checked(schema: Schema, event: object) -> Mapping[str, Any]:
     """
     if not isinstance(event, dict):
         raise _fault("request", "must be a JSON object", event)
-    try:
-        fields: dict[str, Any] = schema(event)
-    except MultipleInvalid as error:
-        known = [str(key) for key in schema.schema]
-        raise min(_faults(event, known, error))[-1] from None
-    return fields
-
-
-def _faults(
-    event: Mapping[str, Any], known: Sequence[str], error: MultipleInvalid
-) -> Iterator[tuple[int, int, InvalidRequest]]:
-    """Each fault with its rank; the position keeps faults of one rank in order."""
-    for position, fault in enumerate(error.errors):
-        name = str(fault.path[0])
-        value = event.get(name)
-        if isinstance(fault, RequiredFieldInvalid):
-            rule = "is required"
-            yield 2, position, InvalidRequest(field=name, rule=rule, missing=True)
-        elif name not in known:
+    known = schema.rules
+    for name, value in event.items():
+        if name in known and not known[name].allows(value):
+            raise _fault(name, known[name].sentence, value)
+    for name, value in event.items():
+        if name not in known:
             rule = f"is not a field of this request; its fields are {', '.join(known)}"
-            yield 1, position, _fault(name, rule, value)
-        else:
-            yield 0, position, _fault(name, fault.msg, value)
+            raise _fault(str(name), rule, value)
+    for name in schema.required:
+        if name not in event:
+            raise InvalidRequest(field=name, rule="is required", missing=True)
+    return event
 
 
 def _fault(field: str, rule: str, value: object) -> InvalidRequest:

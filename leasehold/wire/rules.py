@@ -10,9 +10,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
-
-from voluptuous import Invalid
 
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS
@@ -41,7 +40,18 @@ _INVISIBLE: Final = re.compile(
 """What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 
-Rule = Callable[[Any], Any]
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a value must be.
+
+    Attributes:
+        sentence: the rule in words, for whoever breaks it.
+        allows: whether a value keeps the rule; any JSON value may stand where a rule is checked.
+    """
+
+    sentence: str
+    allows: Callable[[Any], bool]
 
 
 def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -> None:
@@ -49,21 +59,8 @@ def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -
 
     Text is not shown unless `show_text`: at run time it may be an owner id in the wrong place.
     """
-    try:
-        rule(value)
-    except Invalid as broken:
-        raise InvalidRequest(
-            field=field, rule=str(broken), value=value, show_text=show_text
-        ) from None
-
-
-def _rule(sentence: str, allows: Callable[[Any], bool]) -> Rule:
-    def check(value: Any) -> Any:  # noqa: ANN401 - any JSON value may stand where a rule is checked
-        if not allows(value):
-            raise Invalid(sentence)
-        return value
-
-    return check
+    if not rule.allows(value):
+        raise InvalidRequest(field=field, rule=rule.sentence, value=value, show_text=show_text)
 
 
 def _utf8_bytes(text: str) -> int | None:
@@ -117,35 +114,35 @@ def _is_small_object(value: object) -> bool:
     return text is not None and len(text.encode()) <= LARGEST_DATA_BYTES
 
 
-LOCK_NAME: Final = _rule(
+LOCK_NAME: Final = Rule(
     f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
     "invisible characters and without blanks at its ends",
     _is_lock_name,
 )
-OWNER_ID: Final = _rule(
+OWNER_ID: Final = Rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition",
     lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
 )
-OWNER_NAME: Final = _rule(
+OWNER_NAME: Final = Rule(
     f"must be a string of at most {LONGEST_OWNER_NAME} characters "
     f"({LONGEST_OWNER_NAME_BYTES} bytes of UTF-8) without control characters",
     lambda value: (
         _is_text(value, most_bytes=LONGEST_OWNER_NAME_BYTES) and len(value) <= LONGEST_OWNER_NAME
     ),
 )
-LEASE_SECONDS: Final = _rule(
+LEASE_SECONDS: Final = Rule(
     f"must be a number of seconds from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS} (12 h)",
     lambda value: _is_number(value, SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS),
 )
-LIMIT: Final = _rule(
+LIMIT: Final = Rule(
     f"must be a whole number from 1 to {HIGHEST_LIMIT}",
     lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
 )
-DATA: Final = _rule(
+DATA: Final = Rule(
     f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8, without NaN",
     _is_small_object,
 )
-EXECUTION_ARN: Final = _rule(
+EXECUTION_ARN: Final = Rule(
     "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…, or of a durable "
     "execution, arn:…:lambda:…/durable-execution/…; leave it out for an Express workflow, which "
     "Step Functions cannot describe",
@@ -154,49 +151,49 @@ EXECUTION_ARN: Final = _rule(
         and (is_standard(value) or is_durable(value))
     ),
 )
-STANDARD_EXECUTION_ARN: Final = _rule(
+STANDARD_EXECUTION_ARN: Final = Rule(
     "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…; no other "
     "execution has heartbeats",
     lambda value: _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES) and is_standard(value),
 )
-TASK_TOKEN: Final = _rule(
+TASK_TOKEN: Final = Rule(
     f"must be a task token of Step Functions, a string of 1 to {LONGEST_TASK_TOKEN} characters, or "
     "the id of a callback of a durable execution",
     lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_TASK_TOKEN),
 )
-PREFIX: Final = _rule(
+PREFIX: Final = Rule(
     f"must be the beginning of lock names, a string of at most {LONGEST_LOCK_NAME_BYTES} bytes of "
     "UTF-8 without control characters",
     lambda value: _is_text(value, most_bytes=LONGEST_LOCK_NAME_BYTES),
 )
-FENCING_TOKEN: Final = _rule(
+FENCING_TOKEN: Final = Rule(
     "must be the fencing token of the holder, a positive whole number",
     lambda value: _is_whole(value, 1, HIGHEST_FENCING_TOKEN),
 )
-REQUESTED_BY: Final = _rule(
+REQUESTED_BY: Final = Rule(
     f"must tell who asks for this, a string of 1 to {LONGEST_REQUESTED_BY_BYTES} bytes of UTF-8 "
     "without control characters",
     lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REQUESTED_BY_BYTES),
 )
-REASON: Final = _rule(
+REASON: Final = Rule(
     f"must tell why, a string of 1 to {LONGEST_REASON_BYTES} bytes of UTF-8 without control "
     "characters",
     lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REASON_BYTES),
 )
-CALLBACK_ID: Final = _rule(
+CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
     lambda value: isinstance(value, str) and is_callback_id(value),
 )
-FLAG: Final = _rule("must be true or false", lambda value: isinstance(value, bool))
-ENTERED_AT_MS: Final = _rule(
+FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
+ENTERED_AT_MS: Final = Rule(
     "must be a whole number of milliseconds since the epoch",
     lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
 )
-TICKET: Final = _rule(
+TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
     lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
 )
-FALLBACK_SECONDS: Final = _rule(
+FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
     lambda value: _is_number(value, 1, LONGEST_FALLBACK_SECONDS),
 )

@@ -28,12 +28,7 @@ def files_of(asset: Path) -> dict[str, bytes]:
     }
 
 
-LICENSES = {
-    "licenses/aws-lambda-powertools/LICENSE",
-    "licenses/jmespath/LICENSE",
-    "licenses/typing-extensions/LICENSE",
-    "licenses/voluptuous/COPYING",
-}
+LICENSES = {"licenses/aws-lambda-powertools/LICENSE"}
 
 
 def test_it_has_modules_none_of_them_compiled_and_the_licences(asset: Path) -> None:
@@ -42,12 +37,10 @@ def test_it_has_modules_none_of_them_compiled_and_the_licences(asset: Path) -> N
     assert names >= LICENSES
     assert {name.split("/")[0] for name in names} == {
         "aws_lambda_powertools",
-        "jmespath",
         "lambdas",
         "leasehold",
         "licenses",
         "typing_extensions.py",
-        "voluptuous",
     }
 
 
@@ -115,7 +108,7 @@ def test_an_unchanged_asset_is_not_written_again(tmp_path: Path) -> None:
 
 def test_older_versions_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = assemble(tmp_path)
-    monkeypatch.setattr(_asset, "DISTRIBUTIONS", ("voluptuous",))
+    monkeypatch.setattr(_asset, "DISTRIBUTIONS", ("jmespath",))
     second = assemble(tmp_path)
     assert second != first
     assert list(first.parent.iterdir()) == [second]
@@ -133,6 +126,36 @@ def test_a_compiled_module_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(AssetError, match=r"^compiled code cannot go into the asset: fast/core\.so"):
         assemble(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_typing_extensions_are_the_few_lines_that_powertools_needs(asset: Path) -> None:
+    """The distribution would be compiled at each cold start."""
+    assert len((asset / "typing_extensions.py").read_bytes()) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("line", "is_enough"),
+    [
+        ("from typing_extensions import NotRequired, deprecated", True),
+        ("    from typing_extensions import override", True),
+        ("from typing_extensions import NotRequired, Sentinel", False),
+        ("from typing_extensions import (NotRequired)", False),
+        ("from typing_extensions import override as overrides", False),
+        ("import typing_extensions", False),
+    ],
+)
+def test_a_powertools_that_imports_more_of_them_gets_the_whole_distribution(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, *, is_enough: bool
+) -> None:
+    module = tmp_path / "new.py"
+    module.write_text(f"import sys\n{line}\n")
+    ours = _asset._own_sources  # noqa: SLF001 - one module more
+    more = (PurePosixPath("lambdas/new.py"), module)
+    monkeypatch.setattr(_asset, "_own_sources", lambda: [*ours(), more])
+    asset = assemble(tmp_path)
+    size = len((asset / "typing_extensions.py").read_bytes())
+    assert (size < 2_000) == is_enough
+    assert (asset / "licenses" / "typing-extensions").exists() != is_enough
 
 
 def test_a_missing_distribution_is_told_with_the_cure(

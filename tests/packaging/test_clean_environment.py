@@ -9,10 +9,7 @@ from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
-REQUIRED = (
-    *("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3"),
-    "voluptuous",
-)
+REQUIRED = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")
 FOR_THE_COMMAND = (
     *("typer", "rich", "shellingham", "click", "markdown-it-py", "mdurl", "pygments"),
     *("annotated-doc", "typing-extensions"),

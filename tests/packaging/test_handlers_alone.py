@@ -19,7 +19,7 @@ ON_LAMBDA = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
 }
-RUNTIME_HAS = ("boto3", "botocore", "s3transfer", "python-dateutil", "six", "urllib3")
+RUNTIME_HAS = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")
 
 PRELUDE = """
 import importlib, json, socket, sys
@@ -36,11 +36,17 @@ socket.create_connection = socket.getaddrinfo = blocked
 """
 
 IMPORT = """
+import gc
+collections = lambda: sum(generation["collections"] for generation in gc.get_stats())
+before = collections()
 module = importlib.import_module(f"lambdas.{name}")
 homes = {getattr(found, "__file__", None) for found in sys.modules.values()}
 print(json.dumps({
     "handler": callable(module.handler),
     "network": touched,
+    "looks_for_garbage": collections() > before + 1,
+    "has_frozen": gc.get_freeze_count() > 0,
+    "collects": gc.isenabled(),
     "clients": sys.modules["lambdas.runtime"]._client.cache_info().currsize,
     "from_elsewhere": sorted(
         home for home in homes
@@ -136,19 +142,26 @@ def run_alone(
 def test_importing_a_handler_on_lambda_makes_its_clients_and_touches_no_network(
     asset: Path, boto3_home: Path, handler: str, clients: int
 ) -> None:
-    """The import has more CPU than the first invocation."""
+    """The import has more CPU than the first invocation, and leaves no garbage."""
     assert run_alone(IMPORT, asset, boto3_home, handler, ON_LAMBDA) == {
         "handler": True,
         "network": [],
+        "looks_for_garbage": False,
+        "has_frozen": True,
+        "collects": True,
         "clients": clients,
         "from_elsewhere": [],
     }
 
 
-def test_importing_a_handler_elsewhere_needs_no_region_and_makes_no_client(
+def test_importing_a_handler_elsewhere_needs_no_region_makes_no_client_and_looks_for_garbage(
     asset: Path, boto3_home: Path
 ) -> None:
-    assert run_alone(IMPORT, asset, boto3_home, "acquire", {})["clients"] == 0
+    found = run_alone(IMPORT, asset, boto3_home, "acquire", {})
+    assert found["clients"] == 0
+    assert found["looks_for_garbage"]
+    assert found["collects"]
+    assert not found["has_frozen"]
 
 
 def test_a_handler_that_touches_the_network_at_import_would_be_noticed(

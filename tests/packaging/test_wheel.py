@@ -43,7 +43,7 @@ def test_the_wheel_installs_nothing_but_leasehold(installed: Path) -> None:
 def test_constructs_and_handlers_ask_for_what_they_import(installed: Path) -> None:
     [found] = distributions(path=[str(installed)])
     required = [Requirement(line) for line in found.requires or ()]
-    assert {one.name for one in required if one.marker is None} == {"boto3", "voluptuous"}
+    assert {one.name for one in required if one.marker is None} == {"boto3"}
     assert {one.name for one in required if "cdk" in str(one.marker)} == {
         "aws-cdk-lib",
         "aws-lambda-powertools",
@@ -66,7 +66,7 @@ def test_every_way_to_install_gives_the_asset_of_the_checkout(
 ) -> None:
     """The directory's name is the hash of its content."""
     site: Path = request.getfixturevalue(way)
-    dependencies = str(distribution("voluptuous").locate_file(""))
+    dependencies = str(distribution("jmespath").locate_file(""))
     finished = subprocess.run(
         [sys.executable, "-I", "-S", "-c", ASSEMBLE, str(site), str(tmp_path), dependencies],
         cwd=tmp_path,
