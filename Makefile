@@ -10,7 +10,7 @@ SITE := .site
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test suites controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance deploy template template-test clean requirements
+.PHONY: help demo test covered uncovered controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -35,9 +35,11 @@ lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine conformance tests app.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint suites
-suites: $(VENV)/ready node_modules/ready
-	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 5 --no-loadscope-reorder --cov --cov-report=term --durations=10
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 system unit lint
+unit: $(VENV)/ready # with coverage; in a pytest of its own, so that its processes do not import the other suites' modules
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder --cov --cov-report=term tests/unit
+system: $(VENV)/ready node_modules/ready # all other suites
+	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 3 --no-loadscope-reorder --ignore tests/unit --durations=10
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 tests/localaws
 	$(BIN)/python -m tests.support.record controls

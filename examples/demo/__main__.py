@@ -12,7 +12,6 @@ from pathlib import Path
 
 from examples.demo import durable_act, scenario, shell_lines
 from examples.demo.console import Narrator
-from examples.demo.draw import draw
 from examples.demo.facts import Limits, Mode, Run, Story
 from examples.demo.lanes import picture
 from examples.demo.page import page
@@ -105,6 +104,8 @@ def report(story: Story, narrator: Narrator, output: Path = OUTPUT) -> int:
     """Judge and show the story; the number of failed checks."""
     judged = all_checks(story, error=scenario.ERROR)
     with narrator.step("Draw the picture"):
+        from examples.demo.draw import draw  # noqa: PLC0415 - matplotlib: two seconds to import
+
         svg, png = draw(picture(story))
         output.mkdir(parents=True, exist_ok=True)
         html = page(story, judged, svg, finished_at=datetime.now(UTC))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,10 +68,12 @@ ONE_MEANING = {
 """Words that were used for something else as well; what each means, and the places it is for."""
 
 
-def words_of(name: str) -> Iterator[str]:
+@cache
+def words_of(name: str) -> list[str]:
     """`LeaseExpiry` and `lease_expiry` are made of lease and expiry."""
-    for part in re.split(r"[^A-Za-z]+", ALLOWED_IN_NAMES.sub("", name)):
-        yield from (word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", part))
+    parts = re.split(r"[^A-Za-z]+", ALLOWED_IN_NAMES.sub("", name))
+    words = [re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", part) for part in parts]
+    return [word.lower() for part in words for word in part]
 
 
 def old_words_in(names: Iterator[str] | list[str] | set[str]) -> list[str]:
@@ -113,6 +116,12 @@ def names_in(tree: ast.Module) -> Iterator[str]:
                     yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
+@cache
+def names_of(path: Path) -> frozenset[str]:
+    return frozenset(names_in(ast.parse(path.read_text())))
+
+
+@cache
 def sources() -> list[Path]:
     return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
@@ -127,7 +136,7 @@ def parts_of(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_public_names_have_no_old_word(path: Path) -> None:
-    public = {name for name in names_in(ast.parse(path.read_text())) if not name.startswith("_")}
+    public = {name for name in names_of(path) if not name.startswith("_")}
     assert old_words_in(public | parts_of(path)) == []
 
 
@@ -163,7 +172,7 @@ def test_a_word_stands_only_where_its_one_meaning_does(word: str) -> None:
         f"{path.relative_to(ROOT)}: {name}; {word} means {meaning}"
         for path in sources()
         if not parts_of(path) & set(places.split())
-        for name in names_in(ast.parse(path.read_text()))
+        for name in names_of(path)
         if word in words_of(name)
     ]
     assert strangers == []
@@ -181,7 +190,7 @@ def test_the_names_that_the_glossary_gives_exist() -> None:
     columns = [line.split("|")[-2] for line in lines if line.startswith("| **")]
     given = {name for column in columns for name in re.findall(r"`(\w+)`", column)}
     files = [*sources(), *(ROOT / "localaws").rglob("*.py")]
-    defined = {name for path in files for name in names_in(ast.parse(path.read_text()))}
+    defined = {name for path in files for name in names_of(path)}
     assert {"fencing_token", "Holder"} <= given
     assert given <= defined | {"ticket"}  # A field of JSON only.
 

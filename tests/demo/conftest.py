@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from examples.demo.draw import draw
 from examples.demo.facts import Incident, Mode, Role, Run, Story
 from examples.demo.lanes import picture
 from tests.demo.builders import (
@@ -129,4 +128,6 @@ def story(
 @pytest.fixture(scope="session")
 def drawn(story: Story) -> tuple[str, bytes]:
     """The story's picture as (SVG, PNG)."""
+    from examples.demo.draw import draw  # noqa: PLC0415 - matplotlib: two seconds to import
+
     return draw(picture(story))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from examples.demo.draw import DARK, PAPER
+from examples.demo.colours import DARK, PAPER
 from examples.demo.facts import Story
 from examples.demo.page import page
 from examples.demo.verdict import all_checks

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from examples.demo.draw import DARK, VARIABLES
+from examples.demo.colours import DARK, VARIABLES
 from examples.demo.facts import Mode, Story
 from examples.demo.page import page
 from examples.demo.table import tables

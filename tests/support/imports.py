@@ -27,15 +27,7 @@ def module_of(path: Path, root: Path) -> str:
 
 def imports_of(module: str, path: Path, modules: Collection[str]) -> Iterator[Import]:
     """All imports of a file, wherever in it they stand."""
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for statement in node.body
-        for child in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
+    for node, for_types_only in _statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -44,4 +36,18 @@ def imports_of(module: str, path: Path, modules: Collection[str]) -> Iterator[Im
             names = [name if name in modules else str(node.module) for name in inner]
         else:
             continue
-        yield from (Import(module, name, id(node) in typing_only) for name in names)
+        yield from (Import(module, name, for_types_only) for name in names)
+
+
+def _statements(parent: ast.AST, *, for_types_only: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """All statements below, and whether they stand under `if TYPE_CHECKING`; no expressions."""
+    only = for_types_only or (isinstance(parent, ast.If) and _is_for_types_only(parent.test))
+    for child in ast.iter_child_nodes(parent):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child, only
+            yield from _statements(child, for_types_only=only)
+
+
+def _is_for_types_only(test: ast.expr) -> bool:
+    """`TYPE_CHECKING` or `typing.TYPE_CHECKING`."""
+    return "TYPE_CHECKING" in {getattr(test, "id", None), getattr(test, "attr", None)}
