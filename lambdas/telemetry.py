@@ -1,9 +1,9 @@
 """Metrics and logs of the handlers: what was answered, and what happened besides.
 
 A log line names an acquisition by its lock and its fencing token, once it has one. The owner_id is
-the proof of ownership and is in no line, nor is a hash of it: whoever can guess an id could find it
-by its hash. Who called is told by the workflow execution and the owner_name, as far as the request
-names them, and by the request id, which CloudTrail knows with the principal.
+the proof of ownership and is in no line, nor is a hash of it: a reader who can guess an id could
+find it by its hash. Who called is told by the workflow execution and the owner_name, as far as the
+request names them, and by the request id, which CloudTrail knows with the principal.
 """
 
 from __future__ import annotations

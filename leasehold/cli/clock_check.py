@@ -54,7 +54,7 @@ def what_is_wrong(offset: tuple[float, float]) -> str:
 def check_clock(dynamodb: Any, table_name: str, lock_name: str, clock: Clock) -> str:  # noqa: ANN401 - a client of boto3's
     """Tells what is wrong with the clock of this machine, by one read; empty if nothing is known.
 
-    Whoever hands a lock over writes the end of the next lease, and judges which waiters are dead.
+    The departing holder writes the end of the next lease, and judges which waiters are dead.
     """
     began_ms = clock.wall_ms()
     answer = dynamodb.get_item(TableName=table_name, Key=lock_key(lock_name))

@@ -1,4 +1,4 @@
-"""What people do with the locks of a table, whoever holds them: see them, and free a stuck one."""
+"""What people do with the locks of a table, their own or not: see them, and free a stuck one."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ other not yet: a departing holder reads `contended`, and then a queue without th
 does next is conditioned on `wait_seq`, which `confirm_join` moves once more, now that every later
 query sees the waiter. A read instead would not do: the departing holder may close the queue after.
 
-The place in the queue is the time of entry by the clock of whoever runs this code. A caller names
-it only to be found again: a waiter item of its own must be there.
+The place in the queue is the time of entry by the clock of the function or client that runs
+this code. A caller names it only to be found again: a waiter item of its own must be there.
 """
 
 from __future__ import annotations

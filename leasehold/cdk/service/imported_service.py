@@ -141,7 +141,7 @@ class LockServiceBase(LockMetrics, Construct):
         return found
 
     def _with_workflows(self, table: iam.Grant, grantee: iam.IGrantable) -> iam.Grant:
-        """Whoever hands a lock over wakes the next workflow, and asks whether it still runs."""
+        """A client that hands over wakes the next workflow, and asks whether it still runs."""
         wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
         ask = grant_workflow_action(self, grantee, "DescribeExecution")
         return table.combine(wake).combine(ask).combine(grant_on_all(self, grantee))

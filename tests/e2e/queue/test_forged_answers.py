@@ -1,6 +1,6 @@
-"""A guard believes only the answer to its own acquisition, whoever completes its task token.
+"""A guard believes only the answer to its own acquisition, also if others complete its task.
 
-Whoever may read the table has the tokens. The controls are the same guards without the check.
+A caller that may read the table has the tokens. The controls are the same guards without the check.
 """
 
 from __future__ import annotations

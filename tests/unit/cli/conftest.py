@@ -1,4 +1,4 @@
-"""Fixtures: `leasehold run` against an embedded AWS."""
+"""Fixtures: `leasehold run` against an embedded AWS; a table in memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from pathlib import Path
 import pytest
 
 from leasehold import LockClient, create_table
+from leasehold.store.lock_store import LockStore
 from localaws import LocalAws
+from tests.support import FakeClock, store_over
 from tests.unit.cli.fleet import TABLE, Fleet
+from tests.unit.client.support.doubles import Table
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture
+def store(table: Table, clock: FakeClock) -> LockStore:
+    return store_over(table.memory, clock)
 
 
 @pytest.fixture(scope="session")

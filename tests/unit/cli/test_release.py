@@ -18,7 +18,7 @@ from leasehold.cli.clock_check import check_clock
 from leasehold.cli.release import ForcedRelease, caller, force_release, release_own
 from leasehold.cli.target import Target
 from leasehold.store.lock_store import LockStore
-from tests.support import FakeClock, acquire, owner, release, store_over
+from tests.support import FakeClock, acquire, owner, release
 from tests.unit.cli.support import client_of
 from tests.unit.client.support.doubles import Table
 
@@ -26,18 +26,8 @@ Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def table() -> Table:
-    return Table()
-
-
-@pytest.fixture
 def locks(table: Table, clock: FakeClock) -> LockClient:
     return client_of(table, clock)
-
-
-@pytest.fixture
-def store(table: Table, clock: FakeClock) -> LockStore:
-    return store_over(table.memory, clock)
 
 
 def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the command

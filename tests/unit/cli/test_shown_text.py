@@ -1,4 +1,4 @@
-"""What others have stored cannot command the terminal of whoever looks at it."""
+"""What others have stored cannot command the terminal on which it is shown."""
 
 from __future__ import annotations
 

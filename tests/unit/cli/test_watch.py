@@ -10,7 +10,7 @@ from rich.console import Console
 from leasehold import LockClient, LockDescription
 from leasehold.cli.watch import reader, watch
 from leasehold.store.lock_store import LockStore
-from tests.support import FakeClock, acquire, release, store_over
+from tests.support import FakeClock, acquire, release
 from tests.support.faults import lost_reply
 from tests.unit.cli.support import client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.support.doubles import Table
@@ -19,18 +19,8 @@ Step = Callable[[], object]
 
 
 @pytest.fixture
-def table() -> Table:
-    return Table()
-
-
-@pytest.fixture
 def locks(table: Table, clock: FakeClock) -> LockClient:
     return client_of(table, clock)
-
-
-@pytest.fixture
-def store(table: Table, clock: FakeClock) -> LockStore:
-    return store_over(table.memory, clock)
 
 
 def watched(
