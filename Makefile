@@ -35,11 +35,12 @@ lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine conformance tests app.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
-	@$(MAKE) --no-print-directory --keep-going --jobs 3 system unit lint
-unit: $(VENV)/ready # with coverage; in a pytest of its own, so that its processes do not import the other suites' modules
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder --cov --cov-report=term tests/unit
-system: $(VENV)/ready node_modules/ready # all other suites
-	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 3 --no-loadscope-reorder --ignore tests/unit --durations=10
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint
+# Two pytests: no process imports test modules that it does not run, and tracing slows only what needs it.
+covered: $(VENV)/ready node_modules/ready
+	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit
+uncovered: $(VENV)/ready node_modules/ready
+	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 4 --coverage without --no-loadscope-reorder --durations=10
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 tests/localaws
 	$(BIN)/python -m tests.support.record controls

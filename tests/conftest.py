@@ -14,7 +14,7 @@ import pytest
 from moto import mock_aws
 
 from localaws import LocalAws
-from tests.scheduling import SuiteScheduling, arrange
+from tests.scheduling import SuiteScheduling, arrange, is_covered
 from tests.support import FakeClock, create_lock_table
 
 if TYPE_CHECKING:
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 # jsii and the CDK CLI start `node`: the one that is installed beside this interpreter.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--coverage", choices=("with", "without"), help="see tests/scheduling.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make test` runs two pytests; neither imports the test modules of the other."""
+    only = config.getoption("--coverage")
+    if only is None or collection_path.suffix != ".py" or collection_path.name == "conftest.py":
+        return None
+    file = collection_path.relative_to(Path(__file__).parent).as_posix()
+    return is_covered(file) != (only == "with") or None
 
 
 def pytest_configure() -> None:

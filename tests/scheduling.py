@@ -34,26 +34,9 @@ WITHIN_A_SUITE: Final = (
 """Files in the order in which they come in their suites."""
 OTHERS: Final = WITHIN_A_SUITE.index(())
 
-NOT_MEASURED: Final = (
-    "behaviour/",
-    "conventions/",
-    "demo/",
-    "e2e/",
-    "fuzz/",
-    "histories/",
-    "localaws/",
-    "model/",
-    "packaging/",
-    "property/",
-    "smoke/",
+WITHOUT_COVERAGE: Final = (
     "unit/aio/test_embedded.py",
     "unit/aio/test_many_locks.py",
-    "unit/cdk/test_document_blocks.py",
-    "unit/cdk/test_fallback_periods.py",
-    "unit/cdk/test_guard_arguments.py",
-    "unit/cdk/test_guard_shape.py",
-    "unit/cdk/test_optimistic_nesting.py",
-    "unit/cdk/test_security.py",
     "unit/cli/test_commands.py",
     "unit/client/test_contention.py",
     "unit/client/test_fresh_processes.py",
@@ -72,8 +55,13 @@ NOT_MEASURED: Final = (
     "unit/store/test_reap_at_scale.py",
     "unit/wire/test_rules_refused.py",
 )
-"""Folders and files without coverage: other tests measure the same lines, and tracing, which
-doubles the time of a test, costs these most."""
+"""Files of tests/unit, of which only the others run with coverage, as no other suite does: tracing
+doubles the time of a test, and what these execute is measured by others as well."""
+
+
+def is_covered(file: str) -> bool:
+    """Whether a file of tests runs in `make covered`, or in `make uncovered`."""
+    return file.startswith("unit/") and not file.startswith(WITHOUT_COVERAGE)
 
 
 class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
@@ -86,7 +74,7 @@ class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
 
 
 def arrange(items: list[pytest.Item], tests: Path) -> None:
-    """Sort the tests by suite and by what they wait for; no coverage for NOT_MEASURED."""
+    """Sort the tests by suite and by what they wait for."""
 
     def file_of(item: pytest.Item) -> str:
         return item.path.relative_to(tests).as_posix()
@@ -101,6 +89,3 @@ def arrange(items: list[pytest.Item], tests: Path) -> None:
         return suite, next((at for at, files in within if file.startswith(files)), OTHERS)
 
     items.sort(key=rank)
-    for item in items:
-        if file_of(item).startswith(NOT_MEASURED):
-            item.add_marker("no_cover")
