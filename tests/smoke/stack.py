@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,9 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from infra.durable_package import package
 from leasehold.cdk import LockGuard, LockService, Waiting
+from tests.e2e.durable.stack import WORKER
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, JSONATA
 from tests.e2e.workflow_parts import LOCK, stay
@@ -26,6 +29,7 @@ SHORT_FALLBACK_SECONDS: Final = 10
 WAITS_SECONDS: Final = 25
 POLLS_SECONDS: Final = 3
 ENDS_SECONDS: Final = 5
+DURABLE_SECONDS: Final = 120
 KEPT_ALIVE_LEASES: Final = 3
 LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
 
@@ -44,6 +48,7 @@ class SmokeWorkflows(Stack):
         self._kept_alive(Duration.seconds(interval_seconds))
         self._ways_to_wait()
         self._status_events()
+        self._durable()
         for name, body, language in (
             ("FormsPath", bodies.forms_by_path, None),
             ("FormsJsonata", bodies.forms_in_jsonata, JSONATA),
@@ -137,3 +142,38 @@ class SmokeWorkflows(Stack):
         rule = events.Rule(scope, "Rule", event_pattern=pattern)
         rule.add_target(targets.SqsQueue(queue))
         CfnOutput(self, "EventsUrl", value=queue.queue_url)
+
+    def _durable(self) -> None:
+        """A durable function that holds locks, and a queue of the events of its executions."""
+        scope = Construct(self, "Durable")
+        with tempfile.TemporaryDirectory() as directory:  # the CDK copies it at once
+            built = package(WORKER, Path(directory, "function"))
+            function = lambda_.Function(
+                scope,
+                "Function",
+                runtime=lambda_.Runtime.PYTHON_3_13,
+                architecture=lambda_.Architecture.ARM_64,
+                code=lambda_.Code.from_asset(str(built)),
+                handler="inside.durable",
+                timeout=Duration.minutes(1),
+                durable_config=lambda_.DurableConfig(
+                    execution_timeout=Duration.seconds(DURABLE_SECONDS)
+                ),
+                log_group=logs.LogGroup(
+                    scope,
+                    "Logs",
+                    retention=logs.RetentionDays.ONE_DAY,
+                    removal_policy=RemovalPolicy.DESTROY,
+                ),
+            )
+        self.locks.grant_durable(function)
+        CfnOutput(self, "DurableFunctionName", value=function.function_name)
+        queue = sqs.Queue(scope, "Events", removal_policy=RemovalPolicy.DESTROY)
+        pattern = events.EventPattern(
+            source=["aws.lambda"],
+            detail_type=["Durable Execution Status Change"],
+            detail={"durableExecutionArn": [{"prefix": f"{function.function_arn}:"}]},
+        )
+        rule = events.Rule(scope, "Rule", event_pattern=pattern)
+        rule.add_target(targets.SqsQueue(queue))
+        CfnOutput(self, "DurableEventsUrl", value=queue.queue_url)

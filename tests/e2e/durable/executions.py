@@ -35,11 +35,12 @@ class DurableLock:
     deployment: Deployment
     directory: Path
     lock: str = field(default_factory=lambda: f"durable/{uuid.uuid4()}")
+    stack: str = "DurableForms"
 
     def start(self, name: str, *, function: str = "Durable", **terms: Any) -> str:  # noqa: ANN401 - JSON
         """Starts a durable execution; returns its ARN."""
         answer = self.functions.invoke(
-            FunctionName=self.deployment.outputs["DurableForms"][f"{function}FunctionName"],
+            FunctionName=self.deployment.outputs[self.stack][f"{function}FunctionName"],
             InvocationType="Event",
             Payload=json.dumps(self.event(name, **terms)),
         )
