@@ -5,7 +5,7 @@
 | `python`      | it runs: `PYTHON_WORLDS` of tests/support/documents.py names the test            |
 | `sh`          | each command is one that we know, and its words are parsed by the program's own  |
 | `console`     | the same of the lines behind `$`; answers in JSON are JSON                       |
-| `json`        | it is JSON, and an answer of a function has the fields that the function gives   |
+| `json`        | it is JSON: an answer of a function, or a policy, of names that exist            |
 | `sql`         | SQLite runs it, and it refuses a stale writer                                    |
 | `ts`          | the files that it imports export these names                                     |
 | `text`        | it is a drawing or an output: no line of it is a command                         |
@@ -41,6 +41,8 @@ REQUESTS: dict[str, Callable[[Any], object]] = {
     "$FORCE_RELEASE": parse_force_release,
 }
 """The functions that the examples invoke, and what reads their requests."""
+OTHER_NAMES = {"states": "stepfunctions"}
+"""What IAM calls otherwise than botocore."""
 MORE_LINES = re.compile(r"\\\n\s*")
 COMMENT = re.compile(r"\s+#\s.*$")
 ASSIGNED = re.compile(r"[A-Z_]+=\S*")
@@ -149,6 +151,17 @@ def check_answer(answer: dict[str, Any]) -> None:
     assert set(fields[kind][answer[kind]].split()) <= set(answer)
 
 
+def check_policy(policy: dict[str, Any]) -> None:
+    """An IAM policy allows operations that AWS has."""
+    session = botocore.session.get_session()
+    for statement in policy["Statement"]:
+        assert set(statement) == {"Effect", "Action", "Resource"}
+        for action in statement["Action"]:
+            service, _, operation = action.partition(":")
+            model = session.get_service_model(OTHER_NAMES.get(service, service))
+            assert operation in [*model.operation_names, "InvokeFunction"], action
+
+
 def check_shell(block: Block) -> None:
     found = list(commands_in(block))
     assert found, block
@@ -164,7 +177,7 @@ def check_json(block: Block) -> None:
     answers = list(answers_in(block.code))
     assert answers, block
     for answer in answers:
-        check_answer(answer)
+        check_policy(answer) if "Statement" in answer else check_answer(answer)
 
 
 def check_sql(block: Block) -> None:
@@ -252,6 +265,7 @@ BROKEN = [
     ("console", "$ aws lambda invoke --function-name $ACQUIRE --payload '{lock_name}' out\n"),
     ("console", "no command\n"),
     ("json", '{"acquired": true, "lock_name": "x"}\n'),
+    ("json", '{"Statement": [{"Effect": "Allow", "Action": ["sqs:Fly"], "Resource": "*"}]}\n'),
     ("json", "{acquired: true}\n"),
     ("sql", "INSERT INTO report (name, content, fencing_token) VALUES (:name, :content, :token)\n"),
     ("ts", 'import { nothing } from "./nowhere.ts";\n'),

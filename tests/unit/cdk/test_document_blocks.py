@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -10,6 +13,7 @@ import aws_cdk
 import pytest
 from aws_cdk import App, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
@@ -92,7 +96,7 @@ def run(code: str, stack: Stack) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_an_example_that_makes_constructs_is_synthesized(block: Block, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+def test_an_example_that_makes_constructs_is_synthesized(block: Block, tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path))
     stack = Stack(app, "Example")
     code = block.code
@@ -121,9 +125,23 @@ def test_an_example_that_makes_constructs_is_synthesized(block: Block, tmp_path:
     ],
 )
 def test_an_example_with_a_wrong_name_or_argument_is_found(
-    code: str,
-    error: type[Exception],
-    tmp_path: Any,  # noqa: ANN401 - a path
+    code: str, error: type[Exception], tmp_path: Path
 ) -> None:
     with pytest.raises(error):
         run(code, Stack(App(outdir=str(tmp_path)), "Example"))
+
+
+def test_the_policy_of_the_runbook_is_what_grant_administration_allows(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Example")
+    role = iam.Role(stack, "OnCall", assumed_by=iam.AccountRootPrincipal())
+    LockService.from_stack(stack, "Locks").grant_administration(role)
+    policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
+    granted = [policy["Properties"]["PolicyDocument"] for policy in policies]
+    [told] = [block.code for block in blocks("json") if block.document == "docs/runbook.md"]
+    assert actions_in([json.loads(told)]) == actions_in(granted)
+
+
+def actions_in(policies: Iterable[Any]) -> set[str]:
+    statements = [each for policy in policies for each in policy["Statement"]]
+    actions = [each["Action"] for each in statements]
+    return {one for some in actions for one in ([some] if isinstance(some, str) else some)}
