@@ -43,8 +43,8 @@ export async function withLock<T>(
   const done = new AbortController();
   const lost = new AbortController();
   try {
-    const fencingToken = await acquire(call, request, maxWaitSeconds, sleep);
-    const renewing = renew(call, owner, leaseSeconds, { done: done.signal, lost, sleep });
+    const { fencingToken, safeUntil } = await acquire(call, request, maxWaitSeconds, sleep);
+    const renewing = renew(call, owner, { leaseSeconds, safeUntil, done: done.signal, lost, sleep });
     renewing.catch(() => lost.abort());
     return await work({ lockName, fencingToken, lost: lost.signal });
   } finally {
@@ -56,16 +56,19 @@ export async function withLock<T>(
 
 async function acquire(
   call: Call,
-  request: { lock_name: string },
+  request: { lock_name: string; lease_seconds: number },
   maxWaitSeconds: number,
   sleep: NonNullable<Options["sleep"]>,
-): Promise<number> {
+): Promise<{ fencingToken: number; safeUntil: number }> {
   const deadline = performance.now() + maxWaitSeconds * 1000;
   let ticket: number | undefined; // finds the place in the queue when the caller asks again
-  for (;;) {
+  for (let isFirst = true; ; isFirst = false) {
+    const asked = performance.now();
     const place = maxWaitSeconds === 0 ? {} : { wait: true, ...(ticket && { ticket }) };
     const answer = await answered(() => call("acquire", { ...request, ...place }));
-    if (answer?.acquired) return answer.fencing_token;
+    // A later call may be told a grant that began before it. Half of the lease is left then.
+    const safeMs = request.lease_seconds * (isFirst ? 1000 : 500);
+    if (answer?.acquired) return { fencingToken: answer.fencing_token, safeUntil: asked + safeMs };
     ticket = answer?.ticket ?? ticket;
     const leftMs = deadline - performance.now();
     if (leftMs <= 0 || answer?.reason === "ALREADY_RELEASED") {
@@ -76,15 +79,22 @@ async function acquire(
   }
 }
 
+interface Lease {
+  leaseSeconds: number;
+  /** By `performance.now()`: until then the lock is held for certain. */
+  safeUntil: number;
+  done: AbortSignal;
+  lost: AbortController;
+  sleep: NonNullable<Options["sleep"]>;
+}
+
 async function renew(
   call: Call,
   owner: object,
-  leaseSeconds: number,
-  { done, lost, sleep }: { done: AbortSignal; lost: AbortController; sleep: NonNullable<Options["sleep"]> },
+  { leaseSeconds, safeUntil, done, lost, sleep }: Lease,
 ): Promise<void> {
   const leaseMs = leaseSeconds * 1000;
-  let safeUntil = performance.now() + leaseMs / 2; // a grant that is told again has half of it left
-  let pauseMs = leaseMs / 3;
+  let pauseMs = (safeUntil - performance.now()) / 3;
   for (;;) {
     await sleep(pauseMs, done).catch(() => undefined);
     if (done.aborted) return;
