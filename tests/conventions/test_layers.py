@@ -79,7 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.histories": {*CORE, *HELPERS, "leasehold", "tests.property"},
     "tests.localaws": HELPERS,
     "tests.model": {*CORE, "leasehold.durable", "tests.support"},
-    "tests.packaging": {"leasehold.cdk", "tests.support"},
+    "tests.packaging": {"leasehold.cdk", *HELPERS},
     "tests.property": {*CORE, "tests.support"},
     "tests.second_engine": {"second_engine"},
     "tests.smoke": {"infra", "leasehold.cdk", "localaws", "tests.e2e"},
