@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,8 +43,7 @@ def main() -> int:
         narrator.console.print("\nInterrupted; everything that was started has ended.")
         return INTERRUPTED
     except (DemoFailed, LocalAwsError) as error:
-        narrator.console.print(f"[bold red]The demo failed:[/] {error}")
-        return 1
+        return _failed(error, narrator)
 
 
 def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
@@ -53,6 +53,19 @@ def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
         stacks = ("Leasehold", "LeaseholdDemo", "LeaseholdDemoDurable")
         outputs = aws.deploy(stacks=stacks, context={"demo": "true"})
     deployed = Deployed.from_outputs(outputs)
+    try:
+        failures = _show(aws, deployed, outputs, narrator)
+    except DemoFailed as error:
+        failures = _failed(error, narrator)
+    if keep_running:
+        _stay(aws, deployed, narrator)
+    return 1 if failures else 0
+
+
+def _show(
+    aws: LocalAws, deployed: Deployed, outputs: Mapping[str, Mapping[str, str]], narrator: Narrator
+) -> int:
+    """Play and judge all acts; the number of failed checks."""
     steps = aws.client("stepfunctions", max_pool_connections=32)
     runner = Runner(steps, aws.client("dynamodb"), deployed)
     story = tell(runner, narrator)
@@ -61,10 +74,12 @@ def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
         judged = durable_act.play(runner, aws.client("lambda"), function)
     failures = report(story, narrator)
     narrator.checks({durable_act.TITLE: judged})
-    failures += sum(not check.passed for check in judged)
-    if keep_running:
-        _stay(aws, deployed, narrator)
-    return 1 if failures else 0
+    return failures + sum(not check.passed for check in judged)
+
+
+def _failed(error: Exception, narrator: Narrator) -> int:
+    narrator.console.print(f"[bold red]The demo failed:[/] {error}")
+    return 1
 
 
 def tell(runner: Runner, narrator: Narrator) -> Story:

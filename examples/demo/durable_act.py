@@ -18,7 +18,7 @@ ACCOUNT = "frank"
 AMOUNTS = (10, 20, 30, 40)
 WORK_SECONDS = 1.0
 APART_SECONDS = 0.5
-DEADLINE_SECONDS = 90.0
+DEADLINE_SECONDS = 300.0
 MOST_INVOCATIONS = 3
 """At its start, when it is handed the lock, and after its sleep."""
 _LOOK_AGAIN_SECONDS = 0.2
