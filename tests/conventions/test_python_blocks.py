@@ -119,6 +119,12 @@ def names_for(locks: FakeLockClient, written: Written) -> dict[str, Any]:
         "Receipt": dict,
         "Overdrawn": RuntimeError,
         "print": lambda *_: None,
+        "export": int,
+        "report": int,
+        "transfer": int,
+        "is_done": lambda _day: False,
+        "mark_done": written,
+        "cancel": str,
     }
 
 
