@@ -92,7 +92,7 @@ deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS ac
 	node_modules/.bin/cdk deploy Leasehold
 template: $(VENV)/ready ## write the lock service as a CloudFormation template and a zip, into out/template (SETTINGS="durable=true …")
 	$(BIN)/python -m infra.template $(SETTINGS)
-template-test: $(VENV)/ready node_modules/ready ## deploy the template into the embedded AWS and use all of it (`make test` uses a part)
+template-test: $(VENV)/ready node_modules/ready ## deploy the template into the embedded AWS and use it (`make test` compares it with the stack of the CDK)
 	LEASEHOLD_TEMPLATE_TEST=1 $(BIN)/python -m pytest tests/e2e/template
 requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev --extra durable -o requirements.txt pyproject.toml

@@ -1,7 +1,7 @@
 """The template of `make template`, deployed by boto3 alone, and a machine of `leasehold asl`.
 
-The machine uses the functions of the stack that all suites share, which are warm. `make
-template-test` runs it on those of the template, too, with their heartbeat and their reaper.
+`make test` runs the machine on the functions that all suites share, which are warm, and compares
+the template with the stack of these (unit/cdk/test_template.py). `make template-test` deploys it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.e2e.deployment import Deployment, wait_until
 Json = dict[str, Any]
 STACK = "FromTemplate"
 WHOLE = "LEASEHOLD_TEMPLATE_TEST" in os.environ
+whole = pytest.mark.skipif(not WHOLE, reason="make template-test")
 PREFIX = "leasehold/releases/"
 WORK = {
     "QueryLanguage": "JSONata",
@@ -87,6 +88,7 @@ def printed_machine(
     return printed
 
 
+@whole
 def test_other_stacks_find_it_by_its_name(service: Deployment) -> None:
     """As `LockService.from_stack` does: see unit/cdk/test_shared_service.py."""
     parameters = service.aws.client("ssm")
@@ -95,14 +97,14 @@ def test_other_stacks_find_it_by_its_name(service: Deployment) -> None:
         assert found == service.outputs[STACK][name]
 
 
+@whole
 def test_its_functions_grant_renew_and_release(service: Deployment) -> None:
     owner = {"lock_name": "direct", "owner_id": str(uuid.uuid4())}
     assert service.invoke("Acquire", **owner)["acquired"] is True
     assert service.held("direct") == 1
-    if WHOLE:
-        assert service.invoke("Heartbeat", **owner)["renewed"] is True
-        assert service.invoke("Release", **owner)["released"] is True
-        assert service.held("direct") == 0
+    assert service.invoke("Heartbeat", **owner)["renewed"] is True
+    assert service.invoke("Release", **owner)["released"] is True
+    assert service.held("direct") == 0
 
 
 @pytest.mark.parametrize("of", ["Leasehold", *([STACK] if WHOLE else [])])
