@@ -1,0 +1,43 @@
+"""The figures of docs/limits.md are those of the code."""
+
+from __future__ import annotations
+
+import re
+
+from leasehold.client.arguments import LONGEST_WAIT_SECONDS
+from leasehold.protocol.queue import MOST_WAITERS
+from leasehold.wire import rules
+from tests.support.documents import ROOT
+
+PAGE = (ROOT / "docs" / "limits.md").read_text()
+UNITS_A_SECOND = 1000
+
+
+def row(name: str) -> str:
+    """The limit of this name."""
+    [found] = re.findall(rf"^\| {re.escape(name)} \| ([^|]*) \|", PAGE, re.MULTILINE)
+    return str(found)
+
+
+def test_the_limits_of_the_page_are_those_of_the_rules() -> None:
+    assert f"1 to {rules.LONGEST_LOCK_NAME_BYTES} bytes" in row("lock name")
+    assert f"{rules.LONGEST_OWNER_NAME} characters" in row("`owner_name`")
+    assert f"{rules.LONGEST_OWNER_NAME_BYTES:,} bytes" in row("`owner_name`")
+    assert f"{rules.LARGEST_DATA_BYTES // 1024} KiB" in row("`data`")
+    assert f"1 to {rules.HIGHEST_LIMIT};" in row("permits of a lock")
+    assert f"1 s to {rules.LONGEST_LEASE_SECONDS // 3600} h" in row("lease")
+    assert f"{MOST_WAITERS:,};" in row("waiters of a lock")
+    assert row("wait of a Python client") == f"{LONGEST_WAIT_SECONDS // 86_400} days"
+
+
+def test_the_rates_of_the_page_follow_from_the_units_that_the_protocol_counts() -> None:
+    counted = re.findall(
+        r"^\| (\d+) \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$",
+        (ROOT / "docs" / "protocol.md").read_text(),
+        re.MULTILINE,
+    )
+    told = re.findall(r"^\| (\d+) \| [\d,]+ \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    assert [(each[0], *each[5:]) for each in counted] == told
+    for _, acquire, release, join, hand_off, alone, waiting in counted:
+        assert int(alone) == UNITS_A_SECOND // (int(acquire) + int(release))
+        assert int(waiting) == UNITS_A_SECOND // (int(join) + int(hand_off))
