@@ -1,7 +1,8 @@
 """Runs AWS's requirements on both engines, and prints how they ended side by side.
 
 Ends with status 1 if an engine differs in something that conformance/known_differences.py does not
-name, if a named difference is gone, or if a planted defect is not found.
+name, if a named difference is gone, if an engine answers a question of conformance/questions.py
+otherwise than before, or if a planted defect is not found.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _AT_ONCE: Final = 8
 
 sys.path.insert(0, str(_SITE))  # AWS's package is beside our environment, not in it
 
-from conformance.controls import CONTROLS, Control  # noqa: E402 - needs the path above
+from conformance.answers import starter  # noqa: E402 - needs the path above
+from conformance.controls import CONTROLS, Control  # noqa: E402 - same
 from conformance.embedded_aws import embedded_aws  # noqa: E402 - same
 from conformance.engine import Engine  # noqa: E402 - same
 from conformance.handlers.case import HANDLERS  # noqa: E402 - same
@@ -35,7 +37,16 @@ from conformance.known_differences import (  # noqa: E402 - same
 )
 from conformance.local_runner import local_runner  # noqa: E402 - same
 from conformance.outcome import Outcome, Verdict  # noqa: E402 - same
-from conformance.report import Cell, Row, page, replaced, table  # noqa: E402 - same
+from conformance.questions import QUESTIONS, Question  # noqa: E402 - same
+from conformance.report import (  # noqa: E402 - same
+    Answer,
+    Cell,
+    Row,
+    answers,
+    page,
+    replaced,
+    table,
+)
 from conformance.trial import requirements, title, try_out  # noqa: E402 - same
 
 ENGINES: Final[Mapping[str, Mapping[str, Difference]]] = {
@@ -45,29 +56,55 @@ ENGINES: Final[Mapping[str, Mapping[str, Difference]]] = {
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Run the wanted requirements, or all; answers the exit status."""
+    """Run the wanted requirements, or all and the rest; answers the exit status."""
     began = time.monotonic()
     logging.getLogger().setLevel(logging.CRITICAL)  # the local runner logs each failure of a step
     paths = {name: path for name, path in requirements().items() if not wanted or name in wanted}
+    answered: list[tuple[Answer, ...]] = []
+    missed: list[str] = []
     with tempfile.TemporaryDirectory() as directory, redirect_stdout(io.StringIO()):
         trials = _Trials(paths, Path(directory))
-        outcomes = {"local runner": trials.on_local_runner(), "embedded AWS": trials.on_embedded()}
-        missed = [] if wanted else [each.defect for each in CONTROLS if not trials.finds(each)]
+        with embedded_aws() as embedded:
+            outcomes = dict(zip(ENGINES, (trials.on_local(), trials.on(embedded)), strict=True))
+            if not wanted:
+                answered = [_answers(each, embedded, Path(directory)) for each in QUESTIONS]
+        if not wanted:
+            missed = [each.defect for each in CONTROLS if not trials.finds(each)]
     rows = [_row(name, path, outcomes) for name, path in paths.items()]
-    sys.stdout.write(f"{table(rows, tuple(ENGINES))}\n\n{page(rows, tuple(ENGINES))}\n")
+    sys.stdout.write(f"{table(rows, tuple(ENGINES))}\n\n{_written(rows, answered)}\n")
     for defect in missed:
         sys.stdout.write(f"NOT FOUND, though planted: {defect}\n")
     sys.stdout.write(f"{time.monotonic() - began:.0f} s\n")
-    open_rows = [row.name for row in rows if not all(map(_explained, row.cells.values()))]
-    if wanted:
-        return int(bool(open_rows))
-    _PAGE.write_text(replaced(_PAGE.read_text(), page(rows, tuple(ENGINES))))
-    sys.stdout.write(f"{len(CONTROLS) - len(missed)} of {len(CONTROLS)} planted defects found\n")
-    return int(bool(open_rows or missed))
+    known = [cell.is_explained for row in rows for cell in row.cells.values()]
+    known += [each.found == each.known for found in answered for each in found]
+    return int(not all(known) or bool(missed))
 
 
-def _explained(cell: Cell) -> bool:
-    return cell.is_explained
+def _written(rows: Sequence[Row], answered: Sequence[Sequence[Answer]]) -> str:
+    """What a run tells; that of a whole run is written into the document."""
+    part = page(rows, tuple(ENGINES))
+    if answered:
+        asked = zip(QUESTIONS, answered, strict=True)
+        told = [(each.text, found, each.consequence) for each, found in asked]
+        part += f"\n{answers(told, tuple(ENGINES))}"
+        _PAGE.write_text(replaced(_PAGE.read_text(), part))
+    return part
+
+
+def _answers(question: Question, embedded: Engine, directory: Path) -> tuple[Answer, ...]:
+    with local_runner() as local:
+        asked = [
+            (local, question.local_runner),
+            (embedded, question.embedded_aws),
+        ]
+        return tuple(Answer(_asked(question, engine, directory), known) for engine, known in asked)
+
+
+def _asked(question: Question, engine: Engine, directory: Path) -> str:
+    try:
+        return question.ask(starter(engine, Path(tempfile.mkdtemp(dir=directory))))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the row has to say it
+        return repr(error)
 
 
 class _Trials:
@@ -77,16 +114,15 @@ class _Trials:
         self._paths, self._directory = paths, directory
         self._names = [name for name in paths if name in HANDLERS]
 
-    def on_local_runner(self) -> dict[str, Outcome]:
+    def on_local(self) -> dict[str, Outcome]:
         def run(name: str) -> Outcome:
             with local_runner() as engine:
                 return self._judge(engine, name)
 
         return self._all(run)
 
-    def on_embedded(self) -> dict[str, Outcome]:
-        with embedded_aws() as engine:
-            return self._all(lambda name: self._judge(engine, name))
+    def on(self, engine: Engine) -> dict[str, Outcome]:
+        return self._all(lambda name: self._judge(engine, name))
 
     def finds(self, control: Control) -> bool:
         return control.finds(self._judge)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from aws_durable_execution_sdk_python_testing.executor import Executor
 
 from conformance.embedded_aws import embedded_aws
-from conformance.engine import Engine
+from conformance.engine import LONGEST_SECONDS, Engine
 from conformance.local_runner import local_runner
 from conformance.outcome import Outcome, Verdict
 
@@ -46,8 +46,10 @@ class _Planted:
         self.client = self
         self._call, self._change = call, change
 
-    def start(self, requirement: str, value: Any, notes: Path) -> str:
-        return self._engine.start(requirement, value, notes)
+    def start(
+        self, requirement: str, value: Any, notes: Path, *, longest: int = LONGEST_SECONDS
+    ) -> str:
+        return self._engine.start(requirement, value, notes, longest=longest)
 
     def __getattr__(self, call: str) -> Any:
         original = getattr(self._engine.client, call)

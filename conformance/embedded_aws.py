@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.engine import event_of
+from conformance.engine import LONGEST_SECONDS, event_of
 from localaws import LocalAws
 
 _PACKAGE: Final = Path(__file__).parent
-_FUNCTION: Final = "conformance"
 
 
 class EmbeddedAws:
@@ -22,24 +22,36 @@ class EmbeddedAws:
 
     def __init__(self, aws: LocalAws) -> None:
         self.client = aws.client("lambda", retries={"max_attempts": 0}, read_timeout=70)
-        self.client.create_function(
-            FunctionName=_FUNCTION,
-            Runtime="python3.13",
-            Handler="conformance.handlers.handler",
-            Role="arn:aws:iam::000000000000:role/conformance",
-            Code={"ZipFile": _package()},
-            Timeout=60,
-            DurableConfig={"ExecutionTimeout": 7200},
-        )
+        self._functions: dict[int, str] = {}
+        self._mutex = threading.Lock()
 
-    def start(self, requirement: str, value: Any, notes: Path) -> str:
-        """Starts an execution of a requirement's handler; answers its ARN."""
+    def start(
+        self, requirement: str, value: Any, notes: Path, *, longest: int = LONGEST_SECONDS
+    ) -> str:
+        """Starts an execution of a requirement's handler, which times out; answers its ARN."""
         answer = self.client.invoke(
-            FunctionName=_FUNCTION,
+            FunctionName=self._function(longest),
             InvocationType="Event",
             Payload=json.dumps(event_of(requirement, value, notes)),
         )
         return str(answer["DurableExecutionArn"])
+
+    def _function(self, longest: int) -> str:
+        """The timeout of an execution belongs to its function."""
+        with self._mutex:
+            if longest not in self._functions:
+                name = f"conformance-{longest}"
+                self.client.create_function(
+                    FunctionName=name,
+                    Runtime="python3.13",
+                    Handler="conformance.handlers.handler",
+                    Role="arn:aws:iam::000000000000:role/conformance",
+                    Code={"ZipFile": _package()},
+                    Timeout=60,
+                    DurableConfig={"ExecutionTimeout": longest},
+                )
+                self._functions[longest] = name
+            return self._functions[longest]
 
 
 @contextmanager

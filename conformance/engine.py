@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+LONGEST_SECONDS: Final = 7200
 
 
 class Engine(Protocol):
@@ -14,8 +16,10 @@ class Engine(Protocol):
         """Has the calls of boto3's Lambda client that AWS's package uses."""
         ...
 
-    def start(self, requirement: str, value: Any, notes: Path) -> str:
-        """Starts an execution of a requirement's handler; answers its ARN."""
+    def start(
+        self, requirement: str, value: Any, notes: Path, *, longest: int = LONGEST_SECONDS
+    ) -> str:
+        """Starts an execution of a requirement's handler, which times out; answers its ARN."""
         ...
 
 

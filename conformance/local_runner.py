@@ -21,11 +21,9 @@ from aws_durable_execution_sdk_python_testing.model import Event
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 from botocore.exceptions import ClientError
 
-from conformance.engine import event_of
+from conformance.engine import LONGEST_SECONDS, event_of
 from conformance.handlers import handler
 from conformance.handlers.case import ProcessDiedError
-
-_LONGEST_EXECUTION_SECONDS = 7200
 
 
 class LocalRunner:
@@ -35,11 +33,12 @@ class LocalRunner:
         self._runner = runner
         self.client = _Client(runner._executor)  # noqa: SLF001 - the runner's histories have no public way
 
-    def start(self, requirement: str, value: Any, notes: Path) -> str:
-        """Starts an execution of a requirement's handler; answers its ARN."""
+    def start(
+        self, requirement: str, value: Any, notes: Path, *, longest: int = LONGEST_SECONDS
+    ) -> str:
+        """Starts an execution of a requirement's handler, which times out; answers its ARN."""
         arn: str = self._runner.run_async(
-            input=json.dumps(event_of(requirement, value, notes)),
-            timeout=_LONGEST_EXECUTION_SECONDS,
+            input=json.dumps(event_of(requirement, value, notes)), timeout=longest
         )
         return arn
 
@@ -66,14 +65,13 @@ def _survive(event: Any, context: Any) -> Any:
 
 
 class _Client:
-    """The calls of boto3's Lambda client that AWS's package uses."""
+    """The calls of boto3's Lambda client that AWS's package and ours use."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
     def get_durable_execution(self, *, DurableExecutionArn: str) -> Any:  # noqa: N803 - boto3's
-        answer = self._executor.get_execution_details(DurableExecutionArn)
-        return answer.to_dict()
+        return _answered(lambda: self._executor.get_execution_details(DurableExecutionArn))
 
     def get_durable_execution_history(
         self,
@@ -81,10 +79,14 @@ class _Client:
         DurableExecutionArn: str,  # noqa: N803 - same
         IncludeExecutionData: bool,  # noqa: N803 - same
     ) -> Any:
-        answer = self._executor.get_execution_history(
-            DurableExecutionArn, include_execution_data=IncludeExecutionData
+        return _answered(
+            lambda: self._executor.get_execution_history(
+                DurableExecutionArn, include_execution_data=IncludeExecutionData
+            )
         )
-        return answer.to_dict()
+
+    def stop_durable_execution(self, *, DurableExecutionArn: str) -> Any:  # noqa: N803 - same
+        return _answered(lambda: self._executor.stop_execution(DurableExecutionArn))
 
     def send_durable_execution_callback_success(
         self,
@@ -92,7 +94,7 @@ class _Client:
         CallbackId: str,  # noqa: N803 - same
         Result: bytes | None = None,  # noqa: N803 - same
     ) -> Any:
-        return _sent("Success", lambda: self._executor.send_callback_success(CallbackId, Result))
+        return _answered(lambda: self._executor.send_callback_success(CallbackId, Result))
 
     def send_durable_execution_callback_failure(
         self,
@@ -101,16 +103,17 @@ class _Client:
         Error: Any = None,  # noqa: N803 - same
     ) -> Any:
         error = None if Error is None else ErrorObject.from_dict(Error)
-        return _sent("Failure", lambda: self._executor.send_callback_failure(CallbackId, error))
+        return _answered(lambda: self._executor.send_callback_failure(CallbackId, error))
 
     def send_durable_execution_callback_heartbeat(self, *, CallbackId: str) -> Any:  # noqa: N803 - same
-        return _sent("Heartbeat", lambda: self._executor.send_callback_heartbeat(CallbackId))
+        return _answered(lambda: self._executor.send_callback_heartbeat(CallbackId))
 
 
-def _sent(what: str, send: Callable[[], Any]) -> Any:
+def _answered(call: Callable[[], Any]) -> Any:
+    """What boto3 would return or raise."""
     try:
-        send()
+        answer = call()
     except AwsApiException as error:
         told = {"Error": {"Code": type(error).__name__, "Message": str(error)}}
-        raise ClientError(told, f"SendDurableExecutionCallback{what}") from error  # type: ignore[arg-type]
-    return {}
+        raise ClientError(told, "") from error  # type: ignore[arg-type]
+    return answer.to_dict() if hasattr(answer, "to_dict") else {}

@@ -87,6 +87,25 @@ def page(rows: Sequence[Row], engines: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What an engine answered to a question, and what it is known to answer."""
+
+    found: str
+    known: str
+
+    def __str__(self) -> str:
+        """The answer; of one that needs work, the known one too."""
+        return self.found if self.found == self.known else f"{self.found}, not {self.known}"
+
+
+def answers(rows: Iterable[tuple[str, Sequence[Answer], str]], engines: Sequence[str]) -> str:
+    """What happens, what each engine answers, and what Leasehold makes of it."""
+    head = ("what happens", *engines, "what Leasehold makes of it")
+    body = [(text, *map(str, found), consequence) for text, found, consequence in rows]
+    return _markdown(head, body) + "\n"
+
+
 def _counted(rows: Sequence[Row], engine: str) -> str:
     if not any(row.cells for row in rows):
         return f"not run: {rows[0].reason}"

@@ -7,8 +7,20 @@ from typing import Any
 
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 
-from conformance.handlers import callbacks, children, conditions, maps, parallels, steps, submitters  # noqa: F401 - they fill HANDLERS
+from conformance.handlers import (
+    callbacks,
+    children,
+    conditions,
+    maps,
+    parallels,
+    steps,
+    submitters,
+    waiter,
+)
 from conformance.handlers.case import HANDLERS, Case
+
+_REGISTERED = (callbacks, children, conditions, maps, parallels, steps, submitters, waiter)
+"""The modules that fill HANDLERS."""
 
 
 @durable_execution

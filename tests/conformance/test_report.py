@@ -6,7 +6,7 @@ import pytest
 
 from conformance.known_differences import Difference
 from conformance.outcome import Outcome, Verdict
-from conformance.report import BEGIN, END, Cell, Row, page, replaced, table
+from conformance.report import BEGIN, END, Answer, Cell, Row, answers, page, replaced, table
 
 KNOWN = Difference(Verdict.HISTORY, "tells no attempts", "no: nobody reads it")
 PASSED = Outcome(Verdict.AS_REQUIRED)
@@ -60,6 +60,12 @@ def test_the_page_counts_and_groups_what_was_run() -> None:
         "| one | 1-2, 1-3 | tells no attempts | no: nobody reads it |",
         "| two | 1-3 | different, not explained: status FAILED, not SUCCEEDED | not known |",
     ]
+
+
+def test_answers_are_shown_and_another_one_than_before_beside_the_known_one() -> None:
+    found = (Answer("accepted", "accepted"), Answer("accepted", "refused"))
+    [line] = answers([("a stop", found, "none")], ("one", "two")).splitlines()[2:]
+    assert line == "| a stop | accepted | accepted, not refused | none |"
 
 
 def test_only_the_part_between_the_marks_is_written() -> None:
