@@ -11,13 +11,14 @@ from functools import partial
 from random import Random
 
 from bench.bed import Bed, Figures, spread, together
+from bench.goals import Goal
 from bench.systems import Leasehold, PythonDynamoDBLock, System
 
 SECTIONS = {2: 25, 8: 8, 20: 5, 50: 2, 100: 1}
 """Of each thread, by the number of threads."""
 _QUICK_SECTIONS = {2: 5, 8: 1}
 _LONGEST_MS = 50
-_LONGEST_RUN_SECONDS = 20
+_LONGEST_RUN_SECONDS = 15
 _RETRIES = (0.1, 1.0)
 _STRESS_THREADS, _STRESS_SECTIONS, _STRESS_MS = 50, 10, 100
 _PROCESSES = 5
@@ -87,6 +88,36 @@ def lines(figures: Figures) -> list[str]:
         "",
         f"Histories that are not linearizable, of these runs: {figures['violations']}.",
     ]
+
+
+def goals(figures: Figures) -> list[Goal]:
+    """Not slower than a client that is not fair, at its best; and hardly slower than the work."""
+    rows = figures["sections"]
+    late = [size for size, row in rows.items() if not _is_first(row)]
+    measured = f"slower at {', '.join(late)}" if late else "at every size"
+    stress = figures["stress"]
+    one, many = stress["one client"], stress[f"{_PROCESSES} processes"]
+    together_seconds = figures["released_together"]["seconds"]
+    return [
+        Goal("no slower than python_dynamodb_lock at its best", measured, not late),
+        _all_done("one client", one),
+        Goal.at_most("stress test, one client, over its sections", one["ratio"], 1.5),
+        _all_done("5 processes", many),
+        Goal.at_most("stress test, 5 processes, over its sections", many["ratio"], 1.8),
+        Goal.at_most("100 threads release at the same moment", together_seconds, 5, " s"),
+    ]
+
+
+def _is_first(row: Figures) -> bool:
+    """Whether ours did all sections, in no more time than any other that did."""
+    ours = row["Leasehold"]
+    done = [f["seconds"] for f in row.values() if f["finished"] == f["wanted"]]
+    return bool(ours["finished"] == ours["wanted"] and ours["seconds"] <= min(done))
+
+
+def _all_done(name: str, figures: Figures) -> Goal:
+    finished, wanted = figures["finished"], figures["wanted"]
+    return Goal(f"stress test, {name}: all sections", f"{finished} of {wanted}", finished == wanted)
 
 
 def released_together(bed: Bed, *, threads: int) -> Figures:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from bench.bed import TABLE, Bed, Figures, lock_client, spread
+from bench.goals import Goal
 from tests.support import FakeClock, acquire, release, store_over
 from tests.support.memory_table import MemoryTable
 
@@ -59,6 +60,18 @@ def measure(bed: Bed) -> Figures:
         "seconds": float(seconds),
     }
     return figures
+
+
+def goals(figures: Figures) -> list[Goal]:
+    """Other locks cost nothing, and a list does not hold them all at a time."""
+    few, many = (f["median"] for size, f in figures.items() if size != "list")
+    listed = figures["list"]
+    return [
+        Goal.at_most(
+            "acquire and release beside 100,000 locks, over 1,000", round(many / few, 2), 1.15
+        ),
+        Goal.at_most("a list of 100,000 locks", round(listed["mib_peak"] * 1.048576), 200, " MB"),
+    ]
 
 
 def lines(figures: Figures) -> list[str]:

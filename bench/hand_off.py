@@ -12,7 +12,7 @@ from bench.workflows import POLL, QUEUE, deployed
 from tests.e2e.deployment import Deployment
 
 _SIZES: Final = (10, 50, 200)
-_WAITS_SECONDS: Final = (0, 10, 60)
+_WAITS_SECONDS: Final = (0, 10, 30)
 _COUNTED: Final = 8
 _WARM_UP: Final = 4
 _CROWDS: Final = {"21 wait for a lock": (21, 1), "6 wait for each of 3 locks": (6, 3)}

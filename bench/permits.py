@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from bench.bed import Bed, Figures, lock_client, together
+from bench.goals import Goal
 from leasehold.protocol.model import AcquireRequest, ReleaseRequest
 from leasehold.store.lock_store import LockStore
 from tests.support import FakeClock, store_over
@@ -61,6 +62,15 @@ def lines(figures: Figures) -> list[str]:
         "",
         "![Write units over permits](images/performance-permits.svg)",
     ]
+
+
+def goals(figures: Figures) -> list[Goal]:
+    """What one partition can pay."""
+    most, least = figures.get(str(PERMITS[-1])), 15
+    if most is None:
+        return []
+    rate = most["hand_offs_per_second"]
+    return [Goal(f"hand-offs a second of 100 permits: at least {least}", rate, rate >= least)]
 
 
 def units(permits: int) -> Figures:

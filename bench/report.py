@@ -22,8 +22,10 @@ _NOT_PROSE: Final = ("|", "#", "!", "*")
 _OTHER: Final = "python-dynamodb-lock 0.9.1"
 
 
-def document(sections: Mapping[str, ModuleType], figures: dict[str, Figures]) -> str:
-    """The whole document. A section without figures is named."""
+def document(
+    sections: Mapping[str, ModuleType], figures: dict[str, Figures], *, seconds: float = 0
+) -> str:
+    """The whole document, of a run of so many seconds. A section without figures is named."""
     left_out = [name for name in sections if name not in figures]
     lines = [
         "# How fast it is, and what it costs",
@@ -35,7 +37,7 @@ def document(sections: Mapping[str, ModuleType], figures: dict[str, Figures]) ->
             "say nothing about AWS. What is arithmetic and no measurement is marked so."
         ),
         "",
-        f"{_machine()}; {datetime.now(UTC):%Y-%m-%d}.",
+        f"{_machine()}; {datetime.now(UTC):%Y-%m-%d}; {seconds:.0f} s.",
         "",
     ]
     lines += [*goals.lines(sections, figures), ""]

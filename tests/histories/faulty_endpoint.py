@@ -14,6 +14,7 @@ import json
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import Counter
@@ -91,8 +92,7 @@ class Faults:
 def faulty_endpoint(backend: Backend, faults: Faults) -> Iterator[str]:
     """Serves the backend with these faults; yields the endpoint's URL."""
     handler = type("Handler", (_Handler,), {"backend": staticmethod(backend), "faults": faults})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
@@ -122,6 +122,16 @@ def passing_to(endpoint_url: str) -> Backend:
             raise
 
     return send
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1_024  # Hundreds of clients may connect at the same moment.
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that has reset its connection is no news."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]  # a socket
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -56,6 +56,9 @@ def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
         Config(
             max_pool_connections=64,
             proxies={},
+            # No request may arrive after its caller has given up, however busy the machine is.
+            connect_timeout=30,
+            read_timeout=30,
             retries={"mode": "standard", "total_max_attempts": tries},
         )
     )
