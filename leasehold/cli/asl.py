@@ -44,16 +44,18 @@ def asl_command(
     ],
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     lease: Annotated[
-        int, typer.Option(help="Seconds for which the lock outlives a dead execution.")
+        int, typer.Option(min=1, help="Seconds for which the lock outlives a dead execution.")
     ] = int(DEFAULT_LEASE_SECONDS),
     max_wait: Annotated[
-        int | None, typer.Option(help="Longest seconds to wait; else 1800. 0 skips a busy lock.")
+        int | None,
+        typer.Option(min=0, help="Longest seconds to wait, else 1800; 0 skips."),
     ] = None,
     wait: Annotated[
         Wait | None, typer.Option(help="How to wait; else in the queue, polling in Express.")
     ] = None,
     keep_alive: Annotated[
-        int | None, typer.Option(help="Seconds between two heartbeats beside the work; else none.")
+        int | None,
+        typer.Option(min=1, help="Seconds between heartbeats; else none."),
     ] = None,
     express: Annotated[bool, typer.Option("--express", help="For an Express workflow.")] = False,
     name: Annotated[str, typer.Option(help="Prefix of the guard's states.")] = "Guard",

@@ -129,6 +129,9 @@ def test_cfn_lint_accepts_the_machine() -> None:
         ({}, "^task: must be a state, with its Type, or a machine"),
         ([PASS], "^task: must be a state"),
         ({"StartAt": "A", "States": {}}, "^task: must be a state"),
+        ({"StartAt": "A", "States": {"A": 5}}, "^task: must have an object with States"),
+        ({"Type": "Map", "ItemProcessor": 5}, "^task: must have an object with States"),
+        ({"Type": "Parallel", "Branches": [{}]}, "^task: must have an object with States"),
         ({**PASS, "Next": "B"}, r"^task: must not lead to other states: .* \(got 'Next'\)"),
         ({"Type": "Task", "Catch": []}, "^task: must not lead to other states"),
         (
