@@ -7,8 +7,11 @@ from elsewhere; it is not a part of `make test`.
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
+
+import leasehold.errors
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -65,3 +68,23 @@ def test_each_requirement_of_the_site_has_its_hash() -> None:
     pins = [pin for pin in pins if "==" in pin.split("\n")[0]]
     assert len(pins) > 20
     assert all("--hash=sha256:" in pin for pin in pins)
+
+
+def not_in_the_reference(package: str, told: set[str]) -> list[str]:
+    """The public names of a package that have no entry, and no entry of their module."""
+    names = [f"{package}.{name}" for name in importlib.import_module(package).__all__]
+    errors = {f"leasehold.{name}" for name in vars(leasehold.errors) if name[0] != "_"}
+    known = told | (errors if "leasehold.errors" in told else set())
+    return [] if package in told else sorted(set(names) - known)
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(path.read_text() for path in (DOCS / "api").glob("*.md"))
+    told = set(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
+    for package in ("", ".cdk", ".durable", ".guarded", ".optimistic", ".testing"):
+        assert not_in_the_reference(f"leasehold{package}", told) == []
+    assert not_in_the_reference("leasehold.guarded", {"leasehold.guarded.GuardedWrites"}) == [
+        "leasehold.guarded.FenceCondition",
+        "leasehold.guarded.condition_check",
+        "leasehold.guarded.fence_condition",
+    ]
