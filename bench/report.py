@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from bench import goals
+from bench import given_up, goals
 from bench.bed import Figures
 
 _DISTRIBUTIONS: Final = ("boto3", "aws-lambda-powertools", "ministack")
@@ -46,6 +46,7 @@ def document(
             lines += [*module.lines(figures[name]), ""]
     if left_out:
         lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]
+    lines += given_up.lines()
     return "\n".join(map(_wrapped, lines))
 
 

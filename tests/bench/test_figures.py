@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from bench import contention, permits, report, waiting
+from bench import contention, permits, report, uncontended, waiting
 from bench.bed import spread
 from tests.histories.calls import Recorder
 
@@ -38,6 +38,45 @@ def test_grants_out_of_the_order_of_the_queue_are_counted(
     assert figures["inversions"] == inversions
     assert figures["interval_ms"] == {"number": 3, "median": 100.0, "p95": 200.0, "max": 200.0}
     assert (figures["reads_per_grant"], figures["writes_per_grant"]) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize(("measured", "met"), [(1.15, "yes"), (1.16, "**no**")])
+def test_a_goal_that_was_not_reached_is_told(measured: float, met: str) -> None:
+    medians = {"median": 1.0, "p95": 1.0, "ratio": 1.0}
+    ours = {**medians, "median": measured}
+    row = {"wall_ms": medians, "cpu_ms": medians, "waiting_ms": medians}
+    names = (uncontended.BARE, uncontended.SAME)
+    figures = dict.fromkeys(names, row) | {uncontended.OURS: {**row, "cpu_ms": ours}}
+    text = report.document({"uncontended": uncontended}, {"uncontended": figures})
+    for base in names:
+        wanted = f"acquire and release, CPU time, over {base}: at most 1.15"
+        assert f"| {wanted} | {measured:g} | {met} |" in text
+
+
+def section(*, seconds: float, finished: int = 10) -> dict[str, float]:
+    return {"wanted": 10, "finished": finished, "seconds": seconds, "ratio": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "is_met"),
+    [
+        (section(seconds=2.0), [section(seconds=2.0), section(seconds=9.0)], True),
+        (section(seconds=2.1), [section(seconds=2.0), section(seconds=9.0)], False),
+        (section(seconds=2.1), [section(seconds=2.0, finished=9)], True),
+        (section(seconds=1.0, finished=9), [section(seconds=2.0)], False),
+    ],
+)
+def test_ours_is_compared_with_others_at_their_best_that_did_all(
+    ours: dict[str, float], others: list[dict[str, float]], *, is_met: bool
+) -> None:
+    row = {"Leasehold": ours, **{f"other {n}": each for n, each in enumerate(others)}}
+    stress = {"one client": section(seconds=1), "5 processes": section(seconds=1)}
+    figures = {
+        "sections": {"2 x 5": row},
+        "stress": stress,
+        "released_together": {"seconds": 0.3, "threads": 100},
+    }
+    assert contention.goals(figures)[0].is_met == is_met
 
 
 def test_a_section_without_figures_is_named_and_has_no_table() -> None:

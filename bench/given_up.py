@@ -1,0 +1,38 @@
+"""What was tried to make it faster, and given up: part of the document, without figures."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_TRIED: Final = (
+    (
+        "Expressions whose names are remembered as a whole: nothing that can be seen beside the "
+        "time that boto3 takes."
+    ),
+    (
+        "Other settings of botocore (no compression, no checksums, no endpoints by account, the "
+        "older way to retry): no difference."
+    ),
+    (
+        "A release that asks for the attributes it removes (`UPDATED_OLD`), in the functions too, "
+        "which measure how long a lock was held: no document says that DynamoDB shows them there."
+    ),
+    (
+        "Compiled modules in the asset: only the same minor version of Python as the functions' "
+        "can make them, so the asset would depend on the machine that runs synth."
+    ),
+    (
+        "A client for Step Functions that is made when it is first needed: a direct caller's cold "
+        "start is shorter, but the first workflow pays for it with the small share of a processor "
+        "that an invocation has."
+    ),
+    (
+        "A thousand waiters on the emulator: each poll reads the whole queue there, so they "
+        "measured the emulator only."
+    ),
+)
+
+
+def lines() -> list[str]:
+    """The section of the document."""
+    return ["## Tried and given up", "", *(f"* {each}" for each in _TRIED), ""]
