@@ -31,6 +31,7 @@ class LockStack(Stack):
             "Locks",
             durable=settings.durable,
             administration=settings.administration,
+            lifecycle_events=settings.lifecycle_events,
             removal_policy=settings.removal_policy,
             deletion_protection=settings.deletion_protection,
             log_retention=settings.log_retention,

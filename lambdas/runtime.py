@@ -30,7 +30,7 @@ from leasehold.workflows.step_functions import StepFunctions
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-Service = Literal["dynamodb", "stepfunctions", "lambda", "sqs"]
+Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
@@ -64,6 +64,19 @@ def hide_message(queue_url: str, receipt_handle: str, seconds: int) -> None:
         _client("sqs").change_message_visibility(
             QueueUrl=queue_url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
         )
+
+
+def put_events(entries: list[dict[str, str]]) -> None:
+    """Sends events to the account's default bus of EventBridge.
+
+    Raises:
+        RuntimeError: EventBridge did not take all of them.
+    """
+    answer = _client("events").put_events(Entries=entries)
+    if answer["FailedEntryCount"]:
+        codes = {each["ErrorCode"] for each in answer["Entries"] if "ErrorCode" in each}
+        message = f"EventBridge refused {answer['FailedEntryCount']} events: {sorted(codes)}"
+        raise RuntimeError(message)
 
 
 def make_clients(*services: Service) -> None:

@@ -33,6 +33,7 @@ import typer.main
 from examples.fenced_sql.fence import SCHEMA
 from leasehold.cli.app import app
 from leasehold.errors import InvalidRequest
+from leasehold.protocol.lifecycle import LifecycleKind
 from leasehold.wire.requests import parse_acquire, parse_force_release
 from tests.support.documents import (
     PYTHON_WORLDS,
@@ -170,6 +171,13 @@ def check_policy(policy: dict[str, Any]) -> None:
             assert operation in [*model.operation_names, "InvokeFunction"], action
 
 
+def check_event(event: dict[str, Any]) -> None:
+    """An event of EventBridge, with fields that are made."""
+    assert LifecycleKind(event["detail-type"])
+    source = (ROOT / "leasehold" / "wire" / "lifecycle.py").read_text()
+    assert [name for name in event["detail"] if f'"{name}"' not in source] == []
+
+
 def check_shell(block: Block) -> None:
     found = list(commands_in(block))
     assert found, block
@@ -185,7 +193,12 @@ def check_json(block: Block) -> None:
     answers = list(answers_in(block.code))
     assert answers, block
     for answer in answers:
-        check_policy(answer) if "Statement" in answer else check_answer(answer)
+        if "Statement" in answer:
+            check_policy(answer)
+        elif "detail-type" in answer:
+            check_event(answer)
+        else:
+            check_answer(answer)
 
 
 def check_sql(block: Block) -> None:

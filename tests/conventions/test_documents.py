@@ -32,7 +32,9 @@ FOREIGN = {
     *(
         "Decrypt",
         "GenerateDataKey",
+        "GetRecords",
         "ItemSelector",
+        "IteratorAge",
         "MaxConcurrency",
         "KmsAccessDeniedException",
         "LeadingKeys",

@@ -66,7 +66,8 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
 
 ADMINISTRATION = ("force_release", "inspect")
 HANDLERS = [
-    f"lambdas.{name}" for name in ("acquire", "heartbeat", "release", "reap", *ADMINISTRATION)
+    f"lambdas.{name}"
+    for name in ("acquire", "heartbeat", "release", "reap", "publish", *ADMINISTRATION)
 ]
 
 

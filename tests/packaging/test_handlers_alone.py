@@ -137,7 +137,13 @@ def run_alone(
 
 @pytest.mark.parametrize(
     ("handler", "clients"),
-    [*((name, 2) for name in HANDLERS), ("reap", 3), ("inspect", 1), ("force_release", 2)],
+    [
+        *((name, 2) for name in HANDLERS),
+        ("reap", 3),
+        ("inspect", 1),
+        ("force_release", 2),
+        ("publish", 1),
+    ],
 )
 def test_importing_a_handler_on_lambda_makes_its_clients_and_touches_no_network(
     asset: Path, boto3_home: Path, handler: str, clients: int

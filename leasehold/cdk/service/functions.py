@@ -126,12 +126,13 @@ class FunctionFactory:
             f"{construct_id}Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         )
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=[f"dynamodb:{action}" for action in table_actions],
-                resources=[self.table.table_arn],
+        if table_actions:
+            role.add_to_policy(
+                iam.PolicyStatement(
+                    actions=[f"dynamodb:{action}" for action in table_actions],
+                    resources=[self.table.table_arn],
+                )
             )
-        )
         key = self.table.encryption_key
         if key is not None:
             key.grant_encrypt_decrypt(role)

@@ -19,6 +19,7 @@ from leasehold.cdk.service.deployed_names import Deployed, SharedNames, add_outp
 from leasehold.cdk.service.durable import serve, serve_all
 from leasehold.cdk.service.functions import FunctionFactory, handler_code
 from leasehold.cdk.service.imported_service import ImportedLockService, LockServiceBase
+from leasehold.cdk.service.lifecycle_events import make_publisher
 from leasehold.cdk.service.metrics import MetricOptions
 from leasehold.cdk.service.platform import Platform
 from leasehold.cdk.service.reaper import ExecutionReaper
@@ -37,6 +38,7 @@ class LockService(LockServiceBase):
         acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
         administration: the functions that show and free locks; None if left out.
+        publish_function: tells EventBridge of lifecycle events; None if left out.
     """
 
     acquire_function: lambda_.Function
@@ -57,6 +59,7 @@ class LockService(LockServiceBase):
         reaper: bool = True,
         durable: bool = False,
         administration: bool = False,
+        lifecycle_events: bool = False,
         table: dynamodb.ITable | None = None,
         table_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
@@ -82,6 +85,9 @@ class LockService(LockServiceBase):
                 release them by force without access to the table; `grant_inspect` and
                 `grant_force_release` let them invoke these. They cost nothing until they are
                 called; but the one reads the whole table, and the other takes locks away.
+            lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
+                taken over or reaped, by the table's stream and a function that reads it; see
+                docs/lifecycle-events.md. Calls send no request more for it.
             table: a table that exists, for instance one that an earlier stack has retained, in this
                 account and region. It must have the key and the TTL attribute that this service
                 makes. Default is a new table.
@@ -129,6 +135,7 @@ class LockService(LockServiceBase):
             encryption_key=encryption_key,
             removal_policy=removal_policy,
             deletion_protection=deletion_protection,
+            has_stream=lifecycle_events,
         )
         functions = FunctionFactory(
             scope=self,
@@ -162,6 +169,7 @@ class LockService(LockServiceBase):
         self.administration: OwnAdministrationFunctions | None = (
             make_administration(functions) if administration else None
         )
+        self.publish_function = make_publisher(functions) if lifecycle_events else None
         self._meet_durable = [self.acquire_function, self.release_function]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
@@ -245,6 +253,8 @@ class LockService(LockServiceBase):
         if self.administration is not None:
             functions["Inspect"] = self.administration.inspect
             functions["ForceRelease"] = self.administration.force_release
+        if self.publish_function is not None:
+            functions["Publish"] = self.publish_function
         if self.reaper is not None:
             functions["Reap"] = self.reaper.function
         return Deployed(

@@ -27,6 +27,7 @@ def lock_table(
     encryption_key: kms.IKey | None,
     removal_policy: RemovalPolicy,
     deletion_protection: bool,
+    has_stream: bool,
 ) -> dynamodb.Table:
     """One table, on demand, with TTL, point-in-time recovery and encryption at rest.
 
@@ -48,6 +49,7 @@ def lock_table(
         encryption_key=encryption_key,
         removal_policy=removal_policy,
         deletion_protection=deletion_protection,
+        stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if has_stream else None,
     )
 
 

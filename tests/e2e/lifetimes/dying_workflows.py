@@ -66,7 +66,7 @@ class Unreaped(Forms):
     waiting = Lifetimes.waiting
 
     def forms(self) -> Sequence[Form]:
-        service = LockService(self, "Locks")
+        service = LockService(self, "Locks", lifecycle_events=True)
         assert service.reaper is not None
         service.reaper.function.add_environment(
             "LEASEHOLD_SECOND_PASS_SECONDS", str(TOO_LATE_SECONDS)

@@ -18,9 +18,12 @@ ACCOUNT: Final = "000000000000"
 OTHER_TABLE: Final = "another-table"
 _EXECUTION: Final = f"arn:aws:states:us-east-1:{ACCOUNT}:execution:machine:gone"
 _NOT_USED: Final = "none"
-_FUNCTIONS: Final = ("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease")
+_FUNCTIONS: Final = (
+    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "Publish"),
+)
 _ASSETS: Final = f"cdk-hnb659fds-assets-{ACCOUNT}-us-east-1"
 _KEY: Final = {"pk": {"S": "LOCK#none"}, "sk": {"S": "LOCK"}}
+_ELSEWHERE_STREAM: Final = f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/{OTHER_TABLE}/stream/any"
 _ANYBODY: Final = '{"Version": "2012-10-17", "Statement": []}'
 
 
@@ -172,6 +175,7 @@ def _functions(outputs: Mapping[str, str]) -> Iterator[Call]:
         ("Reap", ""),
         ("Inspect", ""),
         ("ForceRelease", ""),
+        ("Publish", ""),
     ):
         function = {"FunctionName": outputs[f"{operation}FunctionName"]}
         invocation = {"invoke": {**function, "Payload": b"{}"}}
@@ -247,7 +251,6 @@ def _elsewhere(outputs: Mapping[str, str]) -> Iterator[Call]:
         ("s3", "get_object", {"Bucket": _ASSETS, "Key": _NOT_USED}),
         ("kms", "decrypt", {**key, "CiphertextBlob": b"x"}),
         ("kms", "schedule_key_deletion", key),
-        ("events", "put_events", {"Entries": [{"Source": "aws.states", "Detail": "{}"}]}),
         ("events", "disable_rule", {"Name": _NOT_USED}),
         ("events", "list_rules", {}),
         ("cloudformation", "describe_stacks", {}),
@@ -258,6 +261,9 @@ def _elsewhere(outputs: Mapping[str, str]) -> Iterator[Call]:
         ("cloudwatch", "delete_alarms", {"AlarmNames": [_NOT_USED]}),
     ):
         yield from _calls(service, "what is not ours", {operation: arguments})
+    event = {"Source": "leasehold", "DetailType": "none", "Detail": "{}"}
+    putting = {"put_events": {"Entries": [event]}}
+    yield from _calls("events", "the default bus", putting, {"put_events": "Publish"})
 
 
 def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
@@ -282,6 +288,11 @@ def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
         ("lambda:GetDurableExecution", durable_elsewhere, ""),
         ("lambda:StopDurableExecution", durable, ""),
         ("lambda:CheckpointDurableExecution", durable, ""),
+        ("dynamodb:DescribeStream", outputs["StreamArn"], "Publish"),
+        ("dynamodb:GetShardIterator", outputs["StreamArn"], "Publish"),
+        ("dynamodb:GetRecords", outputs["StreamArn"], "Publish"),
+        ("dynamodb:ListStreams", "*", "Publish"),
+        ("dynamodb:GetRecords", _ELSEWHERE_STREAM, ""),
         ("xray:PutTraceSegments", "*", " ".join(_FUNCTIONS)),
         ("xray:PutTelemetryRecords", "*", " ".join(_FUNCTIONS)),
         ("xray:GetTraceSummaries", "*", ""),

@@ -30,7 +30,8 @@ def reap_sessions(stack: LockStack) -> str:
 def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """An embedded AWS of its own, because enforcing is a setting of the whole of it."""
     assembly = tmp_path_factory.mktemp("cdk.out")
-    app = App(outdir=str(assembly), context={"durable": "true", "administration": "true"})
+    settings = ("durable", "administration", "lifecycle_events")
+    app = App(outdir=str(assembly), context=dict.fromkeys(settings, "true"))
     stack = build(app)
     add_roles(stack)
     for construct in app.node.find_all():

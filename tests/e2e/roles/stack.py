@@ -11,10 +11,10 @@ from infra.lock_stack import LockStack
 from leasehold.cdk import LockGuard
 
 ROLES = (
-    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease"),
+    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "Publish"),
     *("Guard", "Client", "User", "Administrator"),
 )
-"""The functions' six; a state machine with a guard; `grant_client`; `grant_use`; the control."""
+"""The functions' seven; a state machine with a guard; `grant_client`; `grant_use`; the control."""
 
 
 def add_roles(stack: LockStack) -> None:
@@ -23,6 +23,7 @@ def add_roles(stack: LockStack) -> None:
     administration = locks.administration
     assert reaper is not None
     assert administration is not None
+    assert locks.publish_function is not None
     guard = LockGuard(
         stack,
         "Guarded",
@@ -43,13 +44,15 @@ def add_roles(stack: LockStack) -> None:
     functions = (locks.acquire_function, locks.heartbeat_function, locks.release_function)
     others = (reaper.function, administration.inspect, administration.force_release)
     roles = [
-        *(function.role for function in (*functions, *others)),
+        *(function.role for function in (*functions, *others, locks.publish_function)),
         *(machine.role, client, user, administrator),
     ]
     for name, role in zip(ROLES, roles, strict=True):
         assert role is not None
         CfnOutput(stack, f"{name}RoleArn", value=role.role_arn)
     CfnOutput(stack, "MachineArn", value=machine.state_machine_arn)
+    assert locks.table.table_stream_arn is not None
+    CfnOutput(stack, "StreamArn", value=locks.table.table_stream_arn)
     for scope, name in (
         (locks, "Acquire"),
         (locks, "Heartbeat"),
@@ -57,6 +60,7 @@ def add_roles(stack: LockStack) -> None:
         (reaper, "Reap"),
         (locks, "Inspect"),
         (locks, "ForceRelease"),
+        (locks, "Publish"),
     ):
         log_group = scope.node.find_child(f"{name}Logs")
         assert isinstance(log_group, logs.LogGroup)

@@ -1,0 +1,55 @@
+"""Lambda entry point: tell EventBridge what the lock table's stream tells of locks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from lambdas.runtime import make_clients, put_events
+from lambdas.telemetry import logger
+from leasehold.errors import LockItemMalformed
+from leasehold.protocol.lifecycle import events_of
+from leasehold.wire.lifecycle import lifecycle_json
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+make_clients("events")
+
+_SOURCE: Final = "leasehold"
+_MOST_AT_ONCE: Final = 10
+"""Entries of one PutEvents."""
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+    """Publishes what a batch of the stream's records tells; raises if EventBridge did not take all.
+
+    Then Lambda brings the batch again, so that an event may come twice, with the same `event_id`.
+    """
+    entries = (entry for record in event["Records"] for entry in _entries(record))
+    published = 0
+    while some := list(islice(entries, _MOST_AT_ONCE)):
+        put_events(some)
+        published += len(some)
+    return {"published": published}
+
+
+def _entries(record: dict[str, Any]) -> Iterator[dict[str, str]]:
+    written = record["dynamodb"]
+    at_ms = round(float(written["ApproximateCreationDateTime"]) * 1000)
+    try:
+        told = list(events_of(written.get("OldImage", {}), written.get("NewImage", {})))
+    except LockItemMalformed as error:
+        # A repeat would not help, and all later records would wait for it.
+        logger.warning("no event: an item is malformed", extra={"reason": str(error)})
+        return
+    for number, event in enumerate(told):
+        detail = lifecycle_json(event, event_id=f"{record['eventID']}-{number}", at_ms=at_ms)
+        yield {
+            "Source": _SOURCE,
+            "DetailType": event.kind.value,
+            "Detail": json.dumps(detail),
+        }

@@ -1,0 +1,102 @@
+"""The handler that tells EventBridge: in batches of ten, all or an error, the same twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lambdas import publish, runtime
+from tests.support import FakeClock, acquire, release, store_over
+from tests.support.lambda_context import LambdaContextStub
+from tests.support.stream import StreamedTable
+
+
+def published(batch: dict[str, Any]) -> Any:  # noqa: ANN401 - the handler's answer
+    handler: Any = publish.handler
+    return handler(batch, LambdaContextStub())
+
+
+class Bus:
+    """EventBridge; refuses what `refuses` says."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[dict[str, str]]] = []
+        self.refuses = False
+
+    def put_events(self, *, Entries: list[dict[str, str]]) -> dict[str, Any]:  # noqa: N803 - as boto3 has it
+        self.batches.append(Entries)
+        if self.refuses:
+            refused = {"ErrorCode": "ThrottlingException"}
+            return {"FailedEntryCount": 1, "Entries": [refused, *({} for _ in Entries[1:])]}
+        return {"FailedEntryCount": 0, "Entries": [{} for _ in Entries]}
+
+    def details(self) -> list[dict[str, Any]]:
+        return [json.loads(entry["Detail"]) for batch in self.batches for entry in batch]
+
+
+@pytest.fixture
+def bus(monkeypatch: pytest.MonkeyPatch) -> Bus:
+    bus = Bus()
+    monkeypatch.setattr(runtime, "_client", {"events": bus}.__getitem__)
+    return bus
+
+
+@pytest.fixture
+def table(clock: FakeClock) -> StreamedTable:
+    return StreamedTable(clock)
+
+
+def use(table: StreamedTable, clock: FakeClock, *names: str) -> dict[str, Any]:
+    """Each takes the lock of its name and releases it; returns the stream's batch."""
+    store = store_over(table, clock)
+    for name in names:
+        store.acquire(acquire(name, lock_name=name))
+        store.release(release(name, lock_name=name))
+    return {"Records": table.take()}
+
+
+def test_all_that_a_batch_tells_is_published_ten_at_a_time_in_order(
+    bus: Bus, table: StreamedTable, clock: FakeClock
+) -> None:
+    names = [f"lock-{number:02}" for number in range(12)]
+    assert published(use(table, clock, *names)) == {"published": 24}
+    assert [len(batch) for batch in bus.batches] == [10, 10, 4]
+    assert [detail["lock_name"] for detail in bus.details()] == sorted([*names, *names])
+    first, second = bus.batches[0][:2]
+    assert (first["Source"], first["DetailType"]) == ("leasehold", "Lock granted")
+    assert second["DetailType"] == "Lock released"
+
+
+def test_a_batch_that_comes_twice_gives_the_same_event_ids(
+    bus: Bus, table: StreamedTable, clock: FakeClock
+) -> None:
+    batch = use(table, clock, "a")
+    published(batch)
+    published(batch)
+    first, second = ([json.loads(one["Detail"]) for one in some] for some in bus.batches)
+    assert first == second
+    assert len({detail["event_id"] for detail in first}) == 2
+
+
+def test_an_event_that_is_not_taken_is_an_error_so_that_the_batch_comes_again(
+    bus: Bus, table: StreamedTable, clock: FakeClock
+) -> None:
+    bus.refuses = True
+    with pytest.raises(RuntimeError, match=r"refused 1 events: .*ThrottlingException"):
+        published(use(table, clock, "a"))
+
+
+def test_an_item_that_somebody_has_changed_stops_no_other_event(
+    bus: Bus, table: StreamedTable, clock: FakeClock
+) -> None:
+    batch = use(table, clock, "a", "b")
+    batch["Records"][0]["dynamodb"]["NewImage"]["fencing_token"] = {"S": "none"}
+    published(batch)
+    assert [detail["lock_name"] for detail in bus.details()].count("b") == 2
+
+
+def test_a_batch_of_renewals_asks_nothing_of_eventbridge(bus: Bus) -> None:
+    assert published({"Records": []}) == {"published": 0}
+    assert bus.batches == []

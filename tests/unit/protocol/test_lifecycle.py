@@ -1,0 +1,200 @@
+"""Lifecycle events, told by the images of what the real store writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from leasehold.errors import LockItemMalformed
+from leasehold.protocol.lifecycle import LifecycleEvent, events_of
+from leasehold.protocol.model import ForceReleaseRequest, Grant
+from leasehold.wire.lifecycle import lifecycle_json
+from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
+from tests.support.stream import StreamedTable
+
+LEASE_SECONDS = 60
+
+
+@pytest.fixture
+def table(clock: FakeClock) -> StreamedTable:
+    return StreamedTable(clock)
+
+
+@pytest.fixture
+def bench(table: StreamedTable, clock: FakeClock) -> Bench:
+    return Bench(table, clock)
+
+
+def told(table: StreamedTable) -> list[LifecycleEvent]:
+    """The events of the writes since the last call."""
+    return [
+        event
+        for record in table.take()
+        for event in events_of(
+            record["dynamodb"].get("OldImage", {}), record["dynamodb"].get("NewImage", {})
+        )
+    ]
+
+
+def kinds(table: StreamedTable) -> list[tuple[str, str]]:
+    return [
+        (event.kind.value, event.holder.owner_name if event.holder else "") for event in told(table)
+    ]
+
+
+def test_a_grant_and_a_release_are_told_and_a_renewal_and_a_refusal_are_not(
+    bench: Bench, table: StreamedTable
+) -> None:
+    store = bench.store()
+    store.acquire(acquire("anna"))
+    store.acquire(acquire("anna"))  # A repeat of the same acquisition.
+    store.acquire(acquire("ben"))
+    store.heartbeat(heartbeat("anna"))
+    assert kinds(table) == [("Lock granted", "anna")]
+    store.release(release("anna"))
+    store.release(release("anna"))
+    assert kinds(table) == [("Lock released", "anna")]
+
+
+def test_a_hand_off_is_a_release_and_a_grant_and_a_place_in_the_queue_is_nothing(
+    bench: Bench, table: StreamedTable
+) -> None:
+    bench.store().acquire(acquire("anna"))
+    told(table)
+    bench.wait("ben", execution_arn=RUN)
+    assert kinds(table) == []
+    bench.store().release(release("anna"))
+    assert kinds(table) == [("Lock released", "anna"), ("Lock granted", "ben")]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_holder_whose_lease_is_over_is_taken_over_by_a_successor(
+    bench: Bench,
+    table: StreamedTable,
+    clock: FakeClock,
+    waits: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    bench.store().acquire(acquire("anna"))
+    clock.advance(LEASE_SECONDS + 3)
+    told(table)
+    granted = bench.store().acquire(acquire("ben", waits=waits))
+    assert isinstance(granted, Grant)
+    taken_over, new = told(table)
+    assert (taken_over.kind, new.kind) == ("Lock taken over", "Lock granted")
+    assert taken_over.successor == granted.fencing_token
+    assert new.holder is not None
+    assert new.holder.fencing_token == granted.fencing_token
+
+
+def test_a_holder_that_loses_its_place_to_nobody_has_lost(
+    bench: Bench, table: StreamedTable, clock: FakeClock
+) -> None:
+    """The waiter to whom its place would go has died, too."""
+    bench.store().acquire(acquire("anna"))
+    bench.store().acquire(acquire("ben", waits=True, waiter_timeout_ms=1_000))
+    clock.advance(LEASE_SECONDS + 3)
+    told(table)
+    bench.store().acquire(acquire("zita"))
+    assert kinds(table) == [("Lock lost", "anna"), ("Lock granted", "zita")]
+
+
+def test_a_holder_whose_item_is_deleted_has_lost(bench: Bench, table: StreamedTable) -> None:
+    bench.store().acquire(acquire("anna"))
+    [record] = table.take()
+    [event] = events_of(record["dynamodb"]["NewImage"], {})
+    assert (event.kind, event.lock_name) == ("Lock lost", LOCK)
+
+
+def test_a_release_by_force_tells_who_and_why(bench: Bench, table: StreamedTable) -> None:
+    granted = bench.store().acquire(acquire("anna"))
+    assert isinstance(granted, Grant)
+    bench.wait("ben")
+    told(table)
+    bench.store().force_release(
+        ForceReleaseRequest(
+            lock_name=LOCK,
+            fencing_token=granted.fencing_token,
+            requested_by="olga",
+            reason="it hangs",
+        )
+    )
+    forced, new = told(table)
+    assert (forced.kind, forced.requested_by, forced.reason) == (
+        "Lock released by force",
+        "olga",
+        "it hangs",
+    )
+    assert new.kind == "Lock granted"
+
+
+def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(
+    bench: Bench, table: StreamedTable
+) -> None:
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.wait("zita", execution_arn=OTHER_RUN)
+    told(table)
+    bench.end()
+    bench.reap()
+    bench.clock.advance(60)
+    bench.reap(second=True)
+    events = told(table)
+    assert [event.kind.value for event in events] == [
+        "Lock reaped",
+        "Lock released",
+        "Lock granted",
+    ]
+    assert [event.execution_arn for event in events] == [RUN, RUN, OTHER_RUN]
+    assert events[0].lock_name == LOCK
+
+
+def test_a_workflow_that_releases_by_itself_is_not_reaped(
+    bench: Bench, table: StreamedTable
+) -> None:
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.store().release(release("anna", execution_arn=RUN))
+    bench.end()
+    bench.reap()
+    bench.clock.advance(60)
+    bench.reap(second=True)
+    assert kinds(table) == [("Lock granted", "anna"), ("Lock released", "anna")]
+
+
+def test_no_event_shows_what_proves_ownership(bench: Bench, table: StreamedTable) -> None:
+    bench.store().acquire(acquire("anna", data='{"secret":1}'))
+    bench.wait("ben")
+    bench.store().release(release("anna"))
+    for event in told(table):
+        shown = json.dumps(lifecycle_json(event, event_id="1", at_ms=bench.clock.wall_ms()))
+        for name in ("anna", "ben"):
+            assert owner(name) not in shown
+        assert "secret" not in shown
+
+
+def test_the_json_of_a_grant_and_of_its_end(bench: Bench, table: StreamedTable) -> None:
+    granted = bench.store().acquire(acquire("anna", execution_arn=RUN))
+    assert isinstance(granted, Grant)
+    bench.clock.advance(12)
+    bench.store().release(release("anna", execution_arn=RUN))
+    shown: list[dict[str, Any]] = [
+        lifecycle_json(event, event_id="7-0", at_ms=bench.clock.wall_ms()) for event in told(table)
+    ]
+    common = {
+        "event_id": "7-0",
+        "lock_name": LOCK,
+        "at": "2030-03-17T17:46:52.000Z",
+        "execution_arn": RUN,
+        "owner_name": "anna",
+        "fencing_token": granted.fencing_token,
+        "acquired_at": "2030-03-17T17:46:40.000Z",
+    }
+    assert shown == [{**common, "limit": 1, "lease_seconds": 60.0}, {**common, "held_ms": 12_000}]
+
+
+def test_an_item_that_somebody_has_changed_is_malformed(bench: Bench, table: StreamedTable) -> None:
+    bench.store().acquire(acquire("anna"))
+    item = table.take()[0]["dynamodb"]["NewImage"]
+    with pytest.raises(LockItemMalformed):
+        list(events_of({}, {**item, "fencing_token": {"S": "none"}}))
