@@ -51,7 +51,7 @@ def measure(bed: Bed) -> Figures:
         there = size
         before = sum(map(len, sent.values()))
         cpu, began = time.process_time(), time.monotonic()
-        time.sleep(lease / 3 if wanted == SIZES[-1] else lease / 6)
+        time.sleep(lease / 3)
         seconds = time.monotonic() - began
         figures[f"{size:,}"] = {
             "heartbeats_per_second": round((sum(map(len, sent.values())) - before) / seconds, 1),

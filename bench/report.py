@@ -18,7 +18,7 @@ from bench.bed import Figures
 
 _DISTRIBUTIONS: Final = ("boto3", "aws-lambda-powertools", "ministack")
 _WIDTH: Final = 120
-_NOT_PROSE: Final = ("|", "#", "!", "*")
+_NOT_PROSE: Final = ("|", "#", "!")
 _OTHER: Final = "python-dynamodb-lock 0.9.1"
 
 
@@ -53,7 +53,10 @@ def document(
 def _wrapped(line: str) -> str:
     if line.startswith(_NOT_PROSE):
         return line
-    return textwrap.fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    indent = "  " if line.startswith("* ") else ""
+    return textwrap.fill(
+        line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _machine() -> str:
