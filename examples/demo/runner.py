@@ -29,6 +29,7 @@ class DemoFailed(Exception):  # noqa: N818 a sentence in a traceback, not an API
 class Deployed:
     """What the stacks' outputs say, under the demo's own names."""
 
+    lock_table: str
     accounts_table: str
     unguarded_machine: str
     guarded_machine: str
@@ -42,6 +43,7 @@ class Deployed:
         """Read the outputs of both stacks; a missing one is a KeyError with its name."""
         locks, demo = outputs["Leasehold"], outputs["LeaseholdDemo"]
         return Deployed(
+            lock_table=locks["LockTableName"],
             accounts_table=demo["AccountsTableName"],
             unguarded_machine=demo["UnguardedStateMachineArn"],
             guarded_machine=demo["GuardedStateMachineArn"],

@@ -13,7 +13,7 @@ OWNER_ID = "me-and-my-terminal"
 
 
 def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str]) -> str:
-    """Shell lines for the AWS CLI: the environment, two direct invocations, one workflow."""
+    """Shell lines: the environment, the command line, two direct invocations, one workflow."""
     aws = f"aws --endpoint-url {shlex.quote(endpoint_url)}"
     request = {"lock_name": "nightly-report", "owner_id": OWNER_ID}
     lease = {"lease_seconds": 300}
@@ -23,6 +23,12 @@ def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str])
             "# the environment: test credentials, which no real account knows",
             *(f"export {name}={shlex.quote(environment[name])}" for name in EXPORTED),
             "export AWS_PAGER=",
+            f"export AWS_ENDPOINT_URL={shlex.quote(endpoint_url)}",
+            f"export LEASEHOLD_TABLE_NAME={shlex.quote(deployed.lock_table)}",
+            "",
+            "# who holds what; then hold the account's lock for a moment: the workflows below wait",
+            ".venv/bin/leasehold ls",
+            ".venv/bin/leasehold run account/alice -- sleep 20 &",
             "",
             "# acquire a lock for five minutes, and release it",
             _invoke(aws, deployed.functions[Role.ACQUIRE], request | lease),
