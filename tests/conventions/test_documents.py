@@ -34,7 +34,6 @@ FOREIGN = {
         "GenerateDataKey",
         "GetRecords",
         "ItemSelector",
-        "IteratorAge",
         "MaxConcurrency",
         "KmsAccessDeniedException",
         "LeadingKeys",

@@ -27,6 +27,7 @@ class MonitoredService:
             "Heartbeat": service.heartbeat_function,
             "Release": service.release_function,
             **({} if service.reap_function is None else {"Reap": service.reap_function}),
+            **({} if service.publish_function is None else {"Publish": service.publish_function}),
         }
         self.dead_letters = service.metric_dead_letters() if service.has_dead_letters else None
 

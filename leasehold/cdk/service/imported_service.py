@@ -49,6 +49,7 @@ class LockServiceBase(LockMetrics, Construct):
     heartbeat_function: lambda_.IFunction
     release_function: lambda_.IFunction
     administration: AdministrationFunctions | None = None
+    publish_function: lambda_.IFunction | None = None
 
     @property
     def table(self) -> dynamodb.ITable:

@@ -169,7 +169,9 @@ class LockService(LockServiceBase):
         self.administration: OwnAdministrationFunctions | None = (
             make_administration(functions) if administration else None
         )
-        self.publish_function = make_publisher(functions) if lifecycle_events else None
+        self.publish_function: lambda_.Function | None = (
+            make_publisher(functions) if lifecycle_events else None
+        )
         self._meet_durable = [self.acquire_function, self.release_function]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
