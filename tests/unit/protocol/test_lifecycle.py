@@ -150,11 +150,15 @@ def test_an_execution_that_is_over_is_reaped_once_for_each_acquisition(
     assert events[0].lock_name == LOCK
 
 
+@pytest.mark.parametrize("keep_alive", [False, True])
 def test_a_workflow_that_releases_by_itself_is_not_reaped(
-    bench: Bench, table: StreamedTable
+    bench: Bench,
+    table: StreamedTable,
+    keep_alive: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
+    """With keep_alive its claim stays, and the reaper fences it all the same."""
     bench.store().acquire(acquire("anna", execution_arn=RUN))
-    bench.store().release(release("anna", execution_arn=RUN))
+    bench.store().release(release("anna", execution_arn=RUN, keep_alive=keep_alive))
     bench.end()
     bench.reap()
     bench.clock.advance(60)
