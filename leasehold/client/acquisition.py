@@ -173,12 +173,10 @@ class Acquisition:
         hint = expiry.explain_unwatched(self.request.lock_name, self.holders)
         if hint and logs_hint:
             logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
-        message = (
-            f"lock {self.request.lock_name!r}: not handed over within {self._wait:g} s; "
-            f"last held by {names}" + (f" ({hint})" if hint else "")
-        )
+        told = f"not handed over within {self._wait:g} s; last held by" if self._wait else "held by"
+        message = f"lock {self.request.lock_name!r}: {told} {names}"
         return LockWaitTimeout(
-            message,
+            f"{message} ({hint})" if hint else message,
             lock_name=self.request.lock_name,
             waited_seconds=self._clock.monotonic() - self._began,
             holders=holders,

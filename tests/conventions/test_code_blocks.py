@@ -57,7 +57,7 @@ COMMENT = re.compile(r"\s+#\s.*$")
 ASSIGNED = re.compile(r"[A-Z_]+=\S*")
 OF_THE_CLI_ALONE = {"s3 cp", "cloudformation deploy", "cloudformation package"}
 """Commands of the AWS CLI that are no operation of AWS: their options are not compared."""
-OTHERS = {"pip-audit", "npx", "uv"}
+OTHERS = {"cat", "pip-audit", "npx", "uv"}
 """Programs of others, whose words are not parsed."""
 
 

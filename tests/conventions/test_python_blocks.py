@@ -124,6 +124,7 @@ def names_for(locks: FakeLockClient, written: Written) -> dict[str, Any]:
         "transfer": int,
         "is_done": lambda _day: False,
         "mark_done": written,
+        "send_invoices": lambda _day: None,
         "cancel": str,
     }
 
