@@ -10,6 +10,7 @@ from examples.demo.runner import Deployed
 
 EXPORTED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION")
 OWNER_ID = "me-and-my-terminal"
+_TWO_OF_THEM = "--max-items 2 --query 'executions[].[name,status]' --output text"
 
 
 def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str]) -> str:
@@ -45,7 +46,7 @@ def _workflow(aws: str, machine_arn: str, charge: str, which: str) -> tuple[str,
     return (
         f"# run a guarded workflow {which} (start it twice at once: the second one waits)",
         f"{aws} stepfunctions start-execution {machine} --input {charge}",
-        f"{aws} stepfunctions list-executions {machine}",
+        f"{aws} stepfunctions list-executions {machine} {_TWO_OF_THEM}",
         "",
     )
 

@@ -106,7 +106,7 @@ def test_a_released_lock_is_not_held_and_not_lost(make_client: MakeClient, table
 
 def test_who_does_not_get_the_lock_is_told_who_has_it(make_client: MakeClient) -> None:
     make_client("anna").acquire("a")
-    with pytest.raises(LockWaitTimeout, match="within 0 s; last held by anna since 2"):
+    with pytest.raises(LockWaitTimeout, match=r"^lock .a.: held by anna since 2"):
         make_client("ben").acquire("a", wait=0)
 
 

@@ -176,13 +176,9 @@ def test_a_forked_child_knows_no_waiters_of_its_parent(make_client: MakeClient) 
     assert locks._services.store_factory.local_waiters is not before  # noqa: SLF001 - same
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_threads_of_one_client_pass_the_lock_on_without_reading(
-    table: Table, monkeypatch: pytest.MonkeyPatch, *, told: bool
-) -> None:
-    """Requests a section: three to join, one to hand over, and a few at the ends."""
-    if not told:
-        nothing_is_told(monkeypatch)
+def passed_on() -> tuple[float, float]:
+    """Threads of one client take turns in real time; reads and requests a section."""
+    table = Table()
     table.latency_seconds = 0.002
     tokens: list[int] = []
     inside = threading.Lock()
@@ -200,6 +196,21 @@ def test_threads_of_one_client_pass_the_lock_on_without_reading(
     sections = THREADS * SECTIONS
     assert tokens == sorted(set(tokens))
     assert len(tokens) == sections
-    reads = sum(name in READS for name in table.log)
-    assert (reads < 2.2 * sections) is told, reads / sections
-    assert (len(table.log) < 5.4 * sections) is told, len(table.log) / sections
+    return sum(name in READS for name in table.log) / sections, len(table.log) / sections
+
+
+MOST_READS, MOST_REQUESTS = 2.2, 5.4
+
+
+def test_threads_of_one_client_pass_the_lock_on_without_reading() -> None:
+    """Requests a section: three to join, one to hand over, and a few at the ends."""
+    reads, requests = passed_on()
+    assert reads < MOST_READS
+    assert requests < MOST_REQUESTS
+
+
+def test_control_threads_that_are_told_nothing_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine they sleep for longer than the sections take: then it is played again."""
+    nothing_is_told(monkeypatch)
+    played = (passed_on() for _ in range(3))
+    assert any(reads >= MOST_READS and requests >= MOST_REQUESTS for reads, requests in played)
