@@ -28,7 +28,7 @@ def run_pytest(project: Path, installed: Path, *arguments: str) -> str:
     """What pytest says of the project, where this wheel is what `leasehold` is."""
     surroundings = {name: text for name, text in os.environ.items() if "AWS_" not in name}
     finished = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
         cwd=project,
         env={**surroundings, "PYTHONPATH": str(installed), "PYTEST_ADDOPTS": ""},
         check=False,

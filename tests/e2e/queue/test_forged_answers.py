@@ -34,8 +34,9 @@ def grant_of_another_lock(deployment: Deployment, execution: str, task_token: st
 
 
 def made_up_grant(deployment: Deployment, _execution: str, task_token: str) -> None:
-    answer = {"acquired": True, "fencing_token": 1, "owner_id": f"attacker-{uuid.uuid4()}"}
-    complete(deployment, task_token, answer)
+    """With all that the guard's release needs: where it is believed, the guard ends at once."""
+    own = {"lock_name": f"made-up/{uuid.uuid4()}", "owner_id": f"attacker-{uuid.uuid4()}"}
+    complete(deployment, task_token, {"acquired": True, "fencing_token": 1, **own})
 
 
 every_attack = pytest.mark.parametrize("attack", [grant_of_another_lock, made_up_grant])
