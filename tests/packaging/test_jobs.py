@@ -35,10 +35,10 @@ def command(*words):
         except SystemExit as ended:
             return [ended.code, output.getvalue()]
 
-told["create-table"] = command("create-table", "locks")
+told["create-table"] = command("create-table", "locks-of-jobs")
 
 from leasehold import AsyncLockClient, LockClient, LockLost, locked, optimistic
-with LockClient("locks", owner_name="client") as locks:
+with LockClient("locks-of-jobs", owner_name="client") as locks:
     with contextlib.suppress(LockLost), locks.hold("a"):
         told["ls"] = command("ls", "--json")
         told["show"] = command("show", "a")
@@ -52,7 +52,7 @@ def work(lock):
 told["decorator"] = work()
 
 async def hold():
-    async with AsyncLockClient("locks") as locks, locks.hold("c") as lock:
+    async with AsyncLockClient("locks-of-jobs") as locks, locks.hold("c") as lock:
         return lock.name
 
 told["async"] = asyncio.run(hold())
@@ -75,7 +75,7 @@ print(json.dumps(told))
 @pytest.fixture(scope="module")
 def told(installed: Path, aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - JSON
     home = home_of((*REQUIRED, *FOR_THE_COMMAND, *FOR_ASYNCIO), tmp_path_factory.mktemp("home"))
-    environment = {**aws.environment, "LEASEHOLD_TABLE_NAME": "locks", "PATH": str(home)}
+    environment = {**aws.environment, "LEASEHOLD_TABLE_NAME": "locks-of-jobs", "PATH": str(home)}
     task = home / "task.json"
     task.write_text('{"Type": "Pass"}')
     script = f"ENVIRONMENT, TASK = {environment!r}, {str(task)!r}{JOBS}"

@@ -34,12 +34,21 @@ def run(
     return answer
 
 
+def played(aws: LocalAws, table_name: str, mode: str) -> dict[str, Any]:
+    """The control again, if its child was forked while a mutex was held, and hung for ever."""
+    for _ in range(1 if mode == "protected" else 3):
+        answer = run(aws, table_name, mode)
+        if answer["child"]:
+            break
+    return answer
+
+
 @pytest.fixture(scope="module")
 def answers(aws: LocalAws, lock_table: str) -> dict[str, dict[str, Any]]:
     """With and without the protection, side by side, to save time."""
     modes = ("protected", "unprotected")
     with ThreadPoolExecutor(len(modes)) as pool:
-        runs = pool.map(lambda mode: run(aws, lock_table, mode), modes)
+        runs = pool.map(lambda mode: played(aws, lock_table, mode), modes)
         return dict(zip(modes, runs, strict=True))
 
 
