@@ -32,7 +32,7 @@ demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch 
 
 lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine conformance tests app.py
+	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine conformance tests app.py hatch_build.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint

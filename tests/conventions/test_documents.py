@@ -112,8 +112,10 @@ def missing_words(text: str, known: set[str]) -> list[str]:
 
 
 def words_of_our_code() -> set[str]:
-    files = [path for folder in OURS if folder != "tests" for path in (ROOT / folder).rglob("*.py")]
-    return {word for path in (*files, ROOT / "Makefile") for word in WORD.findall(path.read_text())}
+    folders = [ROOT / folder for folder in OURS if folder != "tests"]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    files += [*ROOT.glob("*.py"), ROOT / "Makefile"]
+    return {word for path in files for word in WORD.findall(path.read_text())}
 
 
 def exists(dotted: str) -> bool:
