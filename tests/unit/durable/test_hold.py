@@ -387,8 +387,12 @@ def test_a_lock_inside_itself_is_found_in_child_contexts_and_branches() -> None:
     assert messages[:4] == ["name"] * 4
 
 
-@pytest.mark.parametrize("nesting", NestingType)
-def test_branches_of_parallel_and_of_map_take_turns(nesting: NestingType) -> None:
+STALE_TOKEN = "Invalid checkpoint token"
+"""The local runner may invoke a function for a callback before the last invocation has ended."""
+
+
+def branches(nesting: NestingType) -> tuple[DurableFunctionTestResult, int, int]:
+    """What the execution returns, how many were inside at once, and how many hold the lock then."""
     service, inside, most = Service(), list[int](), list[int]()
 
     def branch(context: DurableContext, item: int, _index: int, _items: Any) -> int:  # noqa: ANN401 - the SDK's
@@ -406,19 +410,27 @@ def test_branches_of_parallel_and_of_map_take_turns(nesting: NestingType) -> Non
         mapped: list[int] = context.map(
             [0, 1, 2], branch, name="map", config=MapConfig(nesting_type=nesting)
         ).get_results()
-        branches = [lambda child, i=i: branch(child, i, i, ()) for i in (3, 4, 5)]
+        others = [lambda child, i=i: branch(child, i, i, ()) for i in (3, 4, 5)]
         return [
             *mapped,
             *context.parallel(
-                branches, name="parallel", config=ParallelConfig(nesting_type=nesting)
+                others, name="parallel", config=ParallelConfig(nesting_type=nesting)
             ).get_results(),
         ]
 
     result = result_of(body, service)
+    return result, max(most), service.state(LOCK).held
+
+
+@pytest.mark.parametrize("nesting", NestingType)
+def test_branches_of_parallel_and_of_map_take_turns(nesting: NestingType) -> None:
+    for _ in range(3):
+        result, at_once, held = branches(nesting)
+        if result.error is None or result.error.message != STALE_TOKEN:
+            break
     assert result.error is None
     tokens = str(result.result).strip("[]").split(", ")
-    assert (len(set(tokens)), max(most)) == (6, 1)
-    assert service.state(LOCK).held == 0
+    assert (len(set(tokens)), at_once, held) == (6, 1, 0)
 
 
 def test_a_stopped_execution_is_reaped_and_its_waiter_too() -> None:
