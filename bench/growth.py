@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from bench.bed import TABLE, Bed, Figures, lock_client, spread
 from bench.goals import Goal
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
-from tests.support.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -16,11 +16,11 @@ from botocore.exceptions import BotoCoreError
 
 from bench.bed import Bed, Figures, dynamodb_at, lock_client, spread
 from bench.goals import Goal
+from leasehold.testing.memory_table import MemoryTable
 from tests.histories.calls import Answer, Call, Kind, Recorder
 from tests.histories.checker import find_violation
 from tests.histories.faulty_endpoint import Faults, faulty_endpoint
 from tests.histories.memory_backend import memory_backend
-from tests.support.memory_table import MemoryTable
 
 SIZES: Final = (1, 10, 100, 1_000)
 _PROCESSES: Final = 3

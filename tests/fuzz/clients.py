@@ -16,11 +16,11 @@ from unittest.mock import patch
 
 from leasehold import AsyncLockClient, Lock, LockClient
 from leasehold.errors import InvalidRequest
+from leasehold.testing.memory_table import MemoryTable
 from tests.fuzz.findings import Findings, captured_log
 from tests.fuzz.values import LOCKS, MARK, hostile, leaks, shown
 from tests.support import FakeClock, acquire, store_over
 from tests.support.faults import lost_reply, refusal
-from tests.support.memory_table import MemoryTable
 
 _CALLS_PER_CLIENT: Final = 100
 _FAULT_SHARE: Final = 0.02

@@ -15,15 +15,15 @@ from unittest.mock import patch
 from lambdas import acquire, force_release, heartbeat, reap, release, runtime, telemetry
 from leasehold.clock import SystemClock
 from leasehold.errors import InvalidRequest, LeaseholdError
-from tests.fuzz.findings import Findings
-from tests.fuzz.values import EXECUTIONS, LOCKS, MARK, SECRETS, hostile, leaks, shown
-from tests.support.faults import defects, refusal, unknown_outcomes
-from tests.support.lambda_context import LambdaContextStub
-from tests.support.memory_table import (
+from leasehold.testing.memory_table import (
     ConditionalCheckFailedException,
     MemoryTable,
     TransactionCanceledException,
 )
+from tests.fuzz.findings import Findings
+from tests.fuzz.values import EXECUTIONS, LOCKS, MARK, SECRETS, hostile, leaks, shown
+from tests.support.faults import defects, refusal, unknown_outcomes
+from tests.support.lambda_context import LambdaContextStub
 
 _REQUESTS_PER_TABLE: Final = 250
 _OWNERS: Final = 8

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from leasehold.testing.memory_table import MemoryTable
 from tests.histories.faulty_endpoint import Backend, Reply
-from tests.support.memory_table import MemoryTable
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 

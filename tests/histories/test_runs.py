@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold.clock import BootClock
+from leasehold.testing.memory_table import MemoryTable
 from tests.histories.calls import Answer, Call
 from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint
 from tests.histories.memory_backend import memory_backend
@@ -18,7 +19,6 @@ from tests.histories.plans import SMALL
 from tests.histories.runs import Plan, check, dynamodb_at, new_client, run_plans
 from tests.property.bench import FaultyClient
 from tests.property.mutants import MUTANTS
-from tests.support.memory_table import MemoryTable
 
 ROUNDS = 5
 TRIES = Plan(threads=4, turns=10, held=0.005)

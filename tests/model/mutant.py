@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 from leasehold.protocol.requests import Delete, Transaction, Update
+from leasehold.testing.expressions import placeholders
 from tests.model.contention.configurations import Configuration
 from tests.model.executions.scene import Scene
-from tests.support.expressions import placeholders
 
 Maker = Callable[..., Any]
 Patch: TypeAlias = tuple[ModuleType | type, str, Any]

@@ -15,10 +15,10 @@ from leasehold.protocol import schema
 from leasehold.protocol.items import read_place, read_state, read_waiter
 from leasehold.protocol.model import LockState, Place, SeenLock
 from leasehold.protocol.requests import Put
+from leasehold.testing.expressions import Item
+from leasehold.testing.memory_table import Key, MemoryTable
 from tests.model.replay import Call
 from tests.support import TABLE
-from tests.support.expressions import Item
-from tests.support.memory_table import Key, MemoryTable
 
 LOCK: Final = "lock"
 _LATE: Final = "late"

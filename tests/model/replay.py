@@ -21,10 +21,10 @@ from leasehold.protocol.requests import Delete, Query, Update
 from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.expressions import Item, Scope, changed
 from leasehold.workflows.engine import Delivery, Execution
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
 from tests.support import START_MS
-from tests.support.expressions import Item, Scope, changed
 
 EPOCH_MS: Final = 1_000_000
 """Time stands still within an epoch. The next one begins when every lease of this one is over."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from leasehold.dynamodb.lock_table import LockTable, Written
 from leasehold.protocol.queue import lock_and_oldest_waiters
+from leasehold.testing.memory_table import MemoryTable
 from tests.model.contention import transitions as contention
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import workflows
@@ -25,7 +26,6 @@ from tests.model.request_names import (
     naming,
 )
 from tests.support import TABLE
-from tests.support.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from leasehold.testing.expressions import placeholders
 from tests.property.bench import Mutation
-from tests.support.expressions import placeholders
 
 Request = dict[str, Any]
 

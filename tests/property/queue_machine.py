@@ -22,10 +22,10 @@ from leasehold.protocol.model import (
     ReleaseRequest,
 )
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.workflows.engine import Delivery
 from tests.property.bench import Bench, Killed
 from tests.property.stored_lock import read_stored
-from tests.support.memory_table import MemoryTable
 
 TOLERANCE_MS = 2_000
 LIMITS = {"mutex": 1, "pair": 2}

@@ -7,11 +7,11 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from leasehold.errors import LockItemMalformed, LockStoreUnavailable
+from leasehold.testing.memory_table import MemoryTable
 from tests.property.bench import Bench
 from tests.property.lock_machine import LockMachine
 from tests.property.mutants import MUTANTS, QUEUE_MUTANTS
 from tests.property.queue_machine import QueueMachine
-from tests.support.memory_table import MemoryTable
 
 BUDGET = settings(
     max_examples=150,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.memory_table import MemoryTable
+from leasehold.testing.memory_table import MemoryTable
 
 WRITE_UNIT_BYTES = 1024
 

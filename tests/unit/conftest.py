@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from lambdas import runtime, telemetry
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
-from tests.support.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -25,10 +25,10 @@ from leasehold.protocol.model import (
     SeenLock,
 )
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.expressions import Item
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import EPOCH_MS
 from tests.support import START_MS
-from tests.support.expressions import Item
 
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100

@@ -16,6 +16,7 @@ from leasehold.durable import acquisition, attempt, hold
 from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import ExecutionEnded, Grant, Liveness
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.wire.answers import acquire_answer, release_answer
 from leasehold.wire.executions import callback_id_in
 from leasehold.wire.requests import parse_acquire, parse_release
@@ -23,7 +24,6 @@ from leasehold.workflows import engine
 from tests.model.durable.recorded_context import Recorded, RecordedContext, Stopped
 from tests.model.durable.scene import DurableScene, Execution, Invariant, Move, State
 from tests.support import START_MS, FakeClock, acquire, release, store_over
-from tests.support.memory_table import MemoryTable
 
 LOCK: Final = "customer"
 _BEGAN: Final = START_MS / 1000

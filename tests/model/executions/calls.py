@@ -6,13 +6,13 @@ from typing import Final
 
 from leasehold.protocol import expressions
 from leasehold.protocol.schema import ENTERED_AT_MS
+from leasehold.testing.expressions import Item
 from tests.model.executions.actors import STOPPABLE, Actor, Workflow
 from tests.model.executions.state import Operation
 from tests.model.numbered_tables import Numbered, NumberedTables
 from tests.model.replay import Call, RecordedWorld, run_to_next_call
 from tests.model.request_names import Names
 from tests.support import START_MS
-from tests.support.expressions import Item
 
 _CALLS_MS: Final = 100
 """Between the first calls of two workflows; their places are in this order."""

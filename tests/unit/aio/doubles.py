@@ -9,8 +9,8 @@ from typing import Any
 
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
+from leasehold.testing.memory_table import MemoryTable
 from tests.support.faults import lost_reply
-from tests.support.memory_table import MemoryTable
 from tests.unit.client.support.doubles import READS, WRITES
 
 LATENCY_SECONDS = 0.01

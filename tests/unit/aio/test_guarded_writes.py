@@ -12,8 +12,8 @@ import pytest
 
 from leasehold import AsyncLock, LockLost
 from leasehold.guarded.pending_calls import PendingCall, PendingCalls
+from leasehold.testing.memory_table import MemoryTable
 from tests.support.faults import lost_reply
-from tests.support.memory_table import MemoryTable
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time

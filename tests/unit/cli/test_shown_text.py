@@ -13,9 +13,9 @@ from leasehold import LockClient, LockWaitTimeout
 from leasehold.cli import exit_codes, lines
 from leasehold.cli import show as show_module
 from leasehold.client.arguments import default_owner_name
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.text import printable
 from tests.support import LOCK, FakeClock, acquire, store_over
-from tests.support.memory_table import MemoryTable
 
 CLEAR_SCREEN = "\x1b[2J"
 OTHER_DIRECTION = "\N{RIGHT-TO-LEFT OVERRIDE}"

@@ -16,8 +16,8 @@ import pytest
 
 from leasehold import LockClient
 from leasehold.client.connection import Connection
+from leasehold.testing.memory_table import MemoryTable
 from localaws import LocalAws
-from tests.support.memory_table import MemoryTable
 from tests.unit.client.support.doubles import Table
 
 CYCLES = 2_000

@@ -22,12 +22,12 @@ from leasehold.protocol.model import (
 )
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.wire.answers import acquire_answer, release_answer
 from leasehold.wire.executions import callback_id_in
 from leasehold.wire.requests import parse_acquire, parse_release
 from leasehold.workflows.engine import Delivery, Execution
 from tests.support import TABLE
-from tests.support.memory_table import MemoryTable
 
 Json = dict[str, Any]
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing:1/durable-execution"

@@ -13,8 +13,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from leasehold.protocol.model import Grant, Queued, Refusal, Released
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
-from tests.support.memory_table import MemoryTable
 
 
 class Twice(ClientError):  # noqa: N818 - as boto3 names its own

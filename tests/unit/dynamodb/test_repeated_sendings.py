@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 from leasehold.dynamodb import retry as sending
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Released
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, client_error
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import Bench
 
 THROTTLED = client_error("ThrottlingException")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from leasehold.protocol import schema
 from leasehold.protocol.model import AcquireRequest, Grant, ReleaseRequest
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeClock
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench
 
 Acquisition = tuple[str, str]

@@ -11,8 +11,8 @@ from leasehold.errors import LockItemMalformed
 from leasehold.protocol import holders, schema
 from leasehold.protocol.model import AcquireRequest, Grant
 from leasehold.protocol.short_ids import lengthen, shorten
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import Bench
 
 HERE = "arn:aws:states:us-east-1:123456789012:execution:"

@@ -20,11 +20,11 @@ from leasehold.protocol.schema import (
     holder_attribute,
     token_attribute,
 )
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.wire.item_size import MOST_HOLDERS_BYTES
 from leasehold.wire.requests import parse_acquire
 from tests.support import START_MS, FakeClock, store_over
 from tests.support.capacity import item_bytes
-from tests.support.memory_table import MemoryTable
 
 LARGEST_ITEM_BYTES = 400 * 1024
 LONGEST_EXPRESSION_BYTES = 4096

@@ -15,7 +15,7 @@ from leasehold.protocol.model import AcquireRequest, Grant, HandOff, ReleaseRequ
 from leasehold.protocol.requests import Delete, Transaction, Update
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from tests.support.memory_table import MemoryTable
+from leasehold.testing.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -12,8 +12,8 @@ import pytest
 
 from leasehold.errors import LockItemMalformed
 from leasehold.protocol import claims, holders, items, schema
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import TABLE, FakeClock, acquire, owner, store_over
-from tests.support.memory_table import MemoryTable
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
 ANNA = owner("anna")

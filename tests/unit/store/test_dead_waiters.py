@@ -18,11 +18,11 @@ from leasehold.protocol.model import (
     Waiter,
 )
 from leasehold.store import queue
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.wire.answers import acquire_answer
 from leasehold.workflows.engine import Delivery, Execution
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, client_error
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 from tests.support.workflows import FakeWorkflows
 

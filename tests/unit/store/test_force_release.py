@@ -24,10 +24,10 @@ from leasehold.protocol.model import (
 from leasehold.store.events import HandedOver, ReleasedByForce
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.workflows.engine import Execution
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from leasehold.clock import utc
 from leasehold.errors import LockItemMalformed
 from leasehold.protocol.description import LockDescription
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Between
 
 if TYPE_CHECKING:

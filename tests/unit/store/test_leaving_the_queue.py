@@ -9,10 +9,10 @@ import pytest
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Refusal, RefusalReason
 from leasehold.store.claims import EndedClaim
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.workflows.engine import Delivery
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench, Between
 from tests.support.workflows import FakeWorkflows
 

@@ -10,8 +10,8 @@ import pytest
 from leasehold.protocol.model import Grant, LockState, Queued, Refusal, Released
 from leasehold.store.events import MixedLimits
 from leasehold.store.keep_alive import KeepAliveOutcome
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, release
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import Bench, Between, workflow_heartbeat
 
 

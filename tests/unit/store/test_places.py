@@ -13,10 +13,10 @@ import pytest
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Queued
 from leasehold.protocol.queue import join_queue
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench
 
 WAITER = "WAITER#"

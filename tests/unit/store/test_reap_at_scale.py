@@ -11,8 +11,8 @@ from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
 from leasehold.protocol.model import Reaped
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import TABLE, CountingClient, FakeClock
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 CLAIMS = 1_000

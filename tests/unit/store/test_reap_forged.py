@@ -9,9 +9,9 @@ import pytest
 from leasehold.protocol.model import Grant, Liveness, Reaped
 from leasehold.store import reap
 from leasehold.store.reap import AskedTooEarly
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.workflows.engine import Execution
 from tests.support import CountingClient, FakeClock, acquire, release
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
 
 FORGED: dict[str, dict[str, Any]] = {

@@ -9,8 +9,8 @@ import pytest
 
 from leasehold.protocol.model import Grant
 from leasehold.protocol.verdict import AlreadyHolder, judge
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, release
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import Bench
 
 LEASE_MS = 60_000

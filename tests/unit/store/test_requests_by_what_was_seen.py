@@ -8,8 +8,8 @@ import pytest
 
 from leasehold.protocol.model import Grant, LockState, NotHeld, Queued, Released, SeenLock
 from leasehold.store.lock_store import LockStore
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
-from tests.support.memory_table import MemoryTable
 
 HAND_OFF = ["transact_write_items"]
 ASKING_FIRST = ["query", *HAND_OFF]

@@ -10,8 +10,8 @@ import pytest
 from leasehold.protocol import hand_over, permits
 from leasehold.protocol.model import Grant
 from leasehold.protocol.schema import lock_key
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench
 
 DAY_SECONDS = 24 * 3600

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from leasehold.protocol.model import Grant, Released, ReleaseRequest
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, store_over
 from tests.support.capacity import item_bytes
-from tests.support.memory_table import MemoryTable
 
 HOLDERS = 50
 

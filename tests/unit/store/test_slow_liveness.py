@@ -10,10 +10,10 @@ from mypy_boto3_stepfunctions import SFNClient
 
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import Liveness, Refusal
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.workflows.engine import Delivery, Execution
 from leasehold.workflows.step_functions import StepFunctions
 from tests.support import FakeClock, acquire
-from tests.support.memory_table import MemoryTable
 from tests.support.store_bench import RUN, Bench
 from tests.support.workflows import FakeWorkflows
 from tests.unit.workflows.test_step_functions import GRANT, TOKEN

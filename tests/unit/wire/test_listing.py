@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from leasehold.testing.memory_table import MemoryTable
 from leasehold.wire import listing
 from leasehold.wire.listing import list_answer
 from tests.support import FakeClock, acquire, release, store_over
-from tests.support.memory_table import MemoryTable
 
 NAMES = [f"lock-{number}" for number in range(5)]
 

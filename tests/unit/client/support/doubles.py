@@ -10,9 +10,9 @@ from typing import Any
 
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
+from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeAlarm, FakeClock
 from tests.support.faults import lost_reply
-from tests.support.memory_table import MemoryTable
 
 READS = ("get_item", "query", "scan")
 WRITES = ("update_item", "transact_write_items", "put_item", "delete_item")
