@@ -12,5 +12,10 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
 
 
+def label_of(owner_name: str) -> str:
+    """The owner's label as `printable` shows it, or "an owner without a name" if it is empty."""
+    return printable(owner_name) or "an owner without a name"
+
+
 def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")

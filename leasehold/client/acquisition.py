@@ -4,7 +4,7 @@ request ─▶ granted
  ▲ └─────▶ queued ─▶ poll, poll, poll … ─▶ this owner holds it: handed over ─▶ granted
  │                    │        └─ deadline ─▶ last poll ─▶ leave the queue ─▶ nothing held
  │                    ├─ nobody waits: this waiter was dropped from the queue
- │                    ├─ a permit is free, or a lease over, and nobody acts on it
+ │                    ├─ a permit is free, or a lease over, and nobody acts on it (`free_permit.py`)
  └────────────────────┘
 
 Each poll is one strongly consistent read, mostly of the lock. Once in 15 s it reads the waiter's
@@ -24,34 +24,31 @@ from dataclasses import replace
 from typing import Final
 
 from leasehold.backoff import longest_poll_seconds, retry_seconds
+from leasehold.client.free_permit import FreePermit
 from leasehold.client.local_lease import TimedGrant
 from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
 from leasehold.client.queue_position import QueuePosition
 from leasehold.client.store_factory import StoreFactory
-from leasehold.clock import utc
-from leasehold.errors import LockStoreUnavailable, LockWaitTimeout, VisibleHolder
+from leasehold.client.wait_timeout import wait_timeout
+from leasehold.errors import LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
     HeartbeatRequest,
     Holder,
-    LockState,
     Queued,
     ReleaseRequest,
     SeenLock,
 )
 from leasehold.protocol.schema import waiter_key
 from leasehold.store.lock_store import LockStore
-from leasehold.text import printable
 
 _PLACE_CHECK_SECONDS: Final = 15.0
 _ASK_AGAIN_SECONDS: Final = 120.0
 """A waiter asks again so often, to keep its place."""
 _LONGEST_PLACE_SECONDS: Final = 300.0
 """How long a waiter keeps its place if it does not ask: its process may have died."""
-_REQUEST_AGAIN_SECONDS: Final = 30.0
-"""A lock that seemed free, but was not granted, is requested again after that, or once it moved."""
 _LEAVE_SECONDS: Final = 2.0
 _SHORTEST_REQUEST_BUDGET_SECONDS: Final = 3.0
 """For a request that began within the wait: others may move the lock meanwhile, DynamoDB may
@@ -105,11 +102,10 @@ class Acquisition:
         self._waiter = store_factory.local_waiters.add(request.lock_name, request.owner_id)
         self._queue = self._waiter.queue
         self._position = QueuePosition(self._queue, began=self._began)
+        self._free_permit = FreePermit(self._clock, store_factory.lease_expiry, request)
         self._planned_at = self._place_seen_at = self._began
-        self._last_tried: tuple[object, float] = (None, -math.inf)
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
-        self._free_at = math.inf
         self.holders: tuple[Holder, ...] = ()
 
     def run(self) -> TimedGrant | None:
@@ -167,19 +163,16 @@ class Acquisition:
             logs_hint: whether to log, too, that a single try cannot watch a lease, if only that
                 was the reason.
         """
-        holders = tuple(map(_visible, self.holders))
-        names = ", ".join(map(_named, holders)) or "nobody"
         expiry = self._store_factory.lease_expiry
         hint = expiry.explain_unwatched(self.request.lock_name, self.holders)
         if hint and logs_hint:
             logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
-        told = f"not handed over within {self._wait:g} s; last held by" if self._wait else "held by"
-        message = f"lock {self.request.lock_name!r}: {told} {names}"
-        return LockWaitTimeout(
-            f"{message} ({hint})" if hint else message,
-            lock_name=self.request.lock_name,
-            waited_seconds=self._clock.monotonic() - self._began,
-            holders=holders,
+        return wait_timeout(
+            self.request.lock_name,
+            self.holders,
+            wait=self._wait,
+            waited=self._clock.monotonic() - self._began,
+            hint=hint,
         )
 
     def _give_up(self) -> None:
@@ -203,8 +196,9 @@ class Acquisition:
         now = self._clock.monotonic()
         random = self._store_factory.random
         if self._unknown is None:
+            until_free = self._free_permit.expected_at - now
             seconds = self._position.seconds_to_poll(
-                now, longest=self._longest, until_free=self._free_at - now, random=random
+                now, longest=self._longest, until_free=until_free, random=random
             )
         else:
             seconds = retry_seconds(self._failures, longest=self._longest, random=random)
@@ -264,7 +258,8 @@ class Acquisition:
         if sent < self._deadline and self._is_answer_known(sent):
             return None
         try:
-            if sent >= self._place_seen_at + _PLACE_CHECK_SECONDS and sent < self._free_at:
+            is_check_due = sent >= self._place_seen_at + _PLACE_CHECK_SECONDS
+            if is_check_due and sent < self._free_permit.expected_at:
                 return None if self._has_place(sent) else self._request_permit()
             return self._read(sent)
         except LockStoreUnavailable:
@@ -280,7 +275,7 @@ class Acquisition:
         if self._position.correct(owner_id, seen) and self._ticket is not None:
             ahead = self._store().count_ahead(self.request.lock_name, owner_id, ticket=self._ticket)
             self._position.note(ahead + 1, seen)
-        return self._request_permit() if self._is_worth_a_request(seen.state) else None
+        return self._request_permit() if self._free_permit.is_worth_a_request(seen.state) else None
 
     def _is_answer_known(self, now: float) -> bool:
         queue = self._queue
@@ -301,27 +296,6 @@ class Acquisition:
             return False
         self._place_seen_at = sent
         self._waiter.note_refusal(sent)
-        return True
-
-    def _is_worth_a_request(self, state: LockState) -> bool:
-        now = self._clock.monotonic()
-        needed = state.held - self.request.limit + 1
-        self._free_at = math.inf
-        if needed > 0 and len(state.holders) >= needed:
-            expiry, lock_name = self._store_factory.lease_expiry, self.request.lock_name
-            left = sorted(expiry.seconds_left(lock_name, holder) for holder in state.holders)
-            self._free_at = now + left[needed - 1]
-        # As the store judges: at the very moment of its end a lease is not over yet.
-        is_open = needed <= 0 or self._free_at < now
-        if state.contended and not is_open:
-            return False
-        seen = (state.held, state.fencing_token, state.contended, state.holders)
-        last_seen, last_tried_at = self._last_tried
-        if seen == last_seen:
-            self._free_at = math.inf
-            if now < last_tried_at + _REQUEST_AGAIN_SECONDS:
-                return False
-        self._last_tried = (seen, now)
         return True
 
     def _renew_if_late(self, granted: TimedGrant) -> TimedGrant | None:
@@ -369,17 +343,3 @@ class Acquisition:
 
     def _request_deadline(self) -> float:
         return max(self._deadline, self._clock.monotonic() + _SHORTEST_REQUEST_BUDGET_SECONDS)
-
-
-def _visible(holder: Holder) -> VisibleHolder:
-    return VisibleHolder(
-        owner_name=holder.owner_name,
-        acquired_at=utc(holder.acquired_at_ms),
-        expires_at=utc(holder.expires_at_ms),
-        fencing_token=holder.fencing_token,
-    )
-
-
-def _named(holder: VisibleHolder) -> str:
-    since = holder.acquired_at.isoformat(sep=" ", timespec="seconds")
-    return f"{printable(holder.owner_name) or 'an owner without a name'} since {since}"

@@ -17,7 +17,7 @@ from leasehold.store.events import (
     PushUnknown,
     ReleasedByForce,
 )
-from leasehold.text import printable
+from leasehold.text import label_of, printable
 
 
 class FailsafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -45,7 +45,7 @@ def log_event(event: Event) -> None:
                 event.lock_name,
                 printable(event.requested_by),
                 printable(event.reason),
-                printable(event.owner_name) or "an owner without a name",
+                label_of(event.owner_name),
                 event.fencing_token,
             )
         case MixedLimits(lock_name=lock_name, limit=limit, holders_limits=holders_limits):

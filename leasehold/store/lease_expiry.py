@@ -23,7 +23,7 @@ from typing import Final
 
 from leasehold.clock import Clock
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder
-from leasehold.text import printable
+from leasehold.text import label_of
 
 _MARGIN_SECONDS: Final = 0.1
 _MARGIN_SHARE: Final = 0.002
@@ -87,7 +87,7 @@ class WatchedExpiry(LeaseExpiry):
             if not stored.is_over(lock_name, holder) or self.is_over(lock_name, holder):
                 continue
             if holder.execution_arn is None:
-                name = printable(holder.owner_name) or "an owner without a name"
+                name = label_of(holder.owner_name)
                 return (
                     f"the lease of {name} is over by the wall clock, but "
                     "this client has not watched it for its whole length; a wait of "

@@ -1,0 +1,93 @@
+"""When a waiter asks by itself, because nobody hands over what is free."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from leasehold.client.free_permit import FreePermit
+from leasehold.protocol.model import Holder, LockState
+from leasehold.store.lease_expiry import StoredExpiry
+from tests.support import LOCK, FakeClock, acquire
+
+TOLERANCE_SECONDS = 2
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def free_permit(clock: FakeClock, limit: int = 1) -> FreePermit:
+    request = acquire("anna", lock_name=LOCK, limit=limit)
+    return FreePermit(clock, StoredExpiry(clock), request)
+
+
+def held(
+    clock: FakeClock, *seconds: float, contended: bool = True, fencing_token: int = 7
+) -> LockState:
+    """A lock whose holders' leases are over in so many seconds."""
+    holders = tuple(
+        Holder(
+            owner_id=f"owner-{number}",
+            owner_name="",
+            acquired_at_ms=clock.wall_ms(),
+            expires_at_ms=clock.wall_ms() + round((left - TOLERANCE_SECONDS) * 1000),
+            lease_ms=60_000,
+            limit=len(seconds),
+            revision=1,
+            fencing_token=number,
+        )
+        for number, left in enumerate(seconds)
+    )
+    return LockState(
+        held=len(holders), holders=holders, contended=contended, fencing_token=fencing_token
+    )
+
+
+def test_a_held_lock_with_a_queue_is_not_requested(clock: FakeClock) -> None:
+    assert not free_permit(clock).is_worth_a_request(held(clock, 60))
+
+
+def test_a_lock_without_a_queue_is_requested_because_this_waiter_was_dropped(
+    clock: FakeClock,
+) -> None:
+    assert free_permit(clock).is_worth_a_request(held(clock, 60, contended=False))
+
+
+def test_a_free_permit_is_requested(clock: FakeClock) -> None:
+    assert free_permit(clock).is_worth_a_request(held(clock))
+    assert free_permit(clock, limit=2).is_worth_a_request(held(clock, 60))
+    assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
+
+
+def test_a_lease_that_is_over_is_requested_from_the_moment_after_its_end(clock: FakeClock) -> None:
+    permit = free_permit(clock)
+    lock = held(clock, 60)
+    clock.advance(60)
+    assert not permit.is_worth_a_request(lock)
+    clock.advance(0.001)
+    assert permit.is_worth_a_request(lock)
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [(3, 10), (2, 20), (1, 60), (4, math.inf)], ids=str)
+def test_as_many_leases_have_to_end_as_leave_room_for_the_limit(
+    clock: FakeClock, limit: int, seconds: float
+) -> None:
+    permit = free_permit(clock, limit=limit)
+    permit.is_worth_a_request(held(clock, 20, 60, 10))
+    assert permit.expected_at - clock.monotonic() == pytest.approx(seconds)
+
+
+def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(
+    clock: FakeClock,
+) -> None:
+    permit = free_permit(clock)
+    assert permit.is_worth_a_request(held(clock))
+    clock.advance(29)
+    assert not permit.is_worth_a_request(held(clock))
+    assert permit.is_worth_a_request(held(clock, fencing_token=8)), "the lock has moved"
+    assert not permit.is_worth_a_request(held(clock, fencing_token=8))
+    clock.advance(30)
+    assert permit.is_worth_a_request(held(clock, fencing_token=8))
