@@ -24,6 +24,9 @@ from tests.unit.durable.service import Service
 
 Body = Callable[[Any, DurableContext], Any]
 LONGEST_SECONDS = 60
+LOCK = "customer/42"
+QUICK = 0.01
+"""The time scale of tests in which nothing takes long on purpose."""
 
 
 @dataclass
@@ -128,6 +131,19 @@ def executions_of(
         finally:
             runner.close()
             _close(runner._scheduler._loop)  # noqa: SLF001 - the runner leaves it open
+
+
+def result_of(body: Body, service: Service | None = None) -> DurableFunctionTestResult:
+    """What one execution of the body ends with."""
+    with executions_of(body, service, time_scale=QUICK) as executions:
+        return executions.run("a")
+
+
+def error_of(body: Body, service: Service | None = None) -> tuple[str, str]:
+    """Class and text of the error by which the execution failed."""
+    error = result_of(body, service).error
+    assert error is not None
+    return str(error.type), str(error.message)
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,10 +13,9 @@ from aws_durable_execution_sdk_python.config import Duration
 from leasehold.durable import hold
 from leasehold.errors import LockWaitTimeout
 from tests.support import acquire, release
-from tests.unit.durable.runner import Body, executions_of
+from tests.unit.durable.runner import LOCK, QUICK, Body, executions_of
 from tests.unit.durable.service import Json, Service
 
-LOCK: Final = "customer/42"
 MOMENTS: Final = ("the push is lost", "before it leaves the queue", "after it has left the queue")
 TIMES: Final = int(os.environ.get("LEASEHOLD_DURABLE_TIMES", "5"))
 
@@ -70,15 +68,12 @@ def body_with(service: Service) -> Body:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_grant_in_the_moment_of_giving_up_is_given_back(
-    moment: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL)
+def test_a_grant_in_the_moment_of_giving_up_is_given_back(moment: str) -> None:
     granted = 0
     for _ in range(TIMES):
         late = LateGrant(moment)
         late.service.store().acquire(acquire("anna", lock_name=LOCK))
-        with executions_of(body_with(late.service), late.service, time_scale=0.01) as executions:
+        with executions_of(body_with(late.service), late.service, time_scale=QUICK) as executions:
             assert executions.run("a").result == '"gave up"'
         assert late.service.state(LOCK).held == 0
         assert late.service.table.waiters(LOCK) == []

@@ -6,7 +6,6 @@ and then once for each of them and for both moments: before the checkpoint is wr
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,11 +19,8 @@ from leasehold.errors import LockWaitTimeout
 from tests.support import acquire as acquire_request
 from tests.support import owner
 from tests.support import release as release_request
-from tests.unit.durable.runner import Executions, Killer, executions_of
+from tests.unit.durable.runner import LOCK, QUICK, Executions, Killer, executions_of
 from tests.unit.durable.service import Json, Service
-
-LOCK = "customer/42"
-TIME_SCALE = 0.01
 
 
 @dataclass
@@ -75,7 +71,7 @@ class Scene:
         if self.frees_after is not None:
             self.service.store().acquire(acquire_request("anna", lock_name=LOCK))
             self.service.after = self.free
-        with executions_of(self.body, self.service, killer, time_scale=TIME_SCALE) as executions:
+        with executions_of(self.body, self.service, killer, time_scale=QUICK) as executions:
             result = executions.run("a")
         expected = '"too late"' if self.frees_after == NEVER else '"done"'
         if result.result != (None if self.fails else expected):
@@ -122,11 +118,6 @@ def faults_of(make_scene: Callable[[], Scene]) -> dict[str, list[str]]:
             if scene.faults:
                 found[f"killed {'after' if is_written else 'before'} {at}: {name}"] = scene.faults
     return found
-
-
-@pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("scene", SCENES)

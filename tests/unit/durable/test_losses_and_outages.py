@@ -1,0 +1,153 @@
+"""What `hold` and `run` do if the lock is lost, or the service does not answer or refuses."""
+
+from __future__ import annotations
+
+import pytest
+from aws_durable_execution_sdk_python import DurableContext
+
+from leasehold.durable import DurableLock, hold, run
+from leasehold.errors import InvalidRequest, LockStoreMisconfigured
+from tests.support import acquire
+from tests.support import release as release_request
+from tests.unit.durable.runner import LOCK, error_of, result_of
+from tests.unit.durable.service import Json, Service, unavailable
+
+
+def test_a_lock_that_was_taken_away_is_reported_at_the_end() -> None:
+    service = Service()
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, LOCK, service=service) as lock:
+            context.step(lambda _: take_away(service, lock), name="somebody takes it")
+
+    kind, message = error_of(body, service)
+    assert kind.endswith("LockLost")
+    assert "was not held any more" in message
+
+
+def take_away(service: Service, lock: DurableLock) -> None:
+    """A release by hand, and another owner since."""
+    holder = service.state(LOCK).holder(lock.owner_id)
+    assert holder is not None
+    service.store().release(release_request("", lock_name=LOCK, owner_id=lock.owner_id))
+    service.store().acquire(acquire("ben", lock_name=LOCK))
+    service.store().release(release_request("ben", lock_name=LOCK))
+
+
+def test_a_loss_is_noted_on_the_error_of_the_work() -> None:
+    service, notes = Service(), list[str]()
+
+    def body(_event: object, context: DurableContext) -> None:
+        try:
+            with hold(context, LOCK, service=service) as lock:
+                context.step(lambda _: take_away(service, lock), name="somebody takes it")
+                int("no number")
+        except ValueError as error:
+            notes.extend(error.__notes__)
+
+    result_of(body, service)
+    assert notes[-1].startswith("At the end of the lock: lock 'customer/42'")
+
+
+def test_an_acquisition_that_is_released_while_it_waits_is_lost() -> None:
+    service = Service()
+    service.store().acquire(acquire("anna", lock_name=LOCK))
+
+    def release_waiter(name: str, request: Json, _answer: Json) -> None:
+        if name == "acquire" and len(service.calls) == 1:
+            place = service.table.waiters(LOCK)[0]["sk"]["S"]
+            assert place
+            service.store().release(
+                release_request("", lock_name=LOCK, owner_id=request["owner_id"], waits=True)
+            )
+
+    service.after = release_waiter
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, LOCK, service=service):
+            pass
+
+    assert error_of(body, service)[0].endswith("LockLost")
+
+
+def test_a_service_that_does_not_answer_is_no_refusal() -> None:
+    service = Service(before=unavailable)
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, LOCK, service=service):
+            pass
+
+    kind, message = error_of(body, service)
+    assert kind.endswith("LockStoreUnavailable")
+    assert "did not answer" in message
+
+
+def test_what_was_granted_to_a_call_without_an_answer_is_given_back() -> None:
+    service = Service()
+
+    def lose_replies(name: str, _request: Json, _answer: Json) -> None:
+        if name == "acquire":
+            unavailable()
+
+    service.after = lose_replies
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, LOCK, service=service):
+            pass
+
+    assert error_of(body, service)[0].endswith("LockStoreUnavailable")
+    assert service.state(LOCK).held == 0
+    assert len({owner_id for _, owner_id in service.calls}) == 1
+
+
+def test_an_outage_of_the_release_does_not_replace_the_result() -> None:
+    service = Service()
+
+    def fail_releases(name: str, _request: Json) -> None:
+        if name == "release":
+            unavailable()
+
+    service.before = fail_releases
+    result = result_of(
+        lambda _event, context: run(context, LOCK, lambda _: "done", service=service), service
+    )
+    assert result.result == '"done"'
+    assert service.state(LOCK).held == 1  # The end of the execution frees it.
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidRequest(field="limit", rule="too high"), LockStoreMisconfigured("no table")]
+)
+def test_a_request_that_can_never_succeed_is_not_repeated(error: Exception) -> None:
+    service = Service()
+
+    def refuse(_name: str, _request: Json) -> None:
+        raise error
+
+    service.before = refuse
+    caught: list[Exception] = []
+
+    def body(_event: object, context: DurableContext) -> None:
+        try:
+            with hold(context, LOCK, service=service):
+                pass
+        except (InvalidRequest, LockStoreMisconfigured) as found:
+            caught.append(found)
+
+    result_of(body, service)
+    assert [(type(found), str(found)) for found in caught] == [(type(error), str(error))]
+
+
+def test_a_release_that_can_never_succeed_does_not_replace_the_result() -> None:
+    service = Service()
+
+    def refuse(name: str, _request: Json) -> None:
+        if name == "release":
+            message = "no permission"
+            raise LockStoreMisconfigured(message)
+
+    service.before = refuse
+    result = result_of(
+        lambda _event, context: run(context, LOCK, lambda _: "done", service=service), service
+    )
+    assert result.result == '"done"'

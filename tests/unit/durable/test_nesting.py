@@ -1,0 +1,131 @@
+"""Locks inside each other and beside each other, in one execution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_durable_execution_sdk_python import DurableContext
+from aws_durable_execution_sdk_python.config import (
+    Duration,
+    MapConfig,
+    NestingType,
+    ParallelConfig,
+)
+from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
+
+from leasehold.durable import hold, run
+from leasehold.errors import InvalidRequest
+from tests.unit.durable.runner import LOCK, error_of, result_of
+from tests.unit.durable.service import Service
+
+A_SECOND = Duration.from_seconds(1)
+
+
+def test_two_holds_nest() -> None:
+    service, held = Service(), list[Any]()
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, "outer", service=service), hold(context, "inner", service=service):
+            context.wait(A_SECOND)
+            context.step(
+                lambda _: held.append([service.state("outer").held, service.state("inner").held]),
+                name="count",
+            )
+
+    assert result_of(body, service).error is None
+    assert held == [[1, 1]]
+    assert [service.state("outer").held, service.state("inner").held] == [0, 0]
+
+
+def test_one_lock_held_twice_in_a_row_is_acquired_twice() -> None:
+    service = Service()
+
+    def body(_event: object, context: DurableContext) -> list[int]:
+        return [
+            run(context, LOCK, lambda lock: lock.fencing_token, service=service) for _ in range(2)
+        ]
+
+    first, second = map(int, str(result_of(body, service).result).strip("[]").split(","))
+    assert second == first + 1
+
+
+def test_a_lock_inside_itself_is_an_error_at_once() -> None:
+    service = Service()
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, LOCK, service=service), hold(context, LOCK, service=service):
+            pass
+
+    kind, message = error_of(body, service)
+    assert kind.endswith("InvalidRequest")
+    assert "it would wait for itself" in message
+    assert service.state(LOCK).held == 0
+
+
+def test_a_lock_inside_itself_is_found_in_child_contexts_and_branches() -> None:
+    service, messages = Service(), list[str]()
+
+    def inner(context: DurableContext) -> None:
+        try:
+            with hold(context, LOCK, service=service):
+                pass
+        except InvalidRequest as error:
+            messages.append(error.field)
+
+    def body(_event: object, context: DurableContext) -> None:
+        with hold(context, LOCK, service=service):
+            context.run_in_child_context(inner, name="child")
+            context.run_in_child_context(
+                lambda child: child.run_in_child_context(inner), name="grandchild"
+            )
+            context.parallel([inner, inner], name="branches")
+
+    assert result_of(body, service).error is None
+    assert messages[:4] == ["name"] * 4
+
+
+STALE_TOKEN = "Invalid checkpoint token"
+"""The local runner may invoke a function for a callback before the last invocation has ended."""
+
+
+def branches(nesting: NestingType) -> tuple[DurableFunctionTestResult, int, int]:
+    """What the execution returns, how many were inside at once, and how many hold the lock then."""
+    service, inside, most = Service(), list[int](), list[int]()
+
+    def branch(context: DurableContext, item: int, _index: int, _items: Any) -> int:  # noqa: ANN401 - the SDK's
+        def come(_: object) -> None:
+            inside.append(item)
+            most.append(len(set(inside)))
+
+        with hold(context, LOCK, service=service) as lock:
+            context.step(come, name="come")
+            context.wait(A_SECOND)
+            context.step(lambda _: inside.remove(item), name="go")
+            return lock.fencing_token
+
+    def body(_event: object, context: DurableContext) -> list[int]:
+        mapped: list[int] = context.map(
+            [0, 1, 2], branch, name="map", config=MapConfig(nesting_type=nesting)
+        ).get_results()
+        others = [lambda child, i=i: branch(child, i, i, ()) for i in (3, 4, 5)]
+        return [
+            *mapped,
+            *context.parallel(
+                others, name="parallel", config=ParallelConfig(nesting_type=nesting)
+            ).get_results(),
+        ]
+
+    result = result_of(body, service)
+    return result, max(most), service.state(LOCK).held
+
+
+@pytest.mark.parametrize("nesting", NestingType)
+def test_branches_of_parallel_and_of_map_take_turns(nesting: NestingType) -> None:
+    for _ in range(3):
+        result, at_once, held = branches(nesting)
+        if result.error is None or result.error.message != STALE_TOKEN:
+            break
+    assert result.error is None
+    tokens = str(result.result).strip("[]").split(", ")
+    assert (len(set(tokens)), at_once, held) == (6, 1, 0)
