@@ -48,6 +48,7 @@ WITHOUT_COVERAGE: Final = (
     "unit/dynamodb/test_create_table.py",
     "unit/guarded/test_contention.py",
     "unit/lambdas/test_reap_handler.py",
+    "unit/lambdas/test_reap_messages.py",
     "unit/store/test_dead_waiters.py",
     "unit/store/test_queue.py",
     "unit/store/test_queue_faults.py",

@@ -1,4 +1,4 @@
-"""The workflow engine of the handlers."""
+"""What the handlers meet outside: the workflow engine, and the queue of the reaper."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from leasehold.workflows.step_functions import StepFunctions
 from tests.support.workflows import FakeWorkflows
+from tests.unit.lambdas.reaping import QUEUE_URL, Outside
 
 
 @pytest.fixture
@@ -16,3 +17,14 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeWorkflows:
         # A bound method is no descriptor: it is called without the StepFunctions it is called on.
         monkeypatch.setattr(StepFunctions, name, getattr(engine, name))
     return engine
+
+
+@pytest.fixture
+def outside(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> Outside:
+    outside = Outside()
+    engine.runs = outside.describe
+    monkeypatch.setattr("lambdas.reap_messages.send_message", outside.send)
+    monkeypatch.setattr("lambdas.reap_messages.hide_message", outside.hide)
+    monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", QUEUE_URL)
+    monkeypatch.setenv("LEASEHOLD_SECOND_PASS_SECONDS", "35")
+    return outside

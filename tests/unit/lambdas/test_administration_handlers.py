@@ -11,6 +11,7 @@ from lambdas import acquire, force_release, heartbeat, inspect, release
 from leasehold.errors import InvalidRequest, LockStoreUnavailable
 from tests.support import TABLE
 from tests.support.lambda_context import LambdaContextStub
+from tests.unit.lambdas.output import lines
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -22,10 +23,6 @@ WHO = {"requested_by": "olga", "reason": "hangs since 3 a.m."}
 Output = pytest.CaptureFixture[str]
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-
-def lines(capsys: Output) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def granted(**fields: Any) -> int:  # noqa: ANN401 - of the request

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +14,7 @@ from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
+from tests.unit.lambdas.output import lines, metrics, values
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -23,22 +23,6 @@ CONTEXT = LambdaContextStub()
 RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-
-def emitted(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """The EMF objects among what was printed since the last look."""
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    return [line for line in lines if "_aws" in line]
-
-
-def values(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
-    """Each metric's values since the last look."""
-    return {
-        metric["Name"]: line[metric["Name"]]
-        for line in emitted(capsys)
-        for directive in line["_aws"]["CloudWatchMetrics"]
-        for metric in directive["Metrics"]
-    }
 
 
 def let_the_lease_end(dynamodb: DynamoDBClient, owner_id: str = VALID_OWNER) -> None:
@@ -58,7 +42,7 @@ def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
-    (line,) = emitted(capsys)
+    (line,) = metrics(lines(capsys))
     assert line == {
         "_aws": {
             "Timestamp": line["_aws"]["Timestamp"],
@@ -78,14 +62,14 @@ def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
 def test_a_repeated_acquire_counts_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     acquire.handler(dict(NAMED), CONTEXT)
-    assert [line["Granted"] for line in emitted(capsys)] == [[1.0]]
+    assert [line["Granted"] for line in metrics(lines(capsys))] == [[1.0]]
 
 
 def test_a_busy_lock_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
     acquire.handler(dict(RIVAL), CONTEXT)
-    assert values(capsys) == {"Busy": [1.0]}
+    assert values(lines(capsys)) == {"Busy": [1.0]}
 
 
 def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +77,7 @@ def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixtur
     release.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
     assert acquire.handler(dict(NAMED), CONTEXT)["reason"] == "ALREADY_RELEASED"
-    assert values(capsys) == {}
+    assert values(lines(capsys)) == {}
 
 
 def test_a_takeover_is_counted_beside_the_grant(
@@ -103,7 +87,7 @@ def test_a_takeover_is_counted_beside_the_grant(
     let_the_lease_end(dynamodb)
     capsys.readouterr()
     acquire.handler(dict(RIVAL), CONTEXT)
-    assert values(capsys) == {"Granted": [1.0], "TakenOver": [1.0]}
+    assert values(lines(capsys)) == {"Granted": [1.0], "TakenOver": [1.0]}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +110,7 @@ def test_what_was_learned_of_the_holders_workflow_is_counted(
     let_the_lease_end(dynamodb)
     capsys.readouterr()
     acquire.handler(dict(RIVAL), CONTEXT)
-    assert values(capsys) == expected
+    assert values(lines(capsys)) == expected
 
 
 def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
@@ -135,7 +119,7 @@ def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
     acquire.handler(dict(NAMED), CONTEXT)
     capsys.readouterr()
     release.handler(dict(NAMED), CONTEXT)
-    (line,) = emitted(capsys)
+    (line,) = metrics(lines(capsys))
     assert line["_aws"]["CloudWatchMetrics"][0]["Metrics"] == [
         {"Name": "Released", "Unit": "Count"},
         {"Name": "HeldTime", "Unit": "Milliseconds"},
@@ -144,16 +128,16 @@ def test_a_release_is_counted_with_the_time_held_and_its_repetition_is_not(
     (held_ms,) = line["HeldTime"]
     assert 0 <= held_ms < 10_000
     release.handler(dict(NAMED), CONTEXT)
-    assert values(capsys) == {}
+    assert values(lines(capsys)) == {}
 
 
 def test_a_lost_lock_is_counted_by_heartbeat_and_release(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     heartbeat.handler(dict(NAMED), CONTEXT)
-    assert values(capsys) == {"Lost": [1.0]}
+    assert values(lines(capsys)) == {"Lost": [1.0]}
     release.handler(dict(NAMED), CONTEXT)
-    assert values(capsys) == {"Lost": [1.0]}
+    assert values(lines(capsys)) == {"Lost": [1.0]}
 
 
 def test_a_renewal_and_an_invalid_request_count_nothing(
@@ -164,4 +148,4 @@ def test_a_renewal_and_an_invalid_request_count_nothing(
     heartbeat.handler(dict(NAMED), CONTEXT)
     with pytest.raises(InvalidRequest):
         acquire.handler({"lock_name": ""}, CONTEXT)
-    assert values(capsys) == {}
+    assert values(lines(capsys)) == {}

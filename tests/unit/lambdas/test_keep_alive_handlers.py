@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from tests.support import TABLE
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
+from tests.unit.lambdas.output import printed
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -28,18 +28,6 @@ LOST = "lock 'nightly-report' is not held any more; the work was stopped"
 DONE = "the work under lock 'nightly-report' is done"
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-
-def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[str]]:
-    """The metrics' values, and the messages logged, since the last look."""
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    values = {
-        metric["Name"]: line[metric["Name"]]
-        for line in lines
-        if "_aws" in line
-        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
-    }
-    return values, [line["message"] for line in lines if "_aws" not in line]
 
 
 def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from lambdas import acquire, heartbeat, release
@@ -12,6 +9,7 @@ from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.workflows.engine import Delivery
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
+from tests.unit.lambdas.output import printed
 
 CONTEXT = LambdaContextStub()
 LOCK = {"lock_name": "customer/1"}
@@ -22,18 +20,6 @@ EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 BEN_WAITS = {**BEN, "task_token": TOKEN, "execution_arn": EXECUTION, "entered_at_ms": 1}
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-
-def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[str]]:
-    """The metrics' values, and the messages logged, since the last look."""
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    values = {
-        metric["Name"]: line[metric["Name"]]
-        for line in lines
-        if "_aws" in line
-        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
-    }
-    return values, [line["message"] for line in lines if "_aws" not in line]
 
 
 def test_a_free_lock_is_granted_through_the_task_token_at_once(engine: FakeWorkflows) -> None:

@@ -1,144 +1,58 @@
-"""The reaper's entry point: which messages it understands, what it sends, and what it fails."""
+"""The reaper's entry point: what it frees, what it sends, and what it fails."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
 import pytest
 
-from lambdas import acquire, reap, release
-from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
-from leasehold.errors import InvalidRequest
-from leasehold.protocol.model import ExecutionEnded, Liveness
+from lambdas import acquire, reap
+from lambdas.reap_messages import MOST_ROUNDS, parse_reap_message
+from leasehold.protocol.model import Liveness
 from leasehold.workflows.engine import Execution
-from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
-from tests.support.lambda_context import LambdaContextStub
-from tests.support.workflows import FakeWorkflows
+from tests.support.bad_inputs import VALID_EXECUTION, VALID_OWNER
+from tests.unit.lambdas.output import lines, logged, values
+from tests.unit.lambdas.reaping import (
+    CONTEXT,
+    OTHER_EXECUTION,
+    QUEUE_URL,
+    RIVAL,
+    WORKFLOW,
+    Outside,
+    batch,
+    failed,
+    is_free,
+    second_pass,
+    status_change,
+)
 
-CONTEXT = LambdaContextStub()
-OTHER_EXECUTION = VALID_EXECUTION.replace("run-1", "run-2")
-WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
-RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
-QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/reap"
-
-pytestmark = pytest.mark.usefixtures("lambda_environment")
-
-
-@dataclass
-class Outside:
-    """Step Functions and the reap queue, as the handler sees them."""
-
-    executions: dict[str, Execution] = field(default_factory=dict)
-    sent: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
-    hidden: list[tuple[str, str, int]] = field(default_factory=list)
-
-    def describe(self, execution_arn: str) -> Execution:
-        return self.executions.get(execution_arn, Execution(Liveness.OVER))
-
-    def send(self, queue_url: str, body: str, delay_seconds: int) -> None:
-        self.sent.append((queue_url, json.loads(body), delay_seconds))
-
-    def hide(self, queue_url: str, receipt_handle: str, seconds: int) -> None:
-        self.hidden.append((queue_url, receipt_handle, seconds))
+pytestmark = pytest.mark.usefixtures("lambda_environment", "outside")
 
 
-@pytest.fixture(autouse=True)
-def outside(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> Outside:
-    outside = Outside()
-    engine.runs = outside.describe
-    monkeypatch.setattr("lambdas.reap_messages.send_message", outside.send)
-    monkeypatch.setattr("lambdas.reap_messages.hide_message", outside.hide)
-    monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", QUEUE_URL)
-    monkeypatch.setenv("LEASEHOLD_SECOND_PASS_SECONDS", "35")
-    return outside
-
-
-def status_change(execution_arn: str = VALID_EXECUTION, **detail: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of the event
-    """As EventBridge sends it, with the fields that nobody here reads left out."""
-    return {
-        "source": "aws.states",
-        "detail-type": "Step Functions Execution Status Change",
-        "detail": {"executionArn": execution_arn, "status": "ABORTED", "redriveCount": 0, **detail},
-    }
-
-
-def second_pass(
-    execution_arn: str = VALID_EXECUTION, redrives: int = 0, rounds: int = 0
-) -> dict[str, Any]:
-    order = {"execution_arn": execution_arn, "redrives": redrives, "second_pass": True}
-    return {**order, "rounds": rounds}
-
-
-def batch(*messages: object, tries: int = 1) -> dict[str, Any]:
-    """An SQS event; what is no text is sent as JSON."""
-    return {
-        "Records": [
-            {
-                "messageId": f"message-{number}",
-                "receiptHandle": "r",
-                "body": message if isinstance(message, str) else json.dumps(message),
-                "attributes": {"ApproximateReceiveCount": str(tries)},
-                "messageAttributes": {},
-                "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:reap",
-                "awsRegion": "us-east-1",
-            }
-            for number, message in enumerate(messages)
-        ]
-    }
-
-
-def failed(*messages: object, tries: int = 1) -> list[int]:
-    """Handles a batch; tells which of its messages will come again."""
-    answer = reap.handler(batch(*messages, tries=tries), CONTEXT)
-    assert list(answer) == ["batchItemFailures"]
-    failures = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
-    return [int(identifier.removeprefix("message-")) for identifier in failures]
-
-
-def is_free() -> bool:
-    granted: bool = acquire.handler(dict(RIVAL), CONTEXT)["acquired"]
-    release.handler(dict(RIVAL), CONTEXT)
-    return granted
-
-
-def printed(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The metrics' values, and the lines logged, since the last look."""
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    values = {
-        metric["Name"]: line[metric["Name"]]
-        for line in lines
-        if "_aws" in line
-        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
-    }
-    return values, [line for line in lines if "_aws" not in line]
-
-
-def test_an_event_frees_the_lock_and_sends_the_second_look_for_later(outside: Outside) -> None:
+def test_an_event_frees_the_lock_and_sends_the_second_pass_for_later(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(status_change()) == []
     assert outside.sent == [(QUEUE_URL, second_pass(), 35)]
     assert is_free()
 
 
-def test_the_second_look_sends_nothing_more(outside: Outside) -> None:
+def test_the_second_pass_sends_nothing_more(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(second_pass()) == []
     assert outside.sent == []
     assert is_free()
 
 
-def test_an_execution_without_locks_gets_its_second_look_too(outside: Outside) -> None:
+def test_an_execution_without_locks_gets_its_second_pass_too(outside: Outside) -> None:
     """An acquire of it may be on its way."""
     assert failed(status_change(redriveCount=2)) == []
     assert outside.sent == [(QUEUE_URL, second_pass(redrives=2), 35)]
 
 
 @pytest.mark.parametrize("second", [False, True])
-def test_a_look_that_runs_out_of_time_is_sent_again_at_once(
+def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, *, second: bool
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
@@ -168,98 +82,6 @@ def test_the_rounds_of_the_first_pass_do_not_count_for_the_second(outside: Outsi
     assert outside.sent == [(QUEUE_URL, second_pass(), 35)]
 
 
-def test_what_the_handler_sends_it_understands(outside: Outside) -> None:
-    failed(status_change(redriveCount=3))
-    ((_, sent, _),) = outside.sent
-    assert parse_reap_message(json.dumps(sent)) == ReapMessage(
-        ExecutionEnded(execution_arn=VALID_EXECUTION, redrives=3, second_pass=True)
-    )
-
-
-@pytest.mark.parametrize(
-    ("detail", "redrives"),
-    [({}, 0), ({"redriveCount": 4}, 4), ({"redriveCount": "12"}, 12), ({"redriveCount": "03"}, 3)],
-)
-def test_an_event_tells_how_often_the_execution_was_redriven(
-    detail: dict[str, object], redrives: int
-) -> None:
-    event = status_change()
-    event["detail"] |= {"redriveCount": 0, **detail}
-    assert parse_reap_message(json.dumps(event)).ended == ExecutionEnded(
-        execution_arn=VALID_EXECUTION, redrives=redrives
-    )
-
-
-UNREADABLE: list[object] = [
-    None,
-    "",
-    "null",
-    "<redrives>",
-    "often",
-    "-1",
-    "1.5",
-    "٣",
-    True,
-    {},
-    "9" * 5000,
-]
-
-
-@pytest.mark.parametrize("value", UNREADABLE, ids=lambda value: repr(value)[:12])
-def test_an_event_whose_redrive_count_cannot_be_read_is_of_the_first_run_and_reaped(
-    value: object,
-) -> None:
-    """No document says that the event has it."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    event = status_change(redriveCount=value)
-    assert parse_reap_message(json.dumps(event)).ended.redrives == 0
-    assert failed(event) == []
-    assert is_free()
-
-
-def test_an_event_without_a_redrive_count_is_of_the_first_run() -> None:
-    event = status_change()
-    del event["detail"]["redriveCount"]
-    assert parse_reap_message(json.dumps(event)).ended.redrives == 0
-
-
-MALFORMED: dict[str, object] = {
-    "no JSON": "{",
-    "empty": "",
-    "null": "null",
-    "a number": "5",
-    "a text": '"second_pass"',
-    "a list": "[]",
-    "no detail": {"source": "aws.states"},
-    "a detail that is a text": {"detail": "x"},
-    "no execution": {"detail": {"status": "ABORTED"}},
-    "an execution that EventBridge left out": status_change(""),
-    "an execution that EventBridge did not put in": status_change("<arn>"),
-    "an unknown field": {**second_pass(), "force": True},
-    "claims to free": {**second_pass(), "claims": [{"lock_name": "x", "owner_id": VALID_OWNER}]},
-    "deeply nested": "[" * 100_000,
-    "a second look at nothing": {"second_pass": True},
-    "a number for an execution": {**second_pass(), "execution_arn": 5},
-    "a text for a count": {**second_pass(), "redrives": "0"},
-    "a count below zero": {**second_pass(), "redrives": -1},
-    "a flag for a count": {**second_pass(), "redrives": True},
-    "an endless count": {**second_pass(), "redrives": 10**9},
-    "rounds below zero": second_pass(rounds=-1),
-    "a text for rounds": {**second_pass(), "rounds": "1"},
-    "a text for a flag": {**second_pass(), "second_pass": "no"},
-}
-
-
-@pytest.mark.parametrize("message", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_message_fails_alone(outside: Outside, message: object) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    assert failed(message, status_change()) == [0]
-    assert len(outside.sent) == 1
-    assert is_free()
-    with pytest.raises(InvalidRequest, match="must be an Execution Status Change event"):
-        parse_reap_message(message if isinstance(message, str) else json.dumps(message))
-
-
 def test_an_execution_of_which_nobody_knows_fails_only_its_own_message(outside: Outside) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
     other = {"lock_name": "other", "owner_id": "other-0123456789", "execution_arn": OTHER_EXECUTION}
@@ -278,7 +100,7 @@ def test_a_batch_that_fails_as_a_whole_is_answered_and_not_raised(outside: Outsi
     assert outside.sent == []
 
 
-def test_a_second_look_that_cannot_be_sent_fails_the_message(
+def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def unavailable(*_: object) -> None:
@@ -345,10 +167,11 @@ def test_what_is_freed_is_counted_and_logged_by_execution(
     acquire.handler(dict(WORKFLOW), CONTEXT)
     waits = {**WORKFLOW, "owner_id": "waits-0123456789", "wait": True, "entered_at_ms": 1}
     acquire.handler(waits, CONTEXT)
-    printed(capsys)
+    capsys.readouterr()
     failed(status_change())
-    values, (line,) = printed(capsys)
-    assert values == {"Reaped": [1.0], "ReapedWaiters": [1.0]}
+    found = lines(capsys)
+    assert values(found) == {"Reaped": [1.0], "ReapedWaiters": [1.0]}
+    (line,) = logged(found)
     shown = {name: line[name] for name in ("message", "execution_arn", "holders", "waiters")}
     assert shown == {
         "message": "reaped",
@@ -357,7 +180,7 @@ def test_what_is_freed_is_counted_and_logged_by_execution(
         "waiters": 1,
     }
     failed(status_change())
-    assert printed(capsys)[0] == {}
+    assert values(lines(capsys)) == {}
 
 
 def test_no_line_and_no_message_holds_an_owner_id(
@@ -395,7 +218,7 @@ def test_a_message_that_was_asked_too_early_really_comes_again_soon(
 
 
 @pytest.mark.usefixtures("over_boto3")
-def test_the_second_look_really_goes_to_the_queue(
+def test_the_second_pass_really_goes_to_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from lambdas.runtime import send_message  # noqa: PLC0415 - after the environment was made
