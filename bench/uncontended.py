@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 from bench.bed import TABLE, Bed, Figures, bare_client_at, resource_at, session_at, spread
 from bench.goals import Goal
+from bench.plain_server import ANSWER_MS, plain_server
 from bench.systems import OTHER_TABLE, other_library
 from leasehold import LockClient
 from leasehold.protocol.model import AcquireRequest, ReleaseRequest
@@ -20,22 +21,43 @@ from leasehold.protocol.requests import Update
 BARE = "two conditional writes of boto3"
 SAME = "the two writes of Leasehold, by boto3 alone"
 OURS = "Leasehold"
+OTHER = "python_dynamodb_lock"
+EMULATOR = "on the embedded AWS"
+PLAIN = "at a server that takes equally long for each write"
 _WARM_UP = 20
 _MOST = 1.15
 
 
 def measure(bed: Bed) -> Figures:
-    """Milliseconds of wall time and of this thread's CPU time, alternating.
-
-    In an order that changes: what comes next finds more or less of itself in the processor's cache.
-    """
+    """Milliseconds of wall time and of this thread's CPU time, at both servers."""
     rounds = 10 if bed.quick else 400
-    pairs = {
-        BARE: _bare(bed),
-        SAME: _same(bed, rounds + _WARM_UP),
-        OURS: _ours(bed),
-        "python_dynamodb_lock": _other(bed),
-    }
+    with plain_server() as plain_url:
+        return {
+            EMULATOR: _compare(
+                rounds,
+                {
+                    BARE: _bare(bed.endpoint_url),
+                    SAME: _same(bed.endpoint_url, rounds + _WARM_UP),
+                    OURS: _ours(bed.endpoint_url),
+                    OTHER: _other(bed.endpoint_url),
+                },
+            ),
+            PLAIN: _compare(
+                rounds,
+                {
+                    BARE: _bare(plain_url),
+                    SAME: _same(plain_url, rounds + _WARM_UP),
+                    OURS: _ours(plain_url),
+                },
+            ),
+        }
+
+
+def _compare(rounds: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
+    """Alternating, in an order that changes.
+
+    What comes next finds more or less of itself in the processor's cache.
+    """
     walls: dict[str, list[float]] = {name: [] for name in pairs}
     cpus: dict[str, list[float]] = {name: [] for name in pairs}
     order = Random(1)  # noqa: S311 - no secret
@@ -62,25 +84,38 @@ def measure(bed: Bed) -> Figures:
 
 def lines(figures: Figures) -> list[str]:
     """The section of the document."""
-    rows = [
-        f"| {name} | {f['wall_ms']['median']} | {f['wall_ms']['p95']} | {f['wall_ms']['ratio']} "
-        f"| {f['cpu_ms']['median']} | {f['cpu_ms']['ratio']} | {f['waiting_ms']['median']} |"
-        for name, f in figures.items()
-    ]
     return [
         "## A lock that nobody else wants",
         "",
         (
             "Acquire and release, one after the other, alternating with the others in random "
             "order. CPU time is that of the client's thread; the rest is spent waiting for the "
-            "emulator, which takes longer for a longer expression. The second row sends what "
-            "Leasehold sends, prepared beforehand: what Leasehold takes more than that, or less, "
-            "is its own doing."
+            f"server. The row “{SAME}” sends what Leasehold sends, prepared beforehand: what "
+            "Leasehold takes more than that, or less, is its own doing."
         ),
         "",
+        "On the embedded AWS, an emulator in Python that takes longer for a longer expression:",
+        "",
+        *_table(figures[EMULATOR]),
+        "",
+        (
+            f"At a server that answers each write after {ANSWER_MS} ms, however long its "
+            "expressions are:"
+        ),
+        "",
+        *_table(figures[PLAIN]),
+    ]
+
+
+def _table(figures: Figures) -> list[str]:
+    return [
         "| | wall, median ms | p95 ms | ratio | CPU, median ms | ratio | waiting, median ms |",
         "|---|---|---|---|---|---|---|",
-        *rows,
+        *(
+            f"| {name} | {f['wall_ms']['median']} | {f['wall_ms']['p95']} | {f['wall_ms']['ratio']}"
+            f" | {f['cpu_ms']['median']} | {f['cpu_ms']['ratio']} | {f['waiting_ms']['median']} |"
+            for name, f in figures.items()
+        ),
     ]
 
 
@@ -88,11 +123,12 @@ def goals(figures: Figures) -> list[Goal]:
     """Little more than what is to be written."""
     return [
         Goal.at_most(
-            f"acquire and release, {name}, over {base}",
-            _ratio(figures[OURS], figures[base], kind),
+            f"acquire and release {where}, {name}, over {base}",
+            _ratio(figures[where][OURS], figures[where][base], kind),
             _MOST,
         )
-        for base in (BARE, SAME)
+        for where, bases in ((EMULATOR, (BARE, SAME)), (PLAIN, (BARE,)))
+        for base in bases
         for kind, name in (("wall_ms", "wall time"), ("cpu_ms", "CPU time"))
     ]
 
@@ -102,8 +138,8 @@ def _ratio(one: Figures, other: Figures, kind: str) -> float:
     return round(ratio, 2)
 
 
-def _bare(bed: Bed) -> Callable[[], None]:
-    client: Any = bare_client_at(bed.endpoint_url)
+def _bare(endpoint_url: str) -> Callable[[], None]:
+    client: Any = bare_client_at(endpoint_url)
 
     def pair() -> None:
         request = {"TableName": TABLE, "Key": {"pk": {"S": "bare"}, "sk": {"S": "BARE"}}}
@@ -126,8 +162,8 @@ def _bare(bed: Bed) -> Callable[[], None]:
     return pair
 
 
-def _same(bed: Bed, rounds: int) -> Callable[[], None]:
-    client: Any = bare_client_at(bed.endpoint_url)
+def _same(endpoint_url: str, rounds: int) -> Callable[[], None]:
+    client: Any = bare_client_at(endpoint_url)
     requests = iter([request for _ in range(rounds) for request in _two_writes()])
 
     def pair() -> None:
@@ -160,13 +196,13 @@ def _request(update: Update) -> dict[str, Any]:
     }
 
 
-def _ours(bed: Bed) -> Callable[[], None]:
-    client = LockClient(TABLE, session=session_at(bed.endpoint_url))
+def _ours(endpoint_url: str) -> Callable[[], None]:
+    client = LockClient(TABLE, session=session_at(endpoint_url))
     return lambda: _discard(client.acquire("uncontended").release())
 
 
-def _other(bed: Bed) -> Callable[[], None]:
-    resource = resource_at(bed.endpoint_url)
+def _other(endpoint_url: str) -> Callable[[], None]:
+    resource = resource_at(endpoint_url)
     client = other_library().DynamoDBLockClient(resource, table_name=OTHER_TABLE)
     second = timedelta(seconds=1)
     return lambda: _discard(client.acquire_lock("uncontended", retry_period=second).release())

@@ -24,7 +24,7 @@ Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 I_HOLD: Final = "attribute_exists(#mine)"
 I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
 NOT_RELEASED_BY_ME: Final = "(attribute_not_exists(#last_released) OR #last_released <> :me)"
-NOT_CONTENDED: Final = "(attribute_not_exists(#contended) OR #contended = :no)"
+NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
 """The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that
@@ -103,10 +103,8 @@ def conditional_update(
         **removal.names,
     }
     all_values: Values = {
-        ":zero": {"N": "0"},
         ":one": {"N": "1"},
         ":yes": {"BOOL": True},
-        ":no": {"BOOL": False},
         ":me": {"S": owner_id},
         ":expiry_time": number(schema.ttl_seconds(now_ms)),
         ":retain_until": number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),

@@ -8,12 +8,13 @@
 A hand-off is one transaction, so that an owner who was granted leaves no waiter behind, and no
 permit is handed to an owner who has been and gone.
 
-The flag `contended` is cleared by the caller that finds the queue empty, on condition that
-`wait_seq` has not moved since the flag was seen: a waiter that joined in between keeps it set.
+The flag `contended` is removed by the caller that finds the queue empty, on condition that
+`wait_seq` has not moved since the flag was seen: a waiter that joined in between keeps it there.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from leasehold.protocol import schema
@@ -90,13 +91,13 @@ def leave_without_successor(
     If that limit is None nobody waits, and the lock may be acquired again from now on: on condition
     that nobody joined the queue since `wait_seq` was seen.
     """
-    leaving = removal(departing)
-    close, condition = "", "#held > :limit"
+    leaving, condition = removal(departing), "#held > :limit"
     if waiters_limit is None:
-        close, condition = ", #contended = :no", _WAIT_SEQ_UNMOVED
+        closing = {**leaving.names, "#contended": schema.CONTENDED}
+        leaving, condition = replace(leaving, names=closing), _WAIT_SEQ_UNMOVED
     return conditional_update(
         schema.lock_key(lock_name),
-        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}{close}",
+        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
         condition=condition,
         values={":limit": number(waiters_limit or 0), ":wait_seq": number(wait_seq)},
         removal=leaving,
@@ -108,7 +109,7 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     """Let a lock be acquired again for which nobody waits any more."""
     return conditional_update(
         schema.lock_key(lock_name),
-        change="SET #contended = :no",
+        change="REMOVE #contended",
         condition=_WAIT_SEQ_UNMOVED,
         values={":wait_seq": number(wait_seq)},
     )

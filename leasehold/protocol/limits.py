@@ -24,7 +24,7 @@ from leasehold.protocol.expressions import Values, number
 from leasehold.protocol.model import Holder, LockState
 
 PERMIT_FREE: Final = (
-    "(attribute_not_exists(#held) OR #held = :zero OR (#held < :limit AND #limit = :limit))"
+    "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
 )
 """`<`, never `<>`: lowering a limit while more permits are out must grant nothing."""
 NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"

@@ -195,12 +195,13 @@ def _grant(
     """Makes the owner a holder, in the place of others whose lease is over, if nobody waits."""
     long = retain_long or request.execution_arn is not None
     executions = shared_executions(request, seen)
+    more = ":difference" if evictable else ":one"
     return conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
         f"{SET_LIMIT}, {retain_item(long=long)}"
-        f"{SET_EXECUTIONS if executions else ''} ADD #held :difference",
+        f"{SET_EXECUTIONS if executions else ''} ADD #held {more}",
         condition=all_of(
             I_DO_NOT_HOLD,
             NOT_CONTENDED,

@@ -70,7 +70,7 @@ def join_queue(
         condition=all_of(
             I_DO_NOT_HOLD,
             NOT_RELEASED_BY_ME,
-            f"({no_permit.expression} OR #contended = :yes)"
+            f"({no_permit.expression} OR attribute_exists(#contended))"
             if behind_others
             else no_permit.expression,
         ),

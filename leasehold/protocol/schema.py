@@ -10,10 +10,10 @@
     EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
                                       the claim of a workflow: a lock to free when it is over
 
-`held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` says
-that the lock may have waiters, `limit` is the limit in force (`limits.py`), `executions` how the
-ARNs of executions begin (`holders.py`), `last_forced_release` who released a holder by force, and
-why. Each holder is a top-level attribute. One nested map of
+`held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
+there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `executions` how
+the ARNs of executions begin (`holders.py`), `last_forced_release` who released a holder by force,
+and why. Each holder is a top-level attribute. One nested map of
 holders would not do: DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so
 the first acquire would take two requests.
 """

@@ -86,8 +86,8 @@ def confirm_nothing(maker: Maker) -> Maker:
 
     def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
         update = maker(*args, **kwargs)
-        names = {"#contended": update.names["#contended"], "#mine": update.names["#mine"]}
-        return replace(update, change="SET #contended = #contended", names=names, values={})
+        names = {"#wait_seq": update.names["#wait_seq"], "#mine": update.names["#mine"]}
+        return replace(update, change="SET #wait_seq = #wait_seq", names=names, values={})
 
     return make
 
