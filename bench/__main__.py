@@ -49,7 +49,7 @@ _NEEDED_SECONDS: Final = {
     "hand_off": 0,
     "uncontended": 20,
     "contention": 150,
-    "cold_start": 40,
+    "cold_start": 60,
     "permits": 30,
     "held": 80,
     "growth": 60,
