@@ -1,4 +1,4 @@
-"""A bench for claims: a table, a clock, what was pushed and observed, how far executions are."""
+"""A bench for the store: a table, a clock, what was pushed and observed, how far executions are."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import Any
 
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
-from leasehold.errors import LockLost
 from leasehold.protocol import schema
 from leasehold.protocol.model import (
     ExecutionEnded,
     Grant,
     KeepAliveRequest,
     Liveness,
-    NotHeld,
     Queued,
     Reaped,
     Refusal,
-    Released,
 )
 from leasehold.store.context import LockContext
 from leasehold.store.events import Event
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import Delivery, Execution
+from leasehold.workflows.engine import Execution
 from tests.support import LOCK, TABLE, CountingClient, FakeClock, acquire, owner, release
+from tests.support.workflows import FakeWorkflows
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
 OTHER_RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:other"
@@ -33,10 +31,17 @@ OTHER_RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:other"
 
 @dataclass
 class Between:
-    """Passes requests on, counts them, and calls `before[n]` before the nth, counted from 0."""
+    """Passes requests on, and counts them.
+
+    Attributes:
+        before: what happens before the request of that number, counted from 0.
+        twice: the numbers of the requests that are sent twice.
+        calls: what was asked for.
+    """
 
     inner: Any
     before: dict[int, Callable[[], object]] = field(default_factory=dict)
+    twice: set[int] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
@@ -48,6 +53,8 @@ class Between:
             number = len(self.calls)
             self.calls.append(name)
             self.before.pop(number, lambda: None)()
+            if number in self.twice:
+                attribute(**arguments)
             return attribute(**arguments)
 
         return call
@@ -55,22 +62,28 @@ class Between:
 
 @dataclass
 class Bench:
-    """Stores over one table, and their workflow engine; `executions` tells what it says."""
+    """Stores over one table, and their workflow engine.
+
+    Attributes:
+        executions: what the engine says of an execution; of all others, that they run.
+        events: what the stores have observed.
+    """
 
     client: Any
     clock: FakeClock
     executions: dict[str, Execution] = field(default_factory=dict)
-    described: list[str] = field(default_factory=list)
-    pushed: list[str] = field(default_factory=list)
-    ended_heartbeats: list[tuple[str, str | None]] = field(default_factory=list)
+    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.workflows.runs = self.describe
 
     def store(self, client: Any = None, **seams: Any) -> LockStore:  # noqa: ANN401 - a client, and a context's fields
         retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
         context = LockContext(
             table=LockTable(client or self.client, TABLE, retry_budget=retry_budget),
             clock=self.clock,
-            workflows=self,
+            workflows=self.workflows,
             observe=self.events.append,
             retry_budget=retry_budget,
             random=lambda: 0.5,
@@ -82,8 +95,12 @@ class Bench:
         return client, self.store(client)
 
     def describe(self, execution_arn: str) -> Execution:
-        self.described.append(execution_arn)
         return self.executions.get(execution_arn, Execution(Liveness.RUNNING))
+
+    @property
+    def pushed(self) -> list[str]:
+        """The task tokens of the waiters that were told."""
+        return [task_token for task_token, _ in self.workflows.woken]
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         """An acquire of a workflow in the queue, a second after the last one."""
@@ -128,15 +145,6 @@ class Bench:
         items = self.items("LOCK#")
         names = [item["owner_name"]["S"] for item in items if item["sk"]["S"] != "STATE"]
         return sorted(names)
-
-    def wake_waiter(self, task_token: str, _grant: Grant) -> Delivery:
-        self.pushed.append(task_token)
-        return Delivery.DELIVERED
-
-    def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
-        loss = str(end) if isinstance(end, LockLost) else None
-        self.ended_heartbeats.append((task_token, loss))
-        return Delivery.DELIVERED
 
 
 def workflow_heartbeat(name: str, task_token: str = "heartbeat", **fields: Any) -> KeepAliveRequest:  # noqa: ANN401 - fields of the acquisition

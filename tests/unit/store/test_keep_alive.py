@@ -43,7 +43,7 @@ def test_the_release_ends_the_last_heartbeat_and_only_that(bench: Bench) -> None
     for task_token in ("first", "second"):
         bench.store().keep_alive(workflow_heartbeat("anna", task_token))
     assert isinstance(bench.store().release(OWN_RELEASE), Released)
-    assert bench.ended_heartbeats == [("second", None)]
+    assert bench.workflows.ended == [("second", None)]
     assert bench.holders() == []
 
 
@@ -229,9 +229,9 @@ def test_a_release_whose_reply_was_lost_is_repeated_and_ends_the_heartbeat(
     broken = FaultyClient(bench.client, error=lost_reply(), when=when, calls=[number])  # type: ignore[arg-type]  # one of two
     with pytest.raises(LockStoreUnavailable):
         bench.store(broken).release(OWN_RELEASE)
-    assert bench.ended_heartbeats == []
+    assert bench.workflows.ended == []
     assert isinstance(bench.store().release(OWN_RELEASE), Released)
-    assert bench.ended_heartbeats == [("heartbeat", None)]
+    assert bench.workflows.ended == [("heartbeat", None)]
     assert bench.holders() == []
 
 

@@ -2,80 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, Liveness, Queued, Refusal, Released
-from leasehold.store.context import LockContext
-from leasehold.store.events import Event, Evicted, HandedOver
-from leasehold.store.lock_store import LockStore
+from leasehold.protocol.model import Grant, Queued, Refusal, Released
+from leasehold.store.events import Evicted, HandedOver
 from tests.support import LOCK, TABLE, FakeClock, acquire, release
-from tests.support.workflows import FakeWorkflows
+from tests.support.store_bench import RUN, Bench, Between
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
 
-
-@dataclass
-class Between:
-    """Passes requests on; calls `before[n]` before the nth, and sends those in `twice` twice."""
-
-    inner: Any
-    before: dict[int, Any] = field(default_factory=dict)
-    twice: set[int] = field(default_factory=set)
-    sent: int = 0
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        attribute = getattr(self.inner, name)
-        if name == "exceptions":
-            return attribute
-
-        def call(**arguments: Any) -> Any:  # noqa: ANN401 - same
-            number, self.sent = self.sent, self.sent + 1
-            self.before.pop(number, lambda: None)()
-            if number in self.twice:
-                attribute(**arguments)
-            return attribute(**arguments)
-
-        return call
-
-
-@dataclass
-class World:
-    """A table, a clock, and stores that see it through different faults."""
-
-    client: DynamoDBClient
-    clock: FakeClock
-    workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
-    events: list[Event] = field(default_factory=list)
-
-    def store(self, client: Any = None, **seams: Any) -> LockStore:  # noqa: ANN401 - a client, and a context's fields
-        retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
-        context = LockContext(
-            table=LockTable(client or self.client, TABLE, retry_budget=retry_budget),
-            clock=self.clock,
-            workflows=self.workflows,
-            observe=self.events.append,
-            retry_budget=retry_budget,
-            random=lambda: 0.5,
-        )
-        return LockStore(replace(context, **seams))
-
-    def woken(self) -> list[str]:
-        return [task_token for task_token, _ in self.workflows.woken]
+class World(Bench):
+    """A bench whose waiters belong to no execution."""
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
-        self.clock.advance(1)
-        fields = {"task_token": name, **fields}
-        return self.store().acquire(acquire(name, waits=True, **fields))
+        return super().wait(name, **{"execution_arn": None, **fields})
 
     def hand_offs(self) -> list[str]:
         return [e.owner_name for e in self.events if isinstance(e, HandedOver)]
@@ -103,7 +49,7 @@ def test_an_owner_that_entered_twice_is_served_once(world: World, limit: int) ->
     world.wait("carl", limit=limit)
     world.store().release(release("holder-0"))
     world.store().release(release("ben"))
-    assert world.woken() == ["ben", "carl"]
+    assert world.pushed == ["ben", "carl"]
 
 
 def test_a_caller_whose_ticket_was_lost_keeps_its_first_place(world: World) -> None:
@@ -124,7 +70,7 @@ def test_a_departure_that_boto3_sends_twice_is_a_release(world: World) -> None:
     # Requests of this release: release_permit, the query, ben removed, closing the queue.
     twice = Between(world.client, twice={3})
     assert isinstance(world.store(twice).release(release("anna")), Released)
-    assert twice.sent == 4
+    assert len(twice.calls) == 4
     assert world.state()["held"] == {"N": "0"}
 
 
@@ -137,7 +83,7 @@ def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(world: World, nu
     between = Between(world.client, before={number: lambda: world.store().acquire(late)})
     world.store(between).release(release("ben", **place))
     world.store().release(release("anna"))
-    assert world.woken() == []
+    assert world.pushed == []
     assert isinstance(world.store().acquire(acquire("carl")), Grant)
 
 
@@ -155,10 +101,10 @@ def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(world: Worl
 
 def test_many_dead_workflows_give_way_after_a_lowered_limit(world: World) -> None:
     for i in range(20):
-        world.wait(f"dead-{i}", limit=20, lease_ms=1_000, execution_arn=EXECUTION)
+        world.wait(f"dead-{i}", limit=20, lease_ms=1_000, execution_arn=RUN)
     world.clock.advance(60)
-    store = world.store(workflows=FakeWorkflows(runs=Liveness.OVER))
-    answer = store.acquire(acquire("ben", limit=10))
+    world.end()
+    answer = world.store().acquire(acquire("ben", limit=10))
     assert isinstance(answer, Grant)
     evicted = sum(event.holders for event in world.events if isinstance(event, Evicted))
     assert evicted + answer.taken_over == 11
@@ -189,12 +135,12 @@ def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
     answer = world.store(between).acquire(carl)
     world.store().release(release("anna"))
     world.store().release(release("ben"))
-    assert isinstance(answer, Grant) or "carl" in world.woken()
+    assert isinstance(answer, Grant) or "carl" in world.pushed
 
 
 def test_ttl_never_takes_a_lock_out_of_the_hands_of_a_workflow(world: World) -> None:
     days_400 = 400 * 24 * 3600
-    world.store().acquire(acquire("anna", limit=2, execution_arn=EXECUTION))
+    world.store().acquire(acquire("anna", limit=2, execution_arn=RUN))
     assert world.seconds_to_live() == days_400
     world.store().acquire(acquire("ben", limit=2))
     world.store().release(release("ben"))
@@ -203,7 +149,7 @@ def test_ttl_never_takes_a_lock_out_of_the_hands_of_a_workflow(world: World) -> 
 
 def test_a_lock_handed_over_to_a_workflow_is_kept_as_long(world: World) -> None:
     world.wait("anna")
-    world.wait("ben", execution_arn=EXECUTION)
+    world.wait("ben", execution_arn=RUN)
     world.store().release(release("anna"))
     assert world.seconds_to_live() == 400 * 24 * 3600
 
@@ -228,4 +174,4 @@ def test_giving_up_may_be_repeated_whichever_reply_was_lost(world: World, number
         world.store(Between(world.client, before={number: lose})).release(give_up)
     assert isinstance(world.store().release(give_up), Released)
     world.store().release(release("anna"))
-    assert world.woken() == []
+    assert world.pushed == []

@@ -123,7 +123,7 @@ def test_events_of_two_executions_may_come_in_reverse_order(bench: Bench) -> Non
 
 def test_an_execution_without_claims_is_not_even_asked_about(bench: Bench) -> None:
     assert bench.reap() == bench.reap(second=True) == Reaped()
-    assert bench.described == []
+    assert bench.workflows.described == []
 
 
 def test_after_two_passes_nothing_is_asked_any_more(bench: Bench) -> None:
@@ -131,9 +131,9 @@ def test_after_two_passes_nothing_is_asked_any_more(bench: Bench) -> None:
     bench.end()
     bench.reap()
     bench.reap(second=True)
-    assert len(bench.described) == 2
+    assert len(bench.workflows.described) == 2
     assert bench.reap(second=True) == Reaped()
-    assert len(bench.described) == 2
+    assert len(bench.workflows.described) == 2
 
 
 def test_claims_of_the_dead_are_kept_as_long_as_they_can_be_redriven(bench: Bench) -> None:
@@ -189,4 +189,4 @@ def test_a_pass_that_has_no_time_left_asks_nobody(bench: Bench) -> None:
     over = RetryBudget(clock=bench.clock, deadline=bench.clock.monotonic())
     client = CountingClient(bench.client)
     assert bench.reap(client=client, retry_budget=over) == Reaped(complete=False)
-    assert (client.calls, bench.described) == ([], [])
+    assert (client.calls, bench.workflows.described) == ([], [])
