@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
-from leasehold.errors import LockStoreUnavailable
+from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import Grant, Liveness
 from leasehold.wire.answers import acquire_answer
+from leasehold.workflows.delivery import deliver
 from leasehold.workflows.engine import Delivery, Execution
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ _LIVENESS: Final = {
     "TIMED_OUT": Liveness.OVER,
     "STOPPED": Liveness.OVER,
 }
+_GONE: Final = (
+    "CallbackTimeoutException",
+    "ResourceNotFoundException",
+    "InvalidParameterValueException",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +53,13 @@ class DurableFunctions:
         if client is None or not hasattr(client, "send_durable_execution_callback_success"):
             return Delivery.UNKNOWN
         result = json.dumps(acquire_answer(grant), ensure_ascii=False).encode()
-        message = RepeatedRequest(self.retry_budget)
-        try:
-            message.send(
-                lambda: client.send_durable_execution_callback_success(
-                    CallbackId=callback_id, Result=result
-                )
-            )
-        except (
-            client.exceptions.CallbackTimeoutException,
-            client.exceptions.ResourceNotFoundException,
-            client.exceptions.InvalidParameterValueException,
-        ):
-            # A first sending whose reply was lost completes the callback, too.
-            return Delivery.UNKNOWN if message.repeated else Delivery.GONE
-        except (LockStoreUnavailable, ClientError, BotoCoreError):
-            return Delivery.UNKNOWN
-        return Delivery.DELIVERED
+        return deliver(
+            lambda: client.send_durable_execution_callback_success(
+                CallbackId=callback_id, Result=result
+            ),
+            gone=_GONE,
+            retry_budget=self.retry_budget,
+        )
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls GetDurableExecution, one request an answer.

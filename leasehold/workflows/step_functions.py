@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
-from leasehold.errors import LockLost, LockStoreUnavailable
+from leasehold.dynamodb.retry import RetryBudget
+from leasehold.errors import LockLost
 from leasehold.protocol.model import Grant, Liveness, NotHeld, Released
 from leasehold.wire.answers import acquire_answer, release_answer
+from leasehold.workflows.delivery import deliver
 from leasehold.workflows.engine import Delivery, Execution
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _LIVENESS: Final = {
     "TIMED_OUT": Liveness.OVER,
     "ABORTED": Liveness.OVER,
 }
+_GONE: Final = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,4 @@ class StepFunctions:
         client = self.make_client()
         if client is None:
             return Delivery.UNKNOWN
-        message = RepeatedRequest(self.retry_budget)
-        try:
-            message.send(lambda: send(client))
-        except (
-            client.exceptions.TaskDoesNotExist,
-            client.exceptions.TaskTimedOut,
-            client.exceptions.InvalidToken,
-        ):
-            # A first sending whose reply was lost completes the token, too.
-            return Delivery.UNKNOWN if message.repeated else Delivery.GONE
-        except (LockStoreUnavailable, ClientError, BotoCoreError):
-            return Delivery.UNKNOWN
-        return Delivery.DELIVERED
+        return deliver(lambda: send(client), gone=_GONE, retry_budget=self.retry_budget)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,20 +14,7 @@ from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time
 
-
-class Broken(logging.Handler):
-    """Its daemon is gone."""
-
-    def emit(self, _record: logging.LogRecord) -> None:
-        raise BrokenPipeError
-
-
-@pytest.fixture(autouse=True)
-def _broken_log() -> Iterator[None]:
-    logger, handler = logging.getLogger("leasehold"), Broken()
-    logger.addHandler(handler)
-    yield
-    logger.removeHandler(handler)
+pytestmark = pytest.mark.usefixtures("broken_log")
 
 
 async def held_after_an_outage(make_client: MakeClient, table: AsyncTable) -> list[bool]:

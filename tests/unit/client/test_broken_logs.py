@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,20 +13,7 @@ from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.simulated_heartbeats import Beating
 
-
-class Broken(logging.Handler):
-    """Its daemon is gone."""
-
-    def emit(self, _record: logging.LogRecord) -> None:
-        raise BrokenPipeError
-
-
-@pytest.fixture(autouse=True)
-def _broken_log() -> Iterator[None]:
-    logger, handler = logging.getLogger("leasehold"), Broken()
-    logger.addHandler(handler)
-    yield
-    logger.removeHandler(handler)
+pytestmark = pytest.mark.usefixtures("broken_log")
 
 
 def renewed_after_an_outage(beating: Beating, table: Table) -> list[bool]:

@@ -19,9 +19,6 @@ EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
 
 
 class _Exceptions:
-    TaskDoesNotExist = type("TaskDoesNotExist", (ClientError,), {})
-    TaskTimedOut = type("TaskTimedOut", (ClientError,), {})
-    InvalidToken = type("InvalidToken", (ClientError,), {})
     ExecutionDoesNotExist = type("ExecutionDoesNotExist", (ClientError,), {})
 
 
