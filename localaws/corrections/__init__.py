@@ -34,6 +34,8 @@ NAMES: tuple[str, ...] = (
     "batch_failures",
     "table_settings",
     "function_settings",
+    "alarm_metrics",
+    "saved_queries",
     "few_environments",
     "durable_operations",
     "durable_history",

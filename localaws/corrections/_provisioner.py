@@ -1,4 +1,4 @@
-"""Groundwork of two corrections: doing more where CloudFormation writes and deletes a resource.
+"""Groundwork of corrections: doing more where CloudFormation writes and deletes a resource.
 
 CloudFormation's module loads nearly all services, which takes as long as starting the rest, and
 many instances never use it; so its handlers are wrapped when the emulator loads it.
@@ -12,13 +12,20 @@ import ministack.app
 
 Handlers = dict[str, Callable[..., Any]]
 
-_wraps: list[tuple[str, Callable[[Handlers], None]]] = []
+_changes: list[Callable[[dict[str, Handlers]], None]] = []
+"""Of all resource types, once CloudFormation is loaded."""
 
 
 def wrap(resource_type: str, change: Callable[[Handlers], None]) -> None:
     """Have `change` edit the resource type's handlers (create, update, delete) once loaded."""
     _watch_loading()
-    _wraps.append((resource_type, change))
+    _changes.append(lambda types: change(types[resource_type]))
+
+
+def add(resource_type: str, handlers: Handlers) -> None:
+    """Have CloudFormation make resources of a type that the emulator does not know."""
+    _watch_loading()
+    _changes.append(lambda types: types.update({resource_type: handlers}))
 
 
 def after_write(resource_type: str, then: Callable[[str, Mapping[str, Any]], None]) -> None:
@@ -52,9 +59,8 @@ def _watch_loading() -> None:
     def get_module(name: str) -> Any:
         module = original(name)
         if name == "cloudformation":
-            while _wraps:
-                resource_type, change = _wraps.pop(0)
-                change(module.provisioners._RESOURCE_HANDLERS[resource_type])
+            while _changes:
+                _changes.pop(0)(module.provisioners._RESOURCE_HANDLERS)
         return module
 
     ministack.app._get_module = get_module

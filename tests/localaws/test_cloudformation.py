@@ -1,4 +1,4 @@
-"""Corrections table_settings and function_settings."""
+"""Corrections table_settings, function_settings, alarm_metrics and saved_queries."""
 
 import json
 import time
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, WaiterError
 
 from localaws.workbench import ROLE_ARN, Workbench
 
@@ -132,3 +133,82 @@ def test_a_function_has_its_letters_concurrency_and_durability(
 
 def test_control_a_function_has_none_of_them(left_out: WithoutCorrection) -> None:
     assert function_settings(left_out("function_settings")) == (None, None, None)
+
+
+ALARM = {
+    "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+    "EvaluationPeriods": 1,
+    "Threshold": 10,
+}
+ERRORS = {
+    "Namespace": "AWS/Lambda",
+    "MetricName": "Errors",
+    "Dimensions": [{"Name": "FunctionName", "Value": "acquire"}],
+}
+
+
+def listed(stat: str) -> dict[str, Any]:
+    measured = {"Metric": ERRORS, "Period": 300, "Stat": stat}
+    return {**ALARM, "Metrics": [{"Id": "m1", "Label": "Acquire", "MetricStat": measured}]}
+
+
+@pytest.mark.parametrize(("stat", "kind"), [("Sum", "Statistic"), ("p99", "ExtendedStatistic")])
+def test_an_alarm_of_one_listed_metric_watches_that_metric(
+    corrected: Workbench, stat: str, kind: str
+) -> None:
+    name = create(corrected, f"alarm-{stat}", "AWS::CloudWatch::Alarm", listed(stat))
+    [alarm] = corrected.aws.client("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    assert {key: alarm[key] for key in ERRORS} == ERRORS
+    assert (alarm["Period"], alarm[kind], alarm["Threshold"]) == (300, stat, 10)
+
+
+def test_control_an_alarm_of_one_listed_metric_is_refused(left_out: WithoutCorrection) -> None:
+    with pytest.raises(WaiterError):
+        create(left_out("alarm_metrics"), "alarm", "AWS::CloudWatch::Alarm", listed("Sum"))
+
+
+QUERY = {"Name": "locks/Lost", "QueryString": "fields @message | limit 20"}
+
+
+def saved(bench: Workbench, prefix: str) -> list[dict[str, Any]]:
+    logs = bench.aws.client("logs")
+    answer = logs.describe_query_definitions(queryDefinitionNamePrefix=prefix)
+    return list(answer["queryDefinitions"])
+
+
+def test_a_query_of_a_template_is_saved_changed_and_deleted(corrected: Workbench) -> None:
+    cloudformation = corrected.aws.client("cloudformation")
+    name = "AWS::Logs::QueryDefinition"
+    query_id = create(corrected, "query", name, {**QUERY, "LogGroupNames": ["/acquire"]})
+    [query] = saved(corrected, "locks/")
+    assert query["queryDefinitionId"] == query_id
+    assert query["queryString"] == QUERY["QueryString"]
+    assert query["logGroupNames"] == ["/acquire"]
+    changed = {"It": {"Type": name, "Properties": {**QUERY, "QueryString": "fields @timestamp"}}}
+    cloudformation.update_stack(StackName="query", TemplateBody=json.dumps({"Resources": changed}))
+    wait(cloudformation, "stack_update_complete", "query")
+    [query] = saved(corrected, "locks/")
+    assert (query["queryDefinitionId"], query["queryString"]) == (query_id, "fields @timestamp")
+    cloudformation.delete_stack(StackName="query")
+    wait(cloudformation, "stack_delete_complete", "query")
+    assert saved(corrected, "locks/") == []
+
+
+def test_a_query_is_saved_by_a_call_and_an_unknown_id_is_refused(corrected: Workbench) -> None:
+    logs = corrected.aws.client("logs")
+    put = {"name": "by hand", "queryString": "limit 1"}
+    query_id = logs.put_query_definition(**put)["queryDefinitionId"]
+    assert logs.put_query_definition(**put, queryDefinitionId=query_id)["queryDefinitionId"]
+    assert [query["name"] for query in saved(corrected, "by ")] == ["by hand"]
+    assert logs.delete_query_definition(queryDefinitionId=query_id)["success"] is True
+    for call, request in (
+        (logs.put_query_definition, put),
+        (logs.delete_query_definition, {}),
+    ):
+        with pytest.raises(ClientError, match="ResourceNotFoundException"):
+            call(**request, queryDefinitionId=query_id)
+
+
+def test_control_a_stack_with_a_query_is_refused(left_out: WithoutCorrection) -> None:
+    with pytest.raises(ClientError, match=r"Unrecognized resource types.*QueryDefinition"):
+        create(left_out("saved_queries"), "query", "AWS::Logs::QueryDefinition", QUERY)
