@@ -22,7 +22,12 @@ from localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.smoke.cloudformation import CloudFormation
-from tests.smoke.separate_stacks import SmokeKeys, SmokeRetained, SmokeTokenInMap
+from tests.smoke.separate_stacks import (
+    SmokeEvents,
+    SmokeKeys,
+    SmokeRetained,
+    SmokeTokenInMap,
+)
 from tests.smoke.stack import SmokeWorkflows
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -33,9 +38,10 @@ TOKEN_IN_MAP: Final = "LeaseholdSmokeTokenInMap"
 TOKEN_IN_MAP_BY_PATH: Final = "LeaseholdSmokeTokenInMapByPath"
 KEYS: Final = "LeaseholdSmokeKeys"
 RETAINED: Final = "LeaseholdSmokeRetained"
+EVENTS: Final = "LeaseholdSmokeEvents"
 DEPLOYED: Final = (SERVICE, WORKFLOWS, UPDATES)
 """By the CDK CLI, before the first case."""
-SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED)
+SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED, EVENTS)
 """By single cases."""
 _LONGEST_CDK_SECONDS: Final = 1200
 
@@ -229,6 +235,7 @@ def _synthesize(directory: Path, sizes: Sizes) -> None:
     SmokeTokenInMap(app, TOKEN_IN_MAP_BY_PATH, locks=locks, by_path=True)
     SmokeKeys(app, KEYS)
     SmokeRetained(app, RETAINED)
+    SmokeEvents(app, EVENTS)
     app.synth()
 
 

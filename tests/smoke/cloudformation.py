@@ -11,6 +11,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 _POLLS: Final = {"Delay": 1, "MaxAttempts": 600}
+_LONGEST_BODY: Final = 51_200
 _GONE: Final = ("ResourceNotFoundException", "ResourceNotFound")
 
 
@@ -38,9 +39,11 @@ class CloudFormation:
     def create(self, stack: str) -> dict[str, str]:
         """Creates a stack; answers its outputs. What a failed creation leaves, `delete` deletes."""
         template = json.loads((self._assembly / f"{stack}.template.json").read_text())
+        body = json.dumps(template, separators=(",", ":"))
+        assert len(body) <= _LONGEST_BODY, f"{stack}: AWS takes so long a template from S3 only"
         self._client.create_stack(
             StackName=stack,
-            TemplateBody=json.dumps(template, separators=(",", ":")),
+            TemplateBody=body,
             Capabilities=["CAPABILITY_IAM"],
         )
         self._wait("stack_create_complete", stack)

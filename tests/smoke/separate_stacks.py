@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, LockService
+from leasehold.cdk import LockGuard, LockMonitoring, LockService
 from tests.e2e.guard.stack import JSONATA
 from tests.e2e.workflow_parts import LOCK, stay
 
+LIFECYCLE_PREFIX: Final = "smoke-events/"
+"""Of the names of locks whose events the rule lets through."""
 _PENDING_DAYS: Final = 7  # the shortest time after which KMS deletes a key
 
 
@@ -123,3 +129,28 @@ class SmokeRetained(Stack):
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         service_outputs(self, LockService(self, "Locks", reaper=False))
+
+
+class SmokeEvents(Stack):
+    """A service that tells EventBridge, a queue for what it tells, and a monitoring of it."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        locks = LockService(
+            self,
+            "Locks",
+            reaper=False,
+            lifecycle_events=True,
+            removal_policy=RemovalPolicy.DESTROY,
+            log_retention=logs.RetentionDays.ONE_DAY,
+        )
+        service_outputs(self, locks)
+        LockMonitoring(self, "Monitoring", service=locks, alarm_topic=sns.Topic(self, "Topic"))
+        queue = sqs.Queue(self, "Events", removal_policy=RemovalPolicy.DESTROY)
+        pattern = events.EventPattern(
+            source=["leasehold"],
+            detail={"lock_name": events.Match.prefix(LIFECYCLE_PREFIX)},
+        )
+        rule = events.Rule(self, "Rule", event_pattern=pattern)
+        rule.add_target(targets.SqsQueue(queue))
+        CfnOutput(self, "LifecycleEventsUrl", value=queue.queue_url)
