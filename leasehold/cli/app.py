@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
 from leasehold.cli import exit_codes
 from leasehold.cli.asl import commands as asl_commands
@@ -18,6 +20,7 @@ from leasehold.cli.run import Job, run
 from leasehold.cli.target import Target
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS
 from leasehold.dynamodb.create_table import create_table
+from leasehold.dynamodb.failures import misconfigured, raise_if_unknown
 
 _WRONG_USAGE: Final = 2
 """The exit status of the parser of options."""
@@ -35,6 +38,7 @@ app.add_typer(asl_commands)
 
 def run_app() -> None:
     """Runs the command line; wrong usage gets a status of its own, as a command may end with 2."""
+    logging.basicConfig(format="leasehold: %(message)s", level=logging.WARNING)
     try:
         with statuses():
             app()
@@ -67,7 +71,7 @@ def run_command(
         list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
     ],
     *,
-    table: Table,
+    table: Table = "",
     lease: Annotated[
         float, typer.Option(help="Seconds until a lock that is not renewed is free.")
     ] = DEFAULT_LEASE_SECONDS,
@@ -112,7 +116,9 @@ def run_command(
         grace=grace,
         if_taken=if_taken,
     )
-    raise Ended(run(job))
+    with job.target.named_in_errors(so="; the command was not started"):
+        status = run(job)
+    raise Ended(status)
 
 
 @app.command("create-table")
@@ -128,7 +134,14 @@ def create_table_command(
     """Creates a lock table, unless it is there."""
     target = Target(table=name, profile=profile, region=region, endpoint_url=endpoint_url)
     dynamodb = target.client("dynamodb", config=None)
-    create_table(dynamodb, name, point_in_time_recovery=recovery, deletion_protection=protection)
+    with target.named_in_errors():
+        try:
+            create_table(
+                dynamodb, name, point_in_time_recovery=recovery, deletion_protection=protection
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise_if_unknown(error)
+            raise misconfigured(error, table_name=name, region=target.region_name()) from error
 
 
 def _object(text: str | None) -> Mapping[str, Any] | None:

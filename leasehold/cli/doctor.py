@@ -17,7 +17,7 @@ from leasehold.cli.probes import PROBES, Probe, is_allowed
 from leasehold.cli.second_tables import other_tables
 from leasehold.cli.target import Target
 from leasehold.clock import Clock
-from leasehold.dynamodb.failures import error_code
+from leasehold.dynamodb.failures import error_code, may_pass, misconfigured
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 from leasehold.text import printable
 
@@ -67,7 +67,7 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
     try:
         answer = described = dynamodb.describe_table(TableName=target.table)
     except (BotoCoreError, ClientError) as error:
-        finding = _no_table(error)
+        finding = _no_table(error, target)
         yield finding
         if finding.verdict is Verdict.FAILURE:
             return
@@ -84,7 +84,7 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
         yield _attempted("second table", lambda: _second(other_tables(dynamodb, table)))
 
 
-def _no_table(error: Exception) -> Finding:
+def _no_table(error: Exception, target: Target) -> Finding:
     code = error_code(error)
     if code == "AccessDeniedException":
         needed = "needs dynamodb:DescribeTable, which locking does not"
@@ -92,7 +92,11 @@ def _no_table(error: Exception) -> Finding:
     if code == "ResourceNotFoundException":
         advice = "there is no such table: check name, account and region, or make one with "
         return Finding("table", Verdict.FAILURE, f"{advice}`leasehold create-table`")
-    return Finding("table", Verdict.FAILURE, f"AWS does not answer: {error}")
+    if may_pass(error):
+        return Finding("table", Verdict.FAILURE, f"AWS does not answer: {error}")
+    # AWS has answered, or was not asked: for want of credentials, for instance.
+    told = misconfigured(error, table_name=target.table, region=target.region_name())
+    return Finding("table", Verdict.FAILURE, str(told))
 
 
 def _attempted(check: str, examine: Callable[[], Finding]) -> Finding:

@@ -39,7 +39,7 @@ def details(lock: LockDescription) -> Iterator[str]:
 
 def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator[str]:
     """What is known of one holder."""
-    over = " (over)" if holder.expires_at < seen_at else ""
+    over = _over(holder) if holder.expires_at < seen_at else ""
     yield f"  owner: {name_of(holder.owner_name)}"
     yield f"  since: {iso(holder.acquired_at)}"
     yield f"  lease ends: {iso(holder.expires_at)}{over}"
@@ -49,6 +49,13 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
     if holder.data is not None:
         text = json.dumps(holder.data, ensure_ascii=False, separators=(",", ":"))
         yield f"  data: {printable(text)}"
+
+
+def _over(holder: DescribedHolder) -> str:
+    """What the end of a lease means: a workflow does not renew, and holds on while it runs."""
+    if holder.execution_arn is None:
+        return " (over)"
+    return " (over: the next one who asks extends it if this execution runs, else takes the lock)"
 
 
 def one_line(lock: LockDescription) -> str:

@@ -35,7 +35,7 @@ commands = typer.Typer()
 @commands.command("ls")
 def list_command(
     *,
-    table: Table,
+    table: Table = "",
     prefix: Prefix = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only locks that others wait for.")
@@ -64,7 +64,7 @@ def list_command(
 def show_command(
     name: LockName,
     *,
-    table: Table,
+    table: Table = "",
     as_json: AsJson = False,
     profile: Profile = None,
     region: Region = None,
@@ -86,7 +86,7 @@ def watch_command(
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Locks; none for all in use.")
     ] = None,
     *,
-    table: Table,
+    table: Table = "",
     prefix: Prefix = None,
     every: Annotated[float, typer.Option(min=0.5, help="Seconds between two readings.")] = 5.0,
     profile: Profile = None,
@@ -110,7 +110,7 @@ def watch_command(
 def release_command(
     name: LockName,
     *,
-    table: Table,
+    table: Table = "",
     owner: Annotated[
         str | None,
         typer.Option(metavar="OWNER_ID", help="Release as its owner; - reads the id from input."),
@@ -162,7 +162,7 @@ def release_command(
 @commands.command("doctor")
 def doctor_command(
     *,
-    table: Table,
+    table: Table = "",
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,

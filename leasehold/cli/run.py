@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from leasehold.cli.child_process import Command
 from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
 from leasehold.cli.target import Target
 from leasehold.cli.terminal import Terminal
+from leasehold.cli.waiting_line import told_after
 from leasehold.client.arguments import default_owner_name
 from leasehold.client.lock import Lock
 from leasehold.client.lock_client import LockClient
@@ -31,6 +33,8 @@ from leasehold.errors import LeaseholdError, LockLost, LockWaitTimeout
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """A wait does not notice that the machine was suspended, so that none is long."""
+_PATIENCE_SECONDS: Final = 3.0
+"""How long a person looks at a terminal on which nothing happens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +74,21 @@ def run(job: Job) -> int:
 
 
 def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: SignalPipe) -> int:
+    seconds = client.longest_wait(job.lease) if job.wait is None else job.wait
+    waits = f"waiting for lock {job.name!r}, for up to {seconds:g} s"
+    holder = f"`leasehold show {shlex.quote(job.name)}` tells who holds it"
     try:
-        lock = client.acquire(
-            job.name,
-            lease=job.lease,
-            wait=job.wait,
-            limit=job.limit,
-            data=job.data,
-            on_lost=lambda _lock, _reason: signals.wake_up(),
-        )
+        with told_after(_PATIENCE_SECONDS, f"{waits}; {holder}"):
+            lock = client.acquire(
+                job.name,
+                lease=job.lease,
+                wait=job.wait,
+                limit=job.limit,
+                data=job.data,
+                on_lost=lambda _lock, _reason: signals.wake_up(),
+            )
     except LockWaitTimeout as error:
-        exit_codes.say(error)
+        exit_codes.say(f"{error}; the command was not started")
         return job.if_taken
     clock.raise_if_signalled()
     environment = {
@@ -135,7 +143,8 @@ def _release(lock: Lock, status: int) -> int:
         if not lock.release():
             lock.check()
     except LockLost as error:
-        exit_codes.say(error)
+        if status != exit_codes.LOST:  # else it was told when the command was ended
+            exit_codes.say(error)
         return status or exit_codes.LOST
     except (LeaseholdError, BotoCoreError, ClientError) as error:
         exit_codes.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")

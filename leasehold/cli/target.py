@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from leasehold.cli import exit_codes
 from leasehold.client.lock_client import LockClient
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
-from leasehold.dynamodb.failures import misconfigured
-from leasehold.errors import LockStoreUnavailable
+from leasehold.dynamodb.failures import misconfigured, was_not_written
+from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
+
+_OF_AWS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+"""How the hosts end whose address is not worth telling."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +68,48 @@ class Target:
         return LockClient(self.table, session=session, **settings)
 
     def place(self) -> str:
-        """The table and its region, for people."""
-        region = self.region
+        """The table and its region, for people, and the address if that is not AWS's own.
+
+        The environment or a profile may name the address too, and be left over from a test.
+        """
+        url = self.endpoint_url or ""
+        with suppress(BotoCoreError, LockStoreMisconfigured):
+            url = url or self.client("dynamodb").meta.endpoint_url
+        is_told = url and (
+            self.endpoint_url or not (urlsplit(url).hostname or "").endswith(_OF_AWS)
+        )
+        where = f" at {url}" if is_told else ""
+        return f"lock table {self.table!r} in {self.region_name() or 'no known region'}{where}"
+
+    def region_name(self) -> str | None:
+        """As the option, the profile or the environment says; None if nobody says it."""
         with suppress(BotoCoreError):
-            region = self._session.region_name
-        where = f" at {self.endpoint_url}" if self.endpoint_url else ""
-        return f"lock table {self.table!r} in {region or 'no known region'}{where}"
+            return self._session.region_name
+        return self.region
 
     @contextmanager
-    def named_in_errors(self) -> Iterator[None]:
-        """Within, a table that does not answer is named, with what to do."""
+    def named_in_errors(self, *, so: str = "") -> Iterator[None]:
+        """Within, a table that does not answer is named, with what to do.
+
+        Args:
+            so: what follows from the failure, to be told too.
+        """
         try:
             yield
         except LockStoreUnavailable as error:
-            advice = "check the network and the endpoint, then repeat the command"
-            exit_codes.end(exit_codes.UNAVAILABLE, f"{self.place()}: {error}; {advice}")
+            message = f"{self.place()}: {error}; {_advice(error)}{so}"
+            exit_codes.end(exit_codes.UNAVAILABLE, message)
 
     @cached_property
     def _session(self) -> boto3.Session:
         """One for all clients: it takes long to make."""
         return boto3.Session(profile_name=self.profile, region_name=self.region)
+
+
+def _advice(error: LockStoreUnavailable) -> str:
+    """What a person does about it, by what DynamoDB said, or the network."""
+    if not isinstance(error.__cause__, ClientError):
+        return "check the network, the region and the endpoint, then repeat the command"
+    if was_not_written(error.__cause__):
+        return "DynamoDB throttles: repeat the command later, and see the table's throttles"
+    return "DynamoDB is in trouble: see AWS's health page, and repeat the command later"

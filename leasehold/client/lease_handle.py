@@ -16,7 +16,7 @@ from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import Grant, HeartbeatRequest, ReleaseRequest
 
 _RELEASE_SECONDS: Final = 5.0
-_TAKEN: Final = "somebody else has its place"
+_TAKEN: Final = "another owner has it, or somebody has freed it"
 _REFUSED: Final = "DynamoDB refused a guarded write"
 
 

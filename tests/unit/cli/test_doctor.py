@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
-from botocore.exceptions import EndpointConnectionError
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
 from leasehold.cli.clock_check import clock_offset
 from leasehold.cli.doctor import Finding, Verdict, doctor, examine
@@ -36,6 +37,7 @@ class Account:
 
     table: Table
     clock: FakeClock
+    meta: ClassVar = SimpleNamespace(endpoint_url="https://dynamodb.us-east-1.amazonaws.com")
     denied: set[str] = field(default_factory=set)
     clock_is_ahead: float = 0.0
     fields: dict[str, Any] = field(default_factory=dict)
@@ -205,6 +207,8 @@ def test_a_table_that_is_not_there_ends_the_examination(
     for error, told in (
         (client_error("ResourceNotFoundException"), "create-table"),
         (EndpointConnectionError(endpoint_url="x"), "does not answer"),
+        (client_error("ExpiredTokenException"), "check the AWS credentials"),
+        (NoCredentialsError(), "check the AWS credentials"),
     ):
 
         def fail(_account: Account, error: Exception = error, **_table: str) -> None:

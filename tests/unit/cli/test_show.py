@@ -10,8 +10,14 @@ import pytest
 
 from leasehold import LockClient
 from leasehold.cli import main
+from leasehold.cli.lines import details
+from leasehold.store.lock_store import LockStore
 from localaws import LocalAws
+from tests.support import LOCK, FakeClock, acquire
+from tests.support.bad_inputs import VALID_EXECUTION
 from tests.unit.cli.fleet import SECONDS, TABLE, Fleet, until
+from tests.unit.cli.support import client_of
+from tests.unit.client.support.doubles import Table
 
 
 @pytest.fixture
@@ -56,3 +62,23 @@ def test_holders_and_waiters_are_shown_and_owner_ids_are_not(
     ]
     assert lock.owner_id not in "".join(lines)
     assert show("shown") == "shown: free, 0 waiting\n"
+
+
+def test_the_end_of_a_workflows_lease_is_explained_and_that_of_a_process_is_not(
+    store: LockStore, table: Table, clock: FakeClock
+) -> None:
+    """A workflow that runs does not renew: to read "over" as "dead" would be wrong."""
+    store.acquire(acquire("workflow", limit=2, execution_arn=VALID_EXECUTION))
+    store.acquire(acquire("process", limit=2))
+    with client_of(table, clock) as locks:
+        early = locks.describe(LOCK)
+        clock.advance(3600)
+        late = locks.describe(LOCK)
+    assert early is not None
+    assert late is not None
+    assert "over" not in "".join(details(early))
+    over = {line.partition("Z ")[2] for line in details(late) if "lease ends" in line}
+    assert over == {
+        "(over)",
+        "(over: the next one who asks extends it if this execution runs, else takes the lock)",
+    }

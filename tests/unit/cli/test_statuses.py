@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -15,6 +18,9 @@ from leasehold import Lock, LockClient, LockWaitTimeout
 from leasehold.cli import exit_codes, main
 from localaws import LocalAws
 from tests.unit.cli.fleet import TABLE, until
+
+run = importlib.import_module("leasehold.cli.run")
+"""The module: the package has nothing else of that name, but the module has a function."""
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +86,38 @@ def test_no_answer_is_69_and_nothing_is_started(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert status_of(monkeypatch, "run", "x", "--wait", "0", "--", "echo", "ran") == 69
     told = capsys.readouterr()
-    assert "the lock table did not answer" in told.err
+    assert (
+        f"lock table {TABLE!r} in us-east-1 at http://127.0.0.1:9: the lock table did not"
+        in told.err
+    )
+    assert told.err.endswith("; the command was not started\n")
     assert told.out == ""
+
+
+def test_a_table_that_cannot_be_made_for_want_of_an_answer_is_69(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert status_of(monkeypatch, "create-table", "new") == 69
+    assert "lock table 'new' in us-east-1 at http://127.0.0.1:9: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [None, ""])
+@pytest.mark.parametrize("line", ["run x -- true", "ls", "show x", "doctor"])
+def test_without_a_table_it_says_where_the_name_stands(
+    line: str,
+    given: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("LEASEHOLD_TABLE_NAME")
+    if given is not None:
+        monkeypatch.setenv("LEASEHOLD_TABLE_NAME", given)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert status_of(monkeypatch, *line.split()) == 64
+    told = " ".join(capsys.readouterr().err.split())
+    assert "LEASEHOLD_TABLE_NAME'): it is missing; its value is the output LockTableName" in told
 
 
 def test_no_table_is_78(
@@ -122,6 +158,31 @@ def test_without_being_told_it_waits_for_as_long_as_a_client_does(
     monkeypatch.setattr(LockClient, "acquire", acquire)
     assert status_of(monkeypatch, "run", "x", option, "--", "true") == 75
     assert asked == [waits]
+
+
+@pytest.mark.parametrize(
+    ("option", "seconds"), [("--lease=90", 180), ("--wait=7", 7), ("--lease=5", 120)]
+)
+def test_a_person_who_waits_is_told_for_how_long_and_how_to_see_the_holder(
+    option: str, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def told_after(_seconds: float, message: str) -> Iterator[None]:
+        told.append(message)
+        yield
+
+    def acquire(_client: LockClient, _name: str, **_wanted: object) -> Lock:
+        assert told
+        raise LockWaitTimeout
+
+    monkeypatch.setattr(run, "told_after", told_after)
+    monkeypatch.setattr(LockClient, "acquire", acquire)
+    assert status_of(monkeypatch, "run", "a b", option, "--", "true") == 75
+    [message] = told
+    assert message.startswith(f"waiting for lock 'a b', for up to {seconds} s; ")
+    assert "`leasehold show 'a b'`" in message
 
 
 def test_a_table_is_made_once_and_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

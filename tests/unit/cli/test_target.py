@@ -1,0 +1,65 @@
+"""Which table a command is about, as people are told: what they need to find the mistake."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from leasehold.cli.exit_codes import UNAVAILABLE, Ended
+from leasehold.cli.target import Target
+from leasehold.dynamodb.failures import raise_if_unknown
+from tests.support.faults import client_error
+
+ADDRESS = "http://127.0.0.1:4711"
+LEFT_OVER = {
+    "AWS_ENDPOINT_URL": ADDRESS,
+    "AWS_ENDPOINT_URL_DYNAMODB": ADDRESS,
+}
+
+
+@pytest.fixture(autouse=True)
+def of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in LEFT_OVER:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+
+def test_aws_itself_is_told_by_its_region() -> None:
+    """The control of the next one."""
+    assert Target(table="locks").place() == "lock table 'locks' in eu-central-1"
+
+
+@pytest.mark.parametrize("name", LEFT_OVER)
+def test_an_address_that_the_environment_names_is_told(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines of yesterday's demo, for instance: its table is not that of production."""
+    monkeypatch.setenv(name, ADDRESS)
+    assert Target(table="locks").place() == f"lock table 'locks' in eu-central-1 at {ADDRESS}"
+
+
+def test_without_a_region_the_place_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert Target(table="locks").place() == "lock table 'locks' in no known region"
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice"),
+    [
+        (client_error("ThrottlingException"), "DynamoDB throttles: repeat the command later"),
+        (client_error("InternalServerError", 500), "see AWS's health page"),
+        (EndpointConnectionError(endpoint_url=ADDRESS), "check the network, the region and"),
+    ],
+)
+def test_the_advice_fits_what_has_happened(
+    cause: Exception, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Ended) as ended, Target(table="locks").named_in_errors(so="; not started"):
+        raise_if_unknown(cause)
+    assert ended.value.code == UNAVAILABLE
+    told = capsys.readouterr().err
+    assert told.startswith("leasehold: lock table 'locks' in eu-central-1: ")
+    assert advice in told
+    assert told.endswith("; not started\n")
+    assert told.count("check the network") == advice.startswith("check the network")
