@@ -69,7 +69,7 @@ class FaultyAws:
             if name == "describe_execution":
                 return {"status": self.random.choice(("RUNNING", "ABORTED", "SUCCEEDED"))}
             if name.startswith("send_task") and self.random.random() < 0.2:
-                raise _Exceptions.TaskTimedOut
+                raise refusal("TaskTimedOut")
             return {}
 
         return call
@@ -78,9 +78,6 @@ class FaultyAws:
 class _Exceptions:
     ConditionalCheckFailedException = ConditionalCheckFailedException
     TransactionCanceledException = TransactionCanceledException
-    TaskDoesNotExist = type("TaskDoesNotExist", (Exception,), {})
-    TaskTimedOut = type("TaskTimedOut", (Exception,), {})
-    InvalidToken = type("InvalidToken", (Exception,), {})
     ExecutionDoesNotExist = type("ExecutionDoesNotExist", (Exception,), {})
 
 

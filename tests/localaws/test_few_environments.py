@@ -8,7 +8,6 @@ import pytest
 from localaws import LocalAws
 from localaws.workbench import Workbench
 
-SETTING = "LOCALAWS_FEW_ENVIRONMENTS"
 AT_ONCE = 8
 SLEEPS = """
 import os, time

@@ -15,9 +15,7 @@ from tests.model.contention.faults import (
     REPEAT,
 )
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
-from tests.support import START_MS
 
-_FIRST_TOKEN = START_MS * 1000
 _FAULTS = {
     CRASH: "dies",
     ORPHAN: "dies, but its handler goes on",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any, cast
 
 from rich.console import Console
@@ -37,6 +36,3 @@ def text_of(console: Console) -> str:
 
 def shown_lines(console: Console) -> list[str]:
     return [line.rstrip() for line in text_of(console).splitlines()]
-
-
-Ask = Callable[[str], bool]
