@@ -1,4 +1,4 @@
-"""The nouns of the lock protocol: requests, the state of a lock, and answers.
+"""The nouns of the lock protocol: first requests, then the state of a lock, and at last answers.
 
 All times are epoch milliseconds and all spans milliseconds; `leasehold.wire` makes the wire format
 (seconds, ISO 8601).
@@ -16,25 +16,6 @@ from leasehold.protocol.requests import Item
 
 DEFAULT_LEASE_MS: Final = 60_000
 DEFAULT_CLOCK_TOLERANCE_MS: Final = 2_000
-
-
-class RefusalReason(StrEnum):
-    """Why acquire was refused."""
-
-    HELD = "HELD"
-    """All permits are out."""
-    ALREADY_RELEASED = "ALREADY_RELEASED"
-    """This acquisition was released before: a delayed duplicate must not take the lock again."""
-    QUEUE_FULL = "QUEUE_FULL"
-    """All permits are out, and as many wait as may wait: the caller did not join the queue."""
-
-
-class Liveness(StrEnum):
-    """What is known about the workflow execution that a holder belongs to."""
-
-    RUNNING = "RUNNING"
-    OVER = "OVER"
-    UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,89 +57,6 @@ class AcquireRequest:
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiter:
-    """An acquisition in the queue.
-
-    Attributes:
-        entered_at_ms: its place in the queue.
-        expires_at_ms: when it counts as gone unless it asks again.
-    """
-
-    request: AcquireRequest
-    entered_at_ms: int
-    expires_at_ms: int
-
-    @property
-    def key(self) -> Item:
-        """The key of its item."""
-        return schema.waiter_key(
-            self.request.lock_name, entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
-        )
-
-    @property
-    def sort_key(self) -> str:
-        """The part of the key by which waiters are in order."""
-        return schema.waiter_sort_key(
-            entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
-        )
-
-    @property
-    def place(self) -> Place:
-        """Its place in the queue."""
-        return Place(
-            owner_id=self.request.owner_id,
-            entered_at_ms=self.entered_at_ms,
-            expires_at_ms=self.expires_at_ms,
-        )
-
-    def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
-        """The holder that this waiter becomes if the lock is handed over to it now.
-
-        A waiter that polls learns of its grant only when it asks again: its lease begins then.
-        """
-        request = self.request
-        begins_ms = max(now_ms, self.expires_at_ms)
-        if request.task_token is not None:
-            begins_ms = now_ms
-        elif request.poll_interval_ms is not None:
-            begins_ms = now_ms + request.poll_interval_ms
-        return Holder(
-            owner_id=request.owner_id,
-            owner_name=request.owner_name,
-            acquired_at_ms=now_ms,
-            expires_at_ms=begins_ms + request.lease_ms,
-            lease_ms=request.lease_ms,
-            limit=request.limit,
-            revision=1,
-            fencing_token=fencing_token,
-            data=request.data,
-            execution_arn=request.execution_arn,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A place in the queue: whose it is, and when it counts as given up."""
-
-    owner_id: str = field(repr=False)
-    entered_at_ms: int
-    expires_at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOff:
-    """A permit went from a departing holder, or from the free ones, to the oldest waiter.
-
-    Attributes:
-        waited_ms: from the waiter's entry to the grant.
-    """
-
-    grant: Grant
-    waiter: Waiter
-    waited_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +118,28 @@ class ForceReleaseRequest:
     fencing_token: int
     requested_by: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionEnded:
+    """A workflow execution was stopped, timed out, or failed.
+
+    Attributes:
+        redrives: how often it had been redriven by then.
+        second_pass: whether no acquire of it can be under way any more.
+    """
+
+    execution_arn: str
+    redrives: int = 0
+    second_pass: bool = False
+
+
+class Liveness(StrEnum):
+    """What is known about the workflow execution that a holder belongs to."""
+
+    RUNNING = "RUNNING"
+    OVER = "OVER"
+    UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +226,76 @@ class LockState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiter:
+    """An acquisition in the queue.
+
+    Attributes:
+        entered_at_ms: its place in the queue.
+        expires_at_ms: when it counts as gone unless it asks again.
+    """
+
+    request: AcquireRequest
+    entered_at_ms: int
+    expires_at_ms: int
+
+    @property
+    def key(self) -> Item:
+        """The key of its item."""
+        return schema.waiter_key(
+            self.request.lock_name, entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
+        )
+
+    @property
+    def sort_key(self) -> str:
+        """The part of the key by which waiters are in order."""
+        return schema.waiter_sort_key(
+            entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
+        )
+
+    @property
+    def place(self) -> Place:
+        """Its place in the queue."""
+        return Place(
+            owner_id=self.request.owner_id,
+            entered_at_ms=self.entered_at_ms,
+            expires_at_ms=self.expires_at_ms,
+        )
+
+    def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
+        """The holder that this waiter becomes if the lock is handed over to it now.
+
+        A waiter that polls learns of its grant only when it asks again: its lease begins then.
+        """
+        request = self.request
+        begins_ms = max(now_ms, self.expires_at_ms)
+        if request.task_token is not None:
+            begins_ms = now_ms
+        elif request.poll_interval_ms is not None:
+            begins_ms = now_ms + request.poll_interval_ms
+        return Holder(
+            owner_id=request.owner_id,
+            owner_name=request.owner_name,
+            acquired_at_ms=now_ms,
+            expires_at_ms=begins_ms + request.lease_ms,
+            lease_ms=request.lease_ms,
+            limit=request.limit,
+            revision=1,
+            fencing_token=fencing_token,
+            data=request.data,
+            execution_arn=request.execution_arn,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in the queue: whose it is, and when it counts as given up."""
+
+    owner_id: str = field(repr=False)
+    entered_at_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenLock:
     """A lock as it was read, perhaps with the head of its queue.
 
@@ -320,6 +310,17 @@ class SeenLock:
     waiters: tuple[Waiter, ...] = field(default=(), repr=False)
     queue_seen_at: float = -math.inf
     is_whole: bool = False
+
+
+class RefusalReason(StrEnum):
+    """Why acquire was refused."""
+
+    HELD = "HELD"
+    """All permits are out."""
+    ALREADY_RELEASED = "ALREADY_RELEASED"
+    """This acquisition was released before: a delayed duplicate must not take the lock again."""
+    QUEUE_FULL = "QUEUE_FULL"
+    """All permits are out, and as many wait as may wait: the caller did not join the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,6 +397,19 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandOff:
+    """A permit went from a departing holder, or from the free ones, to the oldest waiter.
+
+    Attributes:
+        waited_ms: from the waiter's entry to the grant.
+    """
+
+    grant: Grant
+    waiter: Waiter
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
     """Yes: this acquisition is over.
 
@@ -421,20 +435,6 @@ class NotHeld:
 
     lock_name: str
     owner_id: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionEnded:
-    """A workflow execution was stopped, timed out, or failed.
-
-    Attributes:
-        redrives: how often it had been redriven by then.
-        second_pass: whether no acquire of it can be under way any more.
-    """
-
-    execution_arn: str
-    redrives: int = 0
-    second_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
