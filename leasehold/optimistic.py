@@ -74,11 +74,15 @@ def update(
         None if it was deleted or is not there.
 
     Raises:
-        VersionConflict: other writers were faster at every try. Nothing was written.
+        VersionConflict: other writers were faster at every try, or at each until the deadline of
+            the retry_budget. Nothing was written.
         OutcomeUnknown: the reply to a write got lost, and the item does not tell (any more) whether
             it happened: it is gone, made anew, or others have written twice. The change may have
             been made; read the item before making it again.
-        InvalidRequest: an argument, the stored version or the changed key breaks a rule.
+        InvalidRequest: an argument, the stored version or the changed key breaks a rule. Nothing
+            was written.
+        botocore.exceptions.ClientError, BotoCoreError: DynamoDB refuses the request, or is too busy
+            for it, or a read got no answer. Nothing was written.
     """
     item = VersionedItem(table, key, version_attribute, retry_budget)
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
@@ -115,6 +119,10 @@ def read(
         table: a boto3 Table resource.
         key: the item's whole primary key.
         retry_budget: how long to go on when DynamoDB does not answer.
+
+    Raises:
+        InvalidRequest: the key is not one.
+        botocore.exceptions.ClientError, BotoCoreError: DynamoDB refuses, or does not answer.
     """
     return VersionedItem(table, key, DEFAULT_VERSION_ATTRIBUTE, retry_budget).read()
 
@@ -143,8 +151,7 @@ def put(
 
     Raises:
         VersionConflict: another writer wrote since. Nothing was written.
-        OutcomeUnknown: see `update`.
-        InvalidRequest: see `update`.
+        OutcomeUnknown, InvalidRequest, ClientError, BotoCoreError: see `update`.
     """
     return VersionedItem(table, key, version_attribute, retry_budget).replace(seen, item)
 
@@ -170,6 +177,6 @@ def delete(
         VersionConflict: another writer wrote or deleted it since. Nothing was deleted.
         OutcomeUnknown: the reply got lost, and the item is gone (which anybody may have done), made
             anew, or written twice by others.
-        InvalidRequest: see `update`.
+        InvalidRequest, ClientError, BotoCoreError: see `update`.
     """
     VersionedItem(table, key, version_attribute, retry_budget).delete(seen)

@@ -105,7 +105,7 @@ class AsyncLock(BaseLock):
     async def heartbeat(
         self, *, lease: float | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Renews the lease now, one request. The client does so by itself; nobody has to.
+        """Renews the lease now, one request. The client does so by itself, so no call is needed.
 
         Arguments and errors as of `leasehold.Lock.heartbeat`.
         """

@@ -49,7 +49,8 @@ class AsyncLockClient(AsyncLockAdministration):
         stepfunctions: same, for Step Functions.
         on_event: as of `LockClient`; a plain function, called in a thread: no request and no task
             waits for it.
-        clock: the present, for tests; its `wait` runs on the bridge of this package.
+        clock: the present, for tests: its `wait` must let the event loop run, see
+            `leasehold.testing`.
 
     All other arguments are those of `LockClient`.
 

@@ -35,8 +35,8 @@ class LockAdministration(ABC):
         waits all the time is left out. What proves ownership is not shown.
 
         Returns:
-            The lock; None if the table knows no lock of this name: nobody has used it, or not for
-            days.
+            The lock; None if the table has no item of this name: the lock was never used, or
+            DynamoDB has deleted its item since the last use.
 
         Raises:
             LockStoreUnavailable: the table did not answer.
@@ -50,7 +50,7 @@ class LockAdministration(ABC):
         """Iterates over the locks that the table knows, in no order; held, waited for, and free.
 
         Reads the **whole table**, whatever the prefix: one strongly consistent `Scan` for each MB,
-        which costs 128 read units a MB (100,000 locks without a holder's data: about 30 MB, 0.05
+        which costs 256 read units a MB (100,000 locks without a holder's data: about 30 MB, 0.1
         cents). Pages come as the iteration goes on, so that the memory stays small. Needs the
         permission `dynamodb:Scan`, which `grant_client` does not give; see `grant_administration`.
 
@@ -84,10 +84,10 @@ class LockAdministration(ABC):
         told by its heartbeat if it has `keep_alive`, else by its release. So stop it first, if you
         can.
 
-        The grant is taken away that was seen, or none: the fencing token names it, whatever has
-        happened since. Two requests if nobody waits; three and a push if somebody does. May be
-        repeated. Logged as a warning, reported to `observe` as `ReleasedByForce`, and stored
-        with the lock, where `describe` shows the last one.
+        Only the grant that was seen is taken away: the fencing token names it. If that grant is
+        over, nothing is changed (`HolderChanged`). Two requests if nobody waits; three and a push
+        if somebody does. May be repeated. Logged as a warning, reported to `observe` as
+        `ReleasedByForce`, and stored with the lock, where `describe` shows the last one.
 
         Args:
             name: the lock.

@@ -36,16 +36,22 @@ class LockServices:
 class Lock(BaseLock):
     """One lock that this process holds, until it is released or lost.
 
-    Guaranteed: as long as `check` does not raise, no other client has been granted this permit
-    by the rules of the protocol: the lease is measured from the moment at which its last successful
-    renewal was **sent**, by a clock that also runs while the machine sleeps.
+    Guaranteed: as long as `check` does not raise, no other owner has been granted this permit. The
+    lease is measured from the moment at which its last successful renewal was **sent**, by a clock
+    that also runs while the machine sleeps.
 
-    Not guaranteed: that the answer of `check` still holds a moment later. No lease can promise that
-    a process which stalls between the check and its next step notices in time. Pass
-    `fencing_token` on, or write through `transact_write`, where it matters.
+    Not guaranteed:
+        * That the answer of `check` still holds a moment later. No lease can promise that a process
+          which stalls between the check and its next step notices in time. Pass `fencing_token` on,
+          or write through `transact_write`, where it matters.
+        * That `check` knows of a release by force, or by another process with this owner_id, before
+          the next heartbeat.
+        * Anything if wall clocks differ by more than 2 s: the functions, and clients with
+          `takeover="stored_expiry"`, go by the end of the lease that was written.
 
-    Made by `LockClient`. May be used by several threads. In a forked child it is inert: lost, and
-    without effect on the lock of the parent.
+    Made by `LockClient`. May be used by several threads. A forked child's copy is lost, and without
+    effect on the lock of the parent. Each call that sends a request may also raise
+    `LockStoreMisconfigured` or `LockItemMalformed`: a repeat does not help then.
     """
 
     def __init__(
@@ -81,7 +87,7 @@ class Lock(BaseLock):
     def heartbeat(
         self, *, lease: float | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Renews the lease now, one request. The client does so by itself; nobody has to.
+        """Renews the lease now, one request. The client does so by itself, so no call is needed.
 
         Args:
             lease: seconds; from now on the lease of this lock. None leaves it as it is.

@@ -194,9 +194,10 @@ class LockClient(LockAdministration):
         One try cannot watch a lease: a holder that crashed is evicted by a client that has tried
         before, a lease ago, or by one with `takeover="stored_expiry"`. The log names such a holder.
 
+        Arguments as of `acquire`, and all other errors but `LockWaitTimeout`.
+
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
-            InvalidRequest: an argument breaks its rule; nothing was written.
         """
         options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
         try:
@@ -262,6 +263,7 @@ class LockClient(LockAdministration):
             LockStoreUnavailable: outcome unknown. The lock is held as before.
             InvalidRequest: an argument breaks its rule, or the lease that the lock has is too short
                 for this client's heartbeats; nothing was written.
+            LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
         """
         services = self._services
         adoption = Adoption(

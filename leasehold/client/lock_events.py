@@ -43,7 +43,7 @@ class LockEvent:
     Attributes:
         kind: what happened.
         lock_name: the lock. There are too many of them for a dimension of a metric: log it.
-        owner_name: label of the owner; the same holds for it.
+        owner_name: label of the owner. There are too many of them, too: log it.
         fencing_token: of the grant; None if there was none.
         waited_seconds: from the call to the grant or to the end of the wait; None in other events.
         held_seconds: from the grant to the release or the loss; None in other events.

@@ -24,12 +24,12 @@ _PAUSES: Final = RetryStrategyConfig(
     max_delay=Duration.from_seconds(30),
 )
 REPEATED: Final = StepConfig(retry_strategy=create_retry_strategy(_PAUSES))
-"""A call that may be repeated without being noticed."""
+"""For a call whose repeats need not be counted."""
 REPEATS_COUNTED: Final = StepConfig(
     retry_strategy=create_retry_strategy(_PAUSES),
     step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY,
 )
-"""A call that must know whether it is repeated: an interrupted one counts as an attempt."""
+"""For a call that must know whether it is a repeat: an interrupted call counts as an attempt."""
 
 
 class Failure(TypedDict):
@@ -45,7 +45,7 @@ class Answer(TypedDict, total=False):
     Attributes:
         fencing_token: of the grant; None if there is none yet.
         reason: why there is no grant.
-        is_repeat: whether an earlier call may still be answered.
+        is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
         holders: the labels of those who had the lock.
         left_seconds: until the longest wait is over, by the clock of the step.
         failure: the call can never succeed.
@@ -82,7 +82,7 @@ def ask(
         service: the lock service.
         request: to the function `acquire`.
         deadline: end of the longest wait, in seconds since the epoch.
-        is_first: whether this acquisition has asked before.
+        is_first: whether this acquisition has not asked before.
     """
 
     def step(context: StepContext) -> Answer:

@@ -71,9 +71,10 @@ def hold(
           as workflows and clients.
         * A replay finds the same grant, with the same fencing token. Suspension is no exit: the
           lock is held while the execution sleeps, for days, as long as the execution runs.
-        * An exit from the block releases, by return or by exception, exactly once in effect.
-        * An execution that is stopped, times out or fails loses the lock: by its status event, or
-          when its lease is over and the next one asks.
+        * The lock is released when the block ends, by return or by exception. A release that is
+          repeated changes nothing more.
+        * If the execution is stopped, times out or fails, the lock is freed: by the reaper when
+          Lambda reports the end, or else when the lease is over and another owner asks.
 
     Not guaranteed:
         * A step that runs in the moment in which the execution is stopped runs on. Pass the fencing
@@ -82,6 +83,8 @@ def hold(
           succeeded, never leaves its block: its lock is held until the execution ends.
         * Errors of the SDK that end or repeat the invocation (`UnrecoverableError`) release
           nothing; the end of the execution does.
+        * If the service does not answer the release, also after repeats, the result of the block
+          stands, a warning is logged, and the lock is freed at the end of the execution.
 
     Args:
         context: of the execution, or of a branch or child of it; operations inside the block may
@@ -129,7 +132,7 @@ def run(
     fallback: Duration | None = None,
     service: LockRequests | None = None,
 ) -> _Result:
-    """Calls `work` with the lock held, and returns its result; otherwise as `hold`."""
+    """Calls `work` with the lock held, and returns its result; else as `hold`, without `skip`."""
     with hold(
         context,
         name,

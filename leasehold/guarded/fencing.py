@@ -37,9 +37,9 @@ class FenceCondition:
     holder may write as often as it likes; so is the first write to an item without the attribute.
 
     Not guaranteed: that a stale writer is refused *before* a newer holder has written this very
-    item; a guarded transaction does that. A deleted item forgets its fence: mark it as deleted
-    instead. An item must be fenced by the tokens of one lock name only; those of two locks do not
-    compare.
+    item; use a guarded transaction for that. A deleted item loses its fence: mark the item as
+    deleted instead. Fence an item by the tokens of one lock name only: tokens of two locks cannot
+    be compared.
 
     Attributes:
         fencing_token: the token of the grant under which the caller writes.

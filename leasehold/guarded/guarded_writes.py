@@ -50,8 +50,8 @@ class GuardedWrites:
     """The guarded writes of one acquisition; keep one object for as long as the lock is held.
 
     Guaranteed: a transaction sent from here happens only while this very grant holds the lock, and
-    entirely or not at all; with `release` the lock is free, or its oldest waiter has it, exactly if
-    the items are written. A holder whose lease ran out and whom nobody has replaced still holds.
+    entirely or not at all. With `release` the lock is released if the items are written, and only
+    then. A holder whose lease is over still holds, as long as no other owner has its place.
 
     Not guaranteed: anything about writes that are not in the transaction.
 
@@ -98,7 +98,7 @@ class GuardedWrites:
     def transact_write(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
     ) -> None:
-        """Commits the items if the lock is still held; with `release`, gives it back as well.
+        """Commits the items if the lock is still held; with `release`, releases the lock as well.
 
         One request, also with `release`; if others wait, the release costs two more and a push, and
         the oldest waiter becomes the holder in this very transaction.
@@ -106,8 +106,8 @@ class GuardedWrites:
         Args:
             items: as for boto3's `transact_write_items`, with low-level attribute values: at most
                 99, with `release` 98. They may write to any table, but not to items of this lock.
-            release: whether the lock is given back in the same transaction. Stop the heartbeat
-                first, or take its "not held" for what it is.
+            release: whether the lock is released in the same transaction. Send no heartbeats from
+                then on: one that comes later is answered "not held", which is no loss.
 
         Raises:
             LockLost: the lock is gone. Nothing was written.

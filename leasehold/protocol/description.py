@@ -29,7 +29,7 @@ class DescribedHolder(VisibleHolder):
 
     Attributes:
         lease: seconds for which each renewal holds.
-        limit: how many may hold as long as this one does, as it has said.
+        limit: number of permits, as the holder's request said: no more hold as long as it does.
         data: the JSON object that it stored with the lock; None if it stored none. Not in the
             `repr`, which may end up in a log.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
@@ -48,7 +48,7 @@ class DescribedWaiter:
     Attributes:
         owner_name: its label, empty if it gave none.
         entered_at: since when it waits: its place in the queue.
-        limit: how many may hold when it does.
+        limit: number of permits, as the waiter's request said.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
     """
 
@@ -82,7 +82,7 @@ class DescribedForcedRelease:
 
     Attributes:
         fencing_token: of the grant that it ended.
-        requested_by: who did it, by its own words.
+        requested_by: who did it, as the request said; nobody has checked that.
         reason: why.
     """
 
@@ -119,7 +119,7 @@ class QueueCount:
     """Counts waiters as they are read, and remembers the oldest, so that no queue is too long.
 
     Attributes:
-        holders: owner ids that hold: a waiter that was handed the lock meanwhile is none any more.
+        holders: owner ids that hold: a waiter that was handed the lock meanwhile is not counted.
         now_ms: who asked last so long ago that its time is over counts as dead.
     """
 

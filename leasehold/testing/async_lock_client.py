@@ -25,7 +25,7 @@ class LoopClock:
     def stall(self, seconds: float) -> None:
         """Lets time pass in which no task runs, as if code had blocked the event loop.
 
-        Leases shorter than the stall are over then: the way to a lost lock.
+        Leases shorter than the stall are over then: so a test makes a holder lose its lock.
         """
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualTimeLoop):

@@ -45,8 +45,8 @@ class ManualClock:
     def stall(self, seconds: float) -> None:
         """Lets time pass in which nothing of this process runs, as if it had been frozen.
 
-        Heartbeats are late after that, and leases shorter than the stall are over: the way to a
-        lost lock. Whatever was planned meanwhile happens when time passes next.
+        Heartbeats are late after that, and leases shorter than the stall are over: so a test
+        makes a holder lose its lock. Whatever was planned meanwhile happens when time passes next.
         """
         self._now += seconds
 

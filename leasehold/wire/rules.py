@@ -1,6 +1,6 @@
 """The input rules, one for each field of a request.
 
-Each rule is a predicate, with the sentence that a caller reads who breaks it.
+Each rule is a predicate, with the sentence that the error shows to a caller.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Rule:
     """What a value must be.
 
     Attributes:
-        sentence: the rule in words, for whoever breaks it.
-        allows: whether a value keeps the rule; any JSON value may stand where a rule is checked.
+        sentence: the rule in words, which `InvalidRequest` shows.
+        allows: tells whether a value keeps the rule. It is given JSON values of every type.
     """
 
     sentence: str
