@@ -103,7 +103,7 @@ def update(
             item.delete(seen)
         except VersionConflict as error:
             if attempt >= retries or item.retry_budget.has_ended():
-                raise item.conflict(f"{retries + 1} tries") from error
+                raise item.conflict(f"{attempt + 1} tries") from error
         else:
             return None
         item.retry_budget.pause(attempt)

@@ -1,4 +1,4 @@
-"""The command `leasehold`: `run` holds a lock around any program; `show`, `create-table`.
+"""The command `leasehold`: holds a lock while a program runs, shows and frees locks, makes tables.
 
 Needs the extra: `pip install 'leasehold[cli]'`.
 """

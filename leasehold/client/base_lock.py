@@ -89,7 +89,10 @@ class BaseLock(ABC):
 
     @property
     def owner_id(self) -> str:
-        """Names this one acquisition, and proves ownership: do not log it or pass it on."""
+        """Names this one acquisition, and proves ownership: do not log it.
+
+        Pass it on only to a process that shall go on with this lock, see `LockClient.adopt`.
+        """
         return self._request.owner_id
 
     @property

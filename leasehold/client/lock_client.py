@@ -131,7 +131,7 @@ class LockClient(LockAdministration):
         )
 
     def reset_after_fork(self) -> None:
-        """Called in a forked child; nobody else needs it."""
+        """For Leasehold itself, which calls this in a forked child."""
         self._connection.forget()
         self._services = self._new_services()
 
@@ -149,8 +149,8 @@ class LockClient(LockAdministration):
     ) -> Lock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
 
-        One request if a permit is free. Else the client joins the queue, and then only reads: one
-        strongly consistent read a poll.
+        One request if a permit is free. Else the client joins the queue, and then reads: one
+        strongly consistent read a poll, and two requests every two minutes to keep its place.
 
         Args:
             name: 1 to 512 bytes of UTF-8 in NFC (see `unicodedata.normalize`), without control or

@@ -99,8 +99,8 @@ class LockDescription:
     Attributes:
         name: the lock's name.
         seen_at: the moment, by the clock of the one who read.
-        limit: how many may hold at most while the present holders do; None if nobody holds, as
-            the next holder says its own.
+        limit: how many may hold at most while the present holders do; None if nobody holds,
+            because the next holder names its own.
         holders: in the order of their grants.
         waiters: those that still ask.
         last_forced_release: None if there was none since the lock's item was made.
@@ -120,7 +120,7 @@ class QueueCount:
 
     Attributes:
         holders: owner ids that hold: a waiter that was handed the lock meanwhile is not counted.
-        now_ms: who asked last so long ago that its time is over counts as dead.
+        now_ms: the present, in epoch milliseconds: a waiter that has not asked in time is dead.
     """
 
     holders: frozenset[str] = field(repr=False)

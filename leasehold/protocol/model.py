@@ -221,7 +221,7 @@ class LockState:
         return self.held < self.limit_for(limit)
 
     def is_full(self) -> bool:
-        """Whether the holders let nobody in, whatever the other's limit."""
+        """Whether the holders let nobody in, whatever limit the owner that asks has named."""
         return self.held >= min((holder.limit for holder in self.holders), default=1)
 
 

@@ -37,7 +37,7 @@ class LeasesOver:
 
 
 class Situation(Enum):
-    """The other reasons."""
+    """Why a permit was not granted, if neither an earlier grant nor the end of a lease says why."""
 
     ALREADY_RELEASED = auto()
     """The caller released this acquisition before: this call is a delayed duplicate."""

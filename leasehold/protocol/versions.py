@@ -45,8 +45,9 @@ def happened(*, ours: str, seen: object, found: object) -> bool | None:
         a.x    b.a    c.a     it did not: c was written in the place of the same
         a.x    b.a    a.x     it did not: somebody has raised the number only
 
-    All else may have come after ours, or instead: several writes, one by somebody who keeps no such
-    ids, a deletion. So it is with whatever is there instead of nothing: that may be made anew.
+    In all other cases nobody can tell: there were several writes since, or a write by a program
+    that stores no ids, or the item was deleted. The same holds if there was no item, and an item of
+    another write is found: ours may have been deleted before.
 
     Args:
         ours: the id of the write.

@@ -15,7 +15,7 @@ from leasehold.protocol.description import (
 
 
 def lock_json(lock: LockDescription) -> dict[str, Any]:
-    """One lock. Times are ISO 8601 in UTC; whatever there is none of is null."""
+    """One lock. Times are ISO 8601 in UTC; what a lock does not have is null."""
     last = lock.last_forced_release
     return {
         "lock_name": lock.name,

@@ -196,9 +196,10 @@ def test_the_pauses_have_full_jitter_and_double_up_to_half_a_second(
 def test_a_deadline_ends_the_tries(table: Table, clock: FakeClock) -> None:
     busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=99)
     limited = replace(retry_budget(clock), deadline=clock.monotonic() + 0.1)
-    with pytest.raises(VersionConflict):
+    with pytest.raises(VersionConflict) as caught:
         optimistic.update(busy, ANNA, add(1), retry_budget=limited, retries=10_000)
     assert sum(clock.waits) < 0.3
+    assert f"before {len(clock.waits) + 1} tries" in str(caught.value)
 
 
 def test_an_attribute_of_another_name_can_keep_the_version(table: Table) -> None:
