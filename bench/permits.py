@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from functools import partial
 from typing import Final
 
@@ -12,13 +11,11 @@ from bench.goals import Goal
 from leasehold.protocol.model import AcquireRequest, ReleaseRequest
 from leasehold.store.lock_store import LockStore
 from tests.support import FakeClock, store_over
-from tests.support.capacity import MeteredTable, item_bytes
+from tests.support.capacity import MeteredTable, guard_request, item_bytes
 
 PERMITS: Final = (1, 5, 20, 50, 100)
 PARTITION_UNITS: Final = 1_000
 """Write units a second of one partition, by DynamoDB's documentation."""
-_ARN: Final = "arn:aws:states:us-east-1:123456789012:execution:Billing-MachineD1A2B3C4-x1y2z3:"
-_LOCK: Final = "customer/1234"
 _CLAIM_UNITS: Final = 1
 _FREE: Final = 4
 _THREADS_PER_PERMIT: Final = 3
@@ -77,11 +74,11 @@ def units(permits: int) -> Figures:
     """Write units of guards when all permits are out, and the rates that follow."""
     table = MeteredTable()
     store = store_over(table, FakeClock())
-    holders = [_request(number, permits) for number in range(permits)]
+    holders = [guard_request(number, permits) for number in range(permits)]
     acquire = [_spent(table, store, holder) for holder in holders][-1]
-    size = item_bytes(table.inner.state(_LOCK))
+    size = item_bytes(table.inner.state(holders[0].lock_name))
     release = _released(table, store, holders[-1])
-    last, first, second = (_request(permits + n, permits, waits=n > 0) for n in range(3))
+    last, first, second = (guard_request(permits + n, permits, waits=n > 0) for n in range(3))
     _spent(table, store, last)
     join = _spent(table, store, first)
     _spent(table, store, second)
@@ -108,19 +105,6 @@ def _released(table: MeteredTable, store: LockStore, request: AcquireRequest) ->
     before = table.write_units
     store.release(ReleaseRequest(lock_name=request.lock_name, owner_id=request.owner_id))
     return table.write_units - before - _CLAIM_UNITS
-
-
-def _request(number: int, limit: int, *, waits: bool = False) -> AcquireRequest:
-    arn = f"{_ARN}{uuid.UUID(int=(number + 1) << 90)}"
-    return AcquireRequest(
-        lock_name=_LOCK,
-        owner_id=str(uuid.UUID(int=(number + 1) << 91)),
-        owner_name=arn,
-        execution_arn=arn,
-        limit=limit,
-        waits=waits,
-        task_token="t" * 1000 if waits else None,
-    )
 
 
 def _measured(bed: Bed, permits: int, *, seconds: float) -> int:

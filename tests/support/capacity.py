@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from leasehold.protocol.model import AcquireRequest
 from leasehold.testing.memory_table import MemoryTable
 
 WRITE_UNIT_BYTES = 1024
+_ARN = "arn:aws:states:us-east-1:123456789012:execution:Billing-MachineD1A2B3C4-x1y2z3:"
+
+
+def guard_request(number: int, limit: int, *, waits: bool = False) -> AcquireRequest:
+    """What the guard of an execution asks for, with names as long as they usually are."""
+    arn = f"{_ARN}{uuid.UUID(int=(number + 1) << 90)}"
+    return AcquireRequest(
+        lock_name="customer/1234",
+        owner_id=str(uuid.UUID(int=(number + 1) << 91)),
+        owner_name=arn,
+        execution_arn=arn,
+        limit=limit,
+        waits=waits,
+        task_token="t" * 1000 if waits else None,
+    )
 
 
 def item_bytes(item: Mapping[str, Any]) -> int:

@@ -13,8 +13,7 @@ import pytest
 
 from leasehold.protocol.model import ReleaseRequest
 from tests.support import FakeClock, store_over
-from tests.support.capacity import MeteredTable
-from tests.unit.store.test_write_units import request
+from tests.support.capacity import MeteredTable, guard_request
 
 ROOT = Path(__file__).resolve().parents[3]
 SITE = ROOT / "docs" / "site"
@@ -118,8 +117,10 @@ def test_the_write_units_of_the_calculator_are_those_of_the_store(
 ) -> None:
     table = MeteredTable()
     store = store_over(table, FakeClock())
-    alone, first = request(0, 1), request(3, 1)
-    waiters = [replace(request(n, 1, waits=True), task_token="t" * characters) for n in (1, 2)]
+    alone, first = guard_request(0, 1), guard_request(3, 1)
+    waiters = [
+        replace(guard_request(n, 1, waits=True), task_token="t" * characters) for n in (1, 2)
+    ]
     spent = []
 
     def count(send: Any, asked: Any) -> None:  # noqa: ANN401 - a method of the store and its request
