@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 from leasehold.aio.bridge import run
 from leasehold.client.administration import (
+    checked_prefix,
     force_release_request,
     locks_of,
-    require_prefix,
     send_force_release,
 )
+from leasehold.client.arguments import plain_text
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import VisibleHolder
@@ -24,14 +25,13 @@ class AsyncLockAdministration(ABC):
 
     async def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
-        rules.require("name", rules.LOCK_NAME, name)
+        name = plain_text("name", rules.LOCK_NAME, name)
         store_factory = self._opened()
         return await run(lambda: store_factory.store().describe(name))
 
     def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
         """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
-        require_prefix(prefix)
-        return _locks_of(self._opened(), prefix or "")
+        return _locks_of(self._opened(), checked_prefix(prefix))
 
     async def force_release(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from leasehold.client.arguments import default_owner_name, refuse
+from leasehold.client.arguments import default_owner_name, plain_text, refuse
 from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
@@ -43,7 +43,7 @@ class LockAdministration(ABC):
             LockItemMalformed: somebody has changed an item of the lock.
             InvalidRequest: the name breaks its rule.
         """
-        rules.require("name", rules.LOCK_NAME, name)
+        name = plain_text("name", rules.LOCK_NAME, name)
         return self._opened().store().describe(name)
 
     def list(self, prefix: str | None = None) -> Iterator[LockDescription]:
@@ -65,8 +65,7 @@ class LockAdministration(ABC):
             LockStoreMisconfigured: no permission to scan, for instance.
             InvalidRequest: the prefix breaks its rule.
         """
-        require_prefix(prefix)
-        return locks_of(self._opened(), prefix or "")
+        return locks_of(self._opened(), checked_prefix(prefix))
 
     def force_release(
         self,
@@ -116,13 +115,12 @@ class LockAdministration(ABC):
         """The settings of the client."""
 
 
-def require_prefix(prefix: object) -> None:
-    """Raises `InvalidRequest` unless the value may be the beginning of a lock's name, or is None.
+def checked_prefix(prefix: str | None) -> str:
+    """The beginning of the locks' names; `InvalidRequest` if none may begin so.
 
     Called when `list` is, and not when the iteration begins.
     """
-    if prefix is not None:
-        rules.require("prefix", rules.PREFIX, prefix)
+    return "" if prefix is None else plain_text("prefix", rules.PREFIX, prefix)
 
 
 def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
@@ -143,17 +141,17 @@ def force_release_request(
     requested_by: str | None,
 ) -> ForceReleaseRequest:
     """The request of `force_release`; `InvalidRequest` if an argument breaks its rule."""
-    rules.require("name", rules.LOCK_NAME, name)
+    name = plain_text("name", rules.LOCK_NAME, name)
     fencing_token = owner.fencing_token if isinstance(owner, VisibleHolder) else owner
     if type(fencing_token) is not int or not 0 < fencing_token <= rules.HIGHEST_FENCING_TOKEN:
         refuse("owner", "must be a holder as `describe` shows it, or its fencing token", owner)
-    rules.require("reason", rules.REASON, reason)
+    reason = plain_text("reason", rules.REASON, reason)
     if requested_by is None:
         requested_by = settings.owner_name or default_owner_name()
         requested_by = requested_by.encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(
             errors="ignore"
         )
-    rules.require("requested_by", rules.REQUESTED_BY, requested_by)
+    requested_by = plain_text("requested_by", rules.REQUESTED_BY, requested_by)
     return ForceReleaseRequest(
         lock_name=name,
         fencing_token=fencing_token,

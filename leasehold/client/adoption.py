@@ -34,8 +34,10 @@ class Adoption(Generic[_Callback]):
 
     def __post_init__(self) -> None:
         """Checks all rules."""
-        rules.require("name", rules.LOCK_NAME, self.name)
-        rules.require("owner_id", rules.OWNER_ID, self.owner_id)
+        name = arguments.plain_text("name", rules.LOCK_NAME, self.name)
+        owner_id = arguments.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "owner_id", owner_id)
         if self.lease is not None:
             rules.require("lease", rules.LEASE_SECONDS, self.lease)
             self.settings.timing.require_room(self.lease)

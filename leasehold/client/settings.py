@@ -141,14 +141,14 @@ class ClientSettings:
         owner_name = self.owner_name if options.owner_name is None else options.owner_name
         owner_name = arguments.default_owner_name() if owner_name is None else owner_name
         arguments.require_wait(wait)
-        rules.require("name", rules.LOCK_NAME, options.name)
+        lock_name = arguments.plain_text("name", rules.LOCK_NAME, options.name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
-        rules.require("owner_name", rules.OWNER_NAME, owner_name)
+        owner_name = arguments.plain_text("owner_name", rules.OWNER_NAME, owner_name)
         limit = int(options.limit)
         require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=None)
         request = AcquireRequest(
-            lock_name=options.name,
+            lock_name=lock_name,
             owner_id=str(uuid.uuid4()),
             owner_name=owner_name,
             lease_ms=round(lease * 1000),
@@ -162,7 +162,7 @@ class ClientSettings:
         return Acquisition(
             store_factory,
             request,
-            wait=wait,
+            wait=float(wait),
             longest_poll=self.longest_poll,
             events=events,
             require_open=require_open,
