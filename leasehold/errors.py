@@ -125,7 +125,8 @@ class LockItemMalformed(LeaseholdError):  # noqa: N818 - class names are API
 class ClientUnusable(LeaseholdError):  # noqa: N818 - class names are API
     """This client acquires no more locks: make another one.
 
-    It was closed, or it was given an AWS client before its process was forked.
+    It was closed, or it was given an AWS client before its process was forked, or it serves another
+    event loop than the caller's.
     """
 
 

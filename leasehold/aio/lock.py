@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.aio.bridge import BridgedMutex, run
 from leasehold.aio.heartbeats import AsyncHeartbeats
-from leasehold.aio.tasks import BackgroundTasks
+from leasehold.aio.tasks import BackgroundTasks, is_another_running
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
 from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
+from leasehold.errors import ClientUnusable
 from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import AcquireRequest
 
@@ -109,6 +110,7 @@ class AsyncLock(BaseLock):
 
         Arguments and errors as of `leasehold.Lock.heartbeat`.
         """
+        self._require_own_loop()
         await self._services.tasks.shielded(run(self._renew, lease, data))
 
     async def release(self) -> bool:
@@ -118,6 +120,7 @@ class AsyncLock(BaseLock):
         repeated. If the task that releases is cancelled meanwhile, the release goes on all the
         same. Result and errors as of `leasehold.Lock.release`.
         """
+        self._require_own_loop()
         if not self._handle.lease.is_from_parent_process:
             self._services.heartbeats.remove(self._handle)
         return await self._services.tasks.shielded(run(self._handle.release))
@@ -131,6 +134,7 @@ class AsyncLock(BaseLock):
         meanwhile, the transaction goes on all the same, and its outcome is unknown: the same call
         again tells it.
         """
+        self._require_own_loop()
         while self._unfinished_writes:  # A repeat must know the outcome of the call before it.
             await asyncio.wait(self._unfinished_writes)
         guarded = self._guarded()
@@ -167,6 +171,11 @@ class AsyncLock(BaseLock):
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)
+
+    def _require_own_loop(self) -> None:
+        if not self._handle.lease.is_from_parent_process and is_another_running(self._loop):
+            message = f"lock {self.name!r} belongs to another event loop: use it there"
+            raise ClientUnusable(message)
 
     def _report_loss(self, reason: str) -> None:
         self._call_in_loop(self._lost.set)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +14,7 @@ from leasehold.aio.bridge import BridgedClock, run
 from leasehold.aio.connection import AsyncConnection
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.lock import AsyncCallback, AsyncLock, AsyncLockServices
-from leasehold.aio.tasks import BackgroundTasks
+from leasehold.aio.tasks import BackgroundTasks, is_another_running
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.adoption import AdoptedGrant, Adoption
 from leasehold.client.arguments import Timing
@@ -111,6 +111,7 @@ class AsyncLockClient(AsyncLockAdministration):
             events=self._new_events(on_event),
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     async def acquire(
@@ -211,17 +212,17 @@ class AsyncLockClient(AsyncLockAdministration):
         Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
         released after that opens a connection once more, which nobody closes.
 
+        If the task that closes is cancelled meanwhile, the releases go on all the same; `close`
+        again waits for them, and closes the connections.
+
         Args:
             release: whether to release all locks that are held; what fails is logged. Else they are
                 held until their leases are over.
         """
         self._closed = True
         self._acquisitions.close()
-        handles = self._services.heartbeats.handles()
-        await self._services.heartbeats.close()
-        if release:
-            semaphore = asyncio.Semaphore(self._settings.max_workers)
-            await asyncio.gather(*(self._release(handle, semaphore) for handle in handles))
+        handles = self._services.heartbeats.handles() if release else []
+        await self._services.tasks.shielded(self._end_heartbeats(handles))
         await self._services.tasks.finish()
         if self._services.events.has_thread:
             await asyncio.to_thread(self._services.events.close)
@@ -267,6 +268,11 @@ class AsyncLockClient(AsyncLockAdministration):
         if self._closed:
             await self._disconnect()
 
+    async def _end_heartbeats(self, to_release: Sequence[LeaseHandle]) -> None:
+        await self._services.heartbeats.close()
+        semaphore = asyncio.Semaphore(self._settings.max_workers)
+        await asyncio.gather(*(self._release(handle, semaphore) for handle in to_release))
+
     async def _release(self, handle: LeaseHandle, semaphore: asyncio.Semaphore) -> None:
         async with semaphore:
             await run(handle.release_at_close)
@@ -289,3 +295,8 @@ class AsyncLockClient(AsyncLockAdministration):
     def _require_open(self) -> None:
         if self._closed:
             raise ClientUnusable("this AsyncLockClient is closed")
+        with suppress(RuntimeError):  # `list` may be called before there is a loop.
+            self._loop = self._loop or asyncio.get_running_loop()
+        if self._loop is not None and is_another_running(self._loop):
+            message = "this AsyncLockClient was used in another event loop: make one in each"
+            raise ClientUnusable(message)

@@ -60,6 +60,18 @@ class BackgroundTasks:
             self._finishing.discard(this_task)
 
 
+def is_another_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs in another event loop than this one.
+
+    Connections and locks of asyncio serve one loop: in another one they hang, or fail in a way that
+    looks like an outage.
+    """
+    try:
+        return asyncio.get_running_loop() is not loop
+    except RuntimeError:  # In none.
+        return False
+
+
 async def _call(description: str, callback: Callable[[], object]) -> None:
     try:
         answer: Awaitable[object] | object = callback()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from leasehold import AsyncLockClient, ClientUnusable
 from leasehold.aio.heartbeats import AsyncHeartbeats
+from leasehold.aio.tasks import BackgroundTasks
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
@@ -175,3 +176,36 @@ def test_without_that_some_moment_would_leak_the_lock(monkeypatch: pytest.Monkey
     for hops in range(12):
         close_and_look(hops)()
     assert max(held) == 1
+
+
+async def held_after_a_cancelled_close(hops: int) -> int:
+    """Cancels the end of a client after so many turns of the loop; returns how many locks stay."""
+    table = AsyncTable()
+    session: Any = Session(table)
+    locks = AsyncLockClient("locks", session=session, clock=VirtualClock(), lease=30)
+    for name in ("a", "b"):
+        await locks.acquire(name)
+    closing = asyncio.create_task(locks.close(release=True))
+    for _ in range(1 + hops):
+        await asyncio.sleep(0)
+    closing.cancel()
+    with suppress(asyncio.CancelledError):
+        await closing
+    await locks.close(release=True)
+    assert session.open == 0
+    return table.state("a").held + table.state("b").held
+
+
+@pytest.mark.parametrize("hops", range(8))
+@in_virtual_time
+async def test_a_client_whose_end_is_cancelled_gives_back_its_locks_all_the_same(hops: int) -> None:
+    assert await held_after_a_cancelled_close(hops) == 0
+
+
+@in_virtual_time
+async def test_unless_the_releases_are_cancelled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unshielded(_tasks: BackgroundTasks, work: Coroutine[Any, Any, None]) -> None:
+        await work
+
+    monkeypatch.setattr(BackgroundTasks, "shielded", unshielded)
+    assert await held_after_a_cancelled_close(0) == 2

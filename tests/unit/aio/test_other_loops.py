@@ -1,0 +1,90 @@
+"""A client serves one event loop: in another one its connections only look like an outage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from botocore.exceptions import HTTPClientError
+
+from leasehold import AsyncLockClient, ClientUnusable, LeaseholdError, LockStoreUnavailable
+from leasehold.aio.lock import AsyncLock
+from leasehold.testing import run_in_virtual_time
+from tests.unit.aio.conftest import MakeClient
+from tests.unit.aio.doubles import AsyncTable
+from tests.unit.aio.virtual_time import virtual_loop
+
+
+class TableOfOneLoop(AsyncTable):
+    """Answers as a connection of aiohttp does whose event loop has ended."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+
+    async def _send(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as the table
+        running = asyncio.get_running_loop()
+        self.loop = self.loop or running
+        if self.loop is not running:
+            raise HTTPClientError(error=RuntimeError("Event loop is closed"))
+        return await super()._send(name, arguments)
+
+
+@pytest.fixture
+def table() -> AsyncTable:
+    return TableOfOneLoop()
+
+
+async def failure_to_hold(locks: AsyncLockClient) -> tuple[type[LeaseholdError] | None, float]:
+    """What the client raises, and after how many seconds."""
+    try:
+        async with locks.hold("a"):
+            pass
+    except LeaseholdError as error:
+        return type(error), virtual_loop().time()
+    return None, virtual_loop().time()
+
+
+def test_in_a_second_event_loop_the_client_says_so_at_once(make_client: MakeClient) -> None:
+    locks = make_client()
+    assert run_in_virtual_time(failure_to_hold(locks))[0] is None
+    assert run_in_virtual_time(failure_to_hold(locks)) == (ClientUnusable, 0)
+
+
+def test_without_that_it_would_wait_for_the_end_of_an_outage(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.aio.lock_client.is_another_running", lambda _loop: False)
+    locks = make_client()
+    run_in_virtual_time(failure_to_hold(locks))
+    error, seconds = run_in_virtual_time(failure_to_hold(locks))
+    assert error is LockStoreUnavailable
+    assert seconds >= 120
+
+
+USES: dict[str, Callable[[AsyncLock], Coroutine[Any, Any, object]]] = {
+    "release": lambda lock: lock.release(),
+    "heartbeat": lambda lock: lock.heartbeat(),
+    "transact_write": lambda lock: lock.transact_write([]),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_lock_is_not_used_in_another_event_loop(
+    make_client: MakeClient, table: AsyncTable, use: str
+) -> None:
+    lock = run_in_virtual_time(make_client().acquire("a"))
+    sent = len(table.log)
+    with pytest.raises(ClientUnusable, match="lock 'a' belongs to another event loop"):
+        run_in_virtual_time(USES[use](lock))
+    assert len(table.log) == sent
+
+
+def test_a_client_that_was_only_made_elsewhere_serves_the_loop_that_uses_it_first(
+    make_client: MakeClient,
+) -> None:
+    async def make() -> AsyncLockClient:
+        return make_client()
+
+    locks = run_in_virtual_time(make())
+    assert run_in_virtual_time(failure_to_hold(locks))[0] is None
