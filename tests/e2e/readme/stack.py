@@ -32,7 +32,7 @@ def run_sample(code: str, **names: Any) -> dict[str, Any]:  # noqa: ANN401 - wha
 def guard_sample(scope: Construct, construct_id: str, *, locks: ILockService) -> Stack:
     """The sample's stack, deployed after the service that it finds by its stack's name."""
     worker = function(Stack(scope, f"{construct_id}Worker"), "Worker", handler="worker.handler")
-    stack = run_sample(sample("LockGuard"))["Billing"](scope, construct_id, function=worker)
+    stack = run_sample(sample("class Billing("))["Billing"](scope, construct_id, function=worker)
     assert isinstance(stack, Stack)
     assert isinstance(locks, Construct)
     stack.add_stack_dependency(Stack.of(locks))
