@@ -117,7 +117,8 @@ class LockItemMalformed(LeaseholdError):  # noqa: N818 - class names are API
     def __init__(self, partition_key: str) -> None:
         super().__init__(
             f"an item under {partition_key!r} is not as Leasehold writes it; another program or a "
-            "person has changed it: restore the item, or delete it while nobody holds the lock"
+            "person has changed it: stop the work under the lock, then delete the item. Do not put "
+            "an old copy in its place: its fencing tokens would be granted again"
         )
         self.partition_key = partition_key
 

@@ -17,7 +17,7 @@ from leasehold.cli import exit_codes
 from leasehold.client.lock_client import LockClient
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.failures import misconfigured, was_not_written
-from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
+from leasehold.errors import LockItemMalformed, LockStoreMisconfigured, LockStoreUnavailable
 
 _OF_AWS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 """How the hosts end whose address is not worth telling."""
@@ -89,7 +89,7 @@ class Target:
 
     @contextmanager
     def named_in_errors(self, *, so: str = "") -> Iterator[None]:
-        """Within, a table that does not answer is named, with what to do.
+        """Within, a table that does not answer, or has a spoilt item, is named, with what to do.
 
         Args:
             so: what follows from the failure, to be told too.
@@ -99,6 +99,8 @@ class Target:
         except LockStoreUnavailable as error:
             message = f"{self.place()}: {error}; {_advice(error)}{so}"
             exit_codes.end(exit_codes.UNAVAILABLE, message)
+        except LockItemMalformed as error:
+            exit_codes.end(exit_codes.CONFIGURATION, f"{self.place()}: {error}{so}")
 
     @cached_property
     def _session(self) -> boto3.Session:

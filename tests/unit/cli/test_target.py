@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from leasehold.cli.exit_codes import UNAVAILABLE, Ended
+from leasehold.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
 from leasehold.cli.target import Target
 from leasehold.dynamodb.failures import raise_if_unknown
+from leasehold.errors import LockItemMalformed
 from tests.support.faults import client_error
 
 ADDRESS = "http://127.0.0.1:4711"
@@ -63,3 +64,11 @@ def test_the_advice_fits_what_has_happened(
     assert advice in told
     assert told.endswith("; not started\n")
     assert told.count("check the network") == advice.startswith("check the network")
+
+
+def test_the_table_of_a_spoilt_item_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Ended) as ended, Target(table="locks").named_in_errors():
+        raise LockItemMalformed("LOCK#spoilt")
+    assert ended.value.code == CONFIGURATION
+    told = capsys.readouterr().err
+    assert told.startswith("leasehold: lock table 'locks' in eu-central-1: an item under 'LOCK#sp")
