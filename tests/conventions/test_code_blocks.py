@@ -8,6 +8,7 @@
 | `json`        | it is JSON: an answer of a function, or a policy, of names that exist            |
 | `sql`         | SQLite runs it, and it refuses a stale writer                                    |
 | `ts`          | the files that it imports export these names                                     |
+| `java`        | the document says of each option, call and error what it is here                 |
 | `text`        | it is a drawing or an output: no line of it is a command                         |
 
 A block of another language, or of none, fails.
@@ -231,6 +232,15 @@ def check_typescript(block: Block) -> None:
         assert set(names.split(", ")) <= set(exported), names
 
 
+def check_java(block: Block) -> None:
+    """The Java client is compared name by name: what an example uses has a row."""
+    used = re.findall(r"\.with(\w+)\(|\bclient\.(\w+)\(|\b(\w+Exception)\b", block.code)
+    assert used, block
+    text = (ROOT / "docs" / "migration.md").read_text()
+    there = " ".join(re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)).lower()
+    assert [name for names in used for name in names if name.lower() not in there] == []
+
+
 def check_python(block: Block) -> None:
     test = (ROOT / PYTHON_WORLDS[python_world(block)]).read_text()
     assert Path(block.document).name in test or "python_world" in test
@@ -243,6 +253,7 @@ CHECKS: dict[str, Callable[[Block], None]] = {
     "json": check_json,
     "sql": check_sql,
     "ts": check_typescript,
+    "java": check_java,
     "text": check_text,
 }
 
@@ -289,6 +300,8 @@ BROKEN = [
     ("json", "{acquired: true}\n"),
     ("sql", "INSERT INTO report (name, content, fencing_token) VALUES (:name, :content, :token)\n"),
     ("ts", 'import { nothing } from "./nowhere.ts";\n'),
+    ("java", 'client.acquireLock(AcquireLockOptions.builder("x").withLuck(1L).build());\n'),
+    ("java", "charge();\n"),
     ("text", "leasehold ls\n"),
 ]
 

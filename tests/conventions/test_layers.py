@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "second_engine": {"leasehold.cdk", *HELPERS, "tests.e2e"},
     "tests": HELPERS,
     "tests.support": {*CORE, "leasehold.client", "leasehold.testing"},
-    "tests.bench": {"bench", "tests.histories"},
+    "tests.bench": {*HELPERS, "bench", "tests.histories"},
     "tests.behaviour": {*CORE, *HELPERS},
     "tests.conformance": {"conformance"},
     "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},

@@ -126,6 +126,7 @@ def names_for(locks: FakeLockClient, written: Written) -> dict[str, Any]:
         "mark_done": written,
         "send_invoices": lambda _day: None,
         "cancel": str,
+        "later": lambda: None,
     }
 
 

@@ -57,6 +57,8 @@ def python_world(block: Block) -> str:
     """Where a Python block is run: the tests in `PYTHON_WORLDS` run those of one world each."""
     if FILE.match(block.code):
         return f"files of {block.document}"
+    if "python_dynamodb_lock" in block.code:
+        return "before"
     if "LocalAws" in block.code:
         return "embedded"
     if "@durable_execution" in block.code:
@@ -71,6 +73,7 @@ PYTHON_WORLDS: Final = {
     "embedded": "tests/conventions/test_python_blocks.py",
     "durable": "tests/conventions/test_python_blocks.py",
     "client": "tests/conventions/test_python_blocks.py",
+    "before": "tests/conventions/test_migration.py",
     "cdk": "tests/unit/cdk/test_document_blocks.py",
 }
 """The test that runs the Python blocks of each world."""
