@@ -10,7 +10,7 @@ import jsii
 from aws_cdk import Stage
 from constructs import IConstruct, IValidation
 
-from leasehold.cdk.machine_definitions import Machines, UndefinedVariable, read_machines
+from leasehold.cdk.machine_definitions import Machines, VariableUse, read_machines
 from leasehold.errors import InvalidRequest
 
 _CHECKS: Final[WeakKeyDictionary[Stage, MachineChecks]] = WeakKeyDictionary()
@@ -61,7 +61,9 @@ class MachineChecks:
             for part in self._parts
             for fault in part.faults(machines, self._parts)
         ]
-        return faults + [f"{found.machine}: {_undefined(found)}" for found in machines.undefined]
+        uses = [(use, _undefined(use)) for use in machines.undefined]
+        uses += [(use, _as_text(use)) for use in machines.as_text]
+        return faults + [f"{use.machine}: {fault}" for use, fault in uses]
 
 
 def not_in_a_machine(field: str) -> InvalidRequest:
@@ -73,9 +75,18 @@ def not_in_a_machine(field: str) -> InvalidRequest:
     return InvalidRequest(field=field, rule=rule, value="none")
 
 
-def _undefined(found: UndefinedVariable) -> InvalidRequest:
+def _undefined(use: VariableUse) -> InvalidRequest:
     rule = (
-        f"must be that of a guard around the state {found.state!r}: "
+        f"must be that of a guard around the state {use.state!r}: "
         "fencing_token_of and owner_id_of take the guard's own scope and construct_id"
     )
-    return InvalidRequest(field="variable", rule=rule, value=f"${found.variable}")
+    return InvalidRequest(field="variable", rule=rule, value=f"${use.variable}")
+
+
+def _as_text(use: VariableUse) -> InvalidRequest:
+    rule = (
+        f"must be read in the query language of the state {use.state!r}, which would hand on this "
+        "text instead of the value: in JSONata fencing_token_of(…), in JSONPath "
+        "JsonPath.number_at(LockGuard.fencing_token_path_of(…))"
+    )
+    return InvalidRequest(field="variable", rule=rule, value=f"${use.variable}")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from aws_cdk import Stack, Stage
 from aws_cdk import aws_stepfunctions as sfn
 
-_VARIABLE: Final = re.compile(r"\$((?:lock|item)_\w+_[0-9a-f]{8})\b")
-"""A name that `WorkflowVariable` makes."""
+from leasehold.cdk.state_json import (
+    assigned,
+    bodies,
+    targets,
+    variables,
+    variables_as_text,
+    variables_of,
+)
+
 _UNKNOWN: Final = "0"
 """Stands for what only a deployment knows: good as a number, and as a part of a text."""
 
@@ -33,20 +40,45 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndefinedVariable:
-    """A state that reads a variable that is assigned nowhere around it."""
+class VariableUse:
+    """A state that names a variable."""
 
     machine: str
     state: str
     variable: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A state leads to another, or is a Parallel or Map that begins with it.
+
+    Attributes:
+        machine: the path of the machine's construct.
+        source: the name of that state; None if the machine begins with the target.
+        target: the name of the other.
+    """
+
+    machine: str
+    source: str | None
+    target: str
+
+
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What is known of all state machines of a stage."""
+    """What is known of all state machines of a stage.
+
+    Attributes:
+        placements: where each variable is assigned.
+        undefined: the states that read a variable that is assigned nowhere around them.
+        as_text: the states that name a variable in the other query language, so that nothing
+            evaluates it.
+        transitions: which state leads to which.
+    """
 
     placements: dict[str, list[Placement]] = field(default_factory=dict)
-    undefined: list[UndefinedVariable] = field(default_factory=list)
+    undefined: list[VariableUse] = field(default_factory=list)
+    as_text: list[VariableUse] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
 
 
 def read_machines(stage: Stage) -> Machines:
@@ -65,31 +97,41 @@ def _read(machines: Machines, machine: sfn.CfnStateMachine) -> None:
     express = machine.state_machine_type == sfn.StateMachineType.EXPRESS.value
     try:
         definition = json.loads(text)
-        states = definition["States"]
-    except (ValueError, TypeError, KeyError):
+        definition["States"].values()
+    except (ValueError, TypeError, KeyError, AttributeError):
         # Not ours to judge. What it names is at least somewhere.
-        for variable in set(_VARIABLE.findall(text)):
+        for variable in variables(text):
             place = Placement(machine=path, express=express, around=frozenset())
             machines.placements.setdefault(variable, []).append(place)
         return
     place = Placement(machine=path, express=express, around=frozenset())
-    _read_scope(machines, states, place, visible=frozenset())
+    language = definition.get("QueryLanguage", "JSONPath")
+    _read_scope(machines, definition, place, language=language, inside=None, visible=frozenset())
 
 
 def _read_scope(
-    machines: Machines, states: Mapping[str, Any], place: Placement, *, visible: frozenset[str]
+    machines: Machines,
+    scope: Mapping[str, Any],
+    place: Placement,
+    *,
+    language: str,
+    inside: str | None,
+    visible: frozenset[str],
 ) -> None:
     """Reads states that reach each other by Next, and those inside them."""
-    assigned = {name for state in states.values() for name in _assigned(state)}
-    for variable in sorted(assigned):
+    states: Mapping[str, Mapping[str, Any]] = scope["States"]
+    here = {name for state in states.values() for name in assigned(state)}
+    for variable in sorted(here):
         machines.placements.setdefault(variable, []).append(place)
-    visible |= assigned
+    visible |= here
+    _note_transitions(machines, scope, place.machine, inside=inside)
     for name, state in states.items():
-        own = {key: value for key, value in state.items() if key not in _BODIES}
-        for variable in sorted(set(_VARIABLE.findall(json.dumps(own))) - visible):
-            undefined = UndefinedVariable(machine=place.machine, state=name, variable=variable)
-            machines.undefined.append(undefined)
-        for body in _bodies(state):
+        use = partial(VariableUse, machine=place.machine, state=name)
+        undefined = sorted(variables_of(state) - visible)
+        machines.undefined.extend(use(variable=variable) for variable in undefined)
+        as_text = sorted(variables_as_text(state, language=language) & visible)
+        machines.as_text.extend(use(variable=variable) for variable in as_text)
+        for body in bodies(state):
             config = body.get("ProcessorConfig", {})
             is_child = config.get("Mode") == "DISTRIBUTED"
             inner = Placement(
@@ -99,28 +141,21 @@ def _read_scope(
             )
             # The children of a Distributed Map see no variables of the machine around them.
             seen: frozenset[str] = frozenset() if is_child else visible
-            _read_scope(machines, body["States"], inner, visible=seen)
+            _read_scope(machines, body, inner, language=language, inside=name, visible=seen)
 
 
-_BODIES: Final = ("Branches", "ItemProcessor", "Iterator")
-
-
-def _bodies(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from state.get("Branches", ())
-    for name in ("ItemProcessor", "Iterator"):
-        if name in state:
-            yield state[name]
-
-
-def _assigned(state: Mapping[str, Any]) -> Iterator[str]:
-    rules: Sequence[Mapping[str, Any]] = [
-        state,
-        *state.get("Catch", ()),
-        *state.get("Choices", ()),
+def _note_transitions(
+    machines: Machines, scope: Mapping[str, Any], machine: str, *, inside: str | None
+) -> None:
+    steps = [(inside, scope.get("StartAt"))]
+    steps += [
+        (name, target) for name, state in scope["States"].items() for target in targets(state)
     ]
-    for rule in rules:
-        for name in rule.get("Assign", {}):
-            yield name.removesuffix(".$")
+    machines.transitions.extend(
+        Transition(machine=machine, source=source, target=target)
+        for source, target in steps
+        if target is not None
+    )
 
 
 def _text(value: object) -> str:

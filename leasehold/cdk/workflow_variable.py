@@ -9,6 +9,8 @@ from typing import Final
 
 from constructs import IConstruct
 
+from leasehold.cdk.construct_arguments import check_place
+
 _LONGEST_READABLE: Final = 50  # Step Functions allows variable and state names of 80 characters
 
 
@@ -25,7 +27,12 @@ class WorkflowVariable:
 
     @classmethod
     def of(cls, scope: IConstruct, construct_id: str, *, prefix: str = "lock") -> WorkflowVariable:
-        """The variable of the construct with this id in this scope."""
+        """The variable of the construct with this id in this scope.
+
+        Raises:
+            InvalidRequest: one of them is something else.
+        """
+        check_place(scope, construct_id)
         path = f"{scope.node.path}/{construct_id}"
         digest = hashlib.sha256(path.encode()).hexdigest()[:8]
         readable = re.sub(r"\W", "_", construct_id, flags=re.ASCII)[:_LONGEST_READABLE]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final, TypeVar
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
 
 from leasehold.cdk.construct_arguments import check_states, whole_seconds
+from leasehold.cdk.places import first_difference
 from leasehold.cdk.service.imported_service import ILockService
 from leasehold.cdk.service.shared_service import SharedLockService
 from leasehold.cdk.workflow_variable import is_jsonata
@@ -35,11 +37,20 @@ def checked(field: str, rule: Rule, value: _T) -> _T:
     return value
 
 
-def check_service(service: ILockService) -> None:
-    """Checks that there are functions to call."""
+def check_service(service: ILockService, *, scope: Construct) -> None:
+    """Checks that there are functions to call, in the account and region of the scope."""
     if any(not hasattr(getattr(service, name, None), "function_arn") for name in _FUNCTIONS):
         rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
         raise InvalidRequest(field="service", rule=rule, value=service)
+    stack = next((part for part in reversed(scope.node.scopes) if isinstance(part, Stack)), None)
+    difference = stack and first_difference(stack, service.acquire_function.env)
+    if difference:
+        kind, here, there = difference
+        rule = (
+            f"must be in the workflow's {kind} {here}: "
+            "only there can it wake those that wait, and ask whether they still run"
+        )
+        raise InvalidRequest(field="service", rule=rule, value=there)
 
 
 def name_of_service(service: ILockService) -> str:

@@ -9,7 +9,11 @@ from constructs import Construct, IConstruct
 
 from leasehold.cdk.construct_arguments import check_place
 from leasehold.cdk.guard.arguments import check_service, check_work, name_of_service
-from leasehold.cdk.guard.guarded_work import work_beside_heartbeat, work_then_release
+from leasehold.cdk.guard.guarded_work import (
+    is_bare_task,
+    work_beside_heartbeat,
+    work_then_release,
+)
 from leasehold.cdk.guard.lock_name import literal_lock_name, workflow_lock_name
 from leasehold.cdk.guard.machine_rules import GuardInMachine
 from leasehold.cdk.guard.options import checked_options
@@ -101,7 +105,7 @@ class LockGuard(sfn.StateMachineFragment):
             InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
-        check_service(service)
+        check_service(service, scope=scope)
         check_work(task, on_timeout)
         options = checked_options(
             limit=limit,
@@ -131,6 +135,7 @@ class LockGuard(sfn.StateMachineFragment):
         give_up.next(after_timeout)
 
         interval_seconds = options.interval_seconds
+        bare_task = task if is_bare_task(task) else None  # before it gets its transitions
         self._work = (
             work_then_release(task, states, on_error=release_after_error)
             if interval_seconds is None
@@ -145,6 +150,7 @@ class LockGuard(sfn.StateMachineFragment):
             construct=self,
             variable=self._variable.name,
             work=self._work.start_state,
+            bare_task=bare_task,
             lock_name=literal_lock_name(lock_name),
             service=name_of_service(service),
             express=express,

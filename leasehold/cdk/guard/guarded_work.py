@@ -30,7 +30,7 @@ def work_then_release(
     task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable
 ) -> sfn.Chain:
     """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
-    work = task if _is_bare_task(task) else states.branches(_WORK, task)
+    work = task if is_bare_task(task) else states.branches(_WORK, task)
     _catch_all(work, on_error)
     not_released = states.not_released()
     release = states.calls.release("Release", then=not_released)
@@ -49,7 +49,7 @@ def work_beside_heartbeat(
     release = states.calls.release(
         "Release", then=states.not_released_beside_a_heartbeat(), keep_alive=True
     )
-    body = task if _is_bare_task(task) else states.branches("Body", task)
+    body = task if is_bare_task(task) else states.branches("Body", task)
     body.next(release)
     heartbeat = states.calls.heartbeat(
         interval_seconds=interval_seconds,
@@ -68,7 +68,7 @@ def _catch_all(work: sfn.TaskStateBase | sfn.Parallel, on_error: sfn.IChainable)
     work.add_catch(on_error, errors=[ANY_ERROR])
 
 
-def _is_bare_task(task: sfn.IChainable) -> TypeGuard[sfn.TaskStateBase]:
+def is_bare_task(task: sfn.IChainable) -> TypeGuard[sfn.TaskStateBase]:
     """Whether the task is a state without transitions, so that the guard may add its own."""
     if not isinstance(task, sfn.TaskStateBase):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from aws_cdk import Annotations
 from aws_cdk import aws_stepfunctions as sfn
@@ -23,6 +23,11 @@ _NO_TASK_TOKENS: Final = (
 _REAPED: Final = (
     "must be left out in a Standard workflow: its lock then ends with the execution, not the lease"
 )
+_LEAVES: Final = (
+    "must get its own Catch before LockGuard(…) is called, which then puts the task into a branch: "
+    "this one leaves the guard without the release"
+)
+_ENTERS: Final = "must be reached by its guard only: this way leads to it without the lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,6 +38,7 @@ class GuardInMachine:
         construct: the guard.
         variable: the name of its variable.
         work: the state of its work, in which others may be.
+        bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
         service: tells one lock service from another.
         express: what the guard was told of its machine.
@@ -43,6 +49,7 @@ class GuardInMachine:
     construct: IConstruct
     variable: str
     work: sfn.State
+    bare_task: sfn.State | None
     lock_name: str | None
     service: str
     express: bool
@@ -66,6 +73,7 @@ class GuardInMachine:
                 rule = _NO_TASK_TOKENS if place.express else _REAPED
                 told = f"{self.express}, in {place.machine}"
                 yield InvalidRequest(field="express", rule=rule, value=told)
+        yield from self._ways_past_the_guard(machines)
         rivals = [part for part in parts if isinstance(part, GuardInMachine) and self._rivals(part)]
         for outer in rivals:
             if self._is_inside(outer, machines):
@@ -76,6 +84,24 @@ class GuardInMachine:
                 yield InvalidRequest(field="lock_name", rule=rule, value=self.lock_name)
         earlier = parts[: parts.index(self)]
         self._warn_beside([rival for rival in rivals if rival in earlier])
+
+    def _ways_past_the_guard(self, machines: Machines) -> Iterator[InvalidRequest]:
+        """Transitions of a bare task that the guard did not make.
+
+        CDK lets anybody add a Catch to a task after the guard was made, or lead to it.
+        """
+        if self.bare_task is None:
+            return
+        task = self.bare_task.state_id
+        own = {child.state_id for child in self.construct.node.children if _is_state(child)}
+        places = {place.machine for place in machines.placements.get(self.variable, ())}
+        for step in machines.transitions:
+            if step.machine not in places:
+                continue
+            if step.source == task and step.target not in own:
+                yield _past(_LEAVES, f"{task} -> {step.target}")
+            if step.target == task and step.source not in own:
+                yield _past(_ENTERS, f"{step.source or 'StartAt'} -> {task}")
 
     def _rivals(self, other: GuardInMachine) -> bool:
         """Whether both are known to want one lock."""
@@ -111,3 +137,11 @@ class GuardInMachine:
                     _MIXED, text + ", and ".join(differences)
                 )
                 return
+
+
+def _is_state(child: IConstruct) -> TypeGuard[sfn.State]:
+    return isinstance(child, sfn.State)
+
+
+def _past(rule: str, transition: str) -> InvalidRequest:
+    return InvalidRequest(field="task", rule=rule, value=transition)

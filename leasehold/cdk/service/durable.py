@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import Acknowledgment, ArnFormat, Names, Stack, Token, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Names, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from leasehold.cdk.places import first_difference
 from leasehold.errors import InvalidRequest
 
 ACQUIRE_VARIABLE: Final = "LEASEHOLD_ACQUIRE_FUNCTION"
@@ -31,12 +32,12 @@ def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
     if not isinstance(function, lambda_.Function):
         rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
         raise InvalidRequest(field="function", rule=rule, value=type(function).__name__)
-    here, there = Stack.of(service), function.env
-    for own, other in ((here.account, there.account), (here.region, there.region)):
-        known = not Token.is_unresolved(own) and not Token.is_unresolved(other)
-        if known and own != other:
-            rule = f"must be in the service's account and region ({here.account}, {here.region})"
-            raise InvalidRequest(field="function", rule=rule, value=f"{other} instead of {own}")
+    here = Stack.of(service)
+    difference = first_difference(here, function.env)
+    if difference is not None:
+        _, own, other = difference
+        rule = f"must be in the service's account and region ({here.account}, {here.region})"
+        raise InvalidRequest(field="function", rule=rule, value=f"{other} instead of {own}")
 
 
 def grant_on_all(scope: Construct, grantee: iam.IGrantable) -> iam.Grant:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NoReturn, Protocol, Unpack
+import re
+from typing import Final, Literal, NoReturn, Protocol, Unpack
 
+from aws_cdk import Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -24,6 +26,8 @@ from leasehold.cdk.service.functions import grant_workflow_action
 from leasehold.cdk.service.metrics import LockMetrics, MetricOptions
 from leasehold.cdk.service.table import grant_administration_actions, grant_client_actions
 from leasehold.errors import InvalidRequest
+
+_FUNCTION_ARN: Final = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]+(:[\w$-]+)?")
 
 
 class ILockService(Protocol):
@@ -198,6 +202,9 @@ class ImportedLockService(LockServiceBase):
             dead_letter_queue_arn: the output ReapDeadLetterQueueArn; for `metric_dead_letters`.
             inspect_function_arn: the output InspectFunctionArn, if there is one.
             force_release_function_arn: the output ForceReleaseFunctionArn, if there is one.
+
+        Raises:
+            InvalidRequest: one of these is not the ARN of a function.
         """
         super().__init__(scope, construct_id)
         self._table = None
@@ -210,12 +217,12 @@ class ImportedLockService(LockServiceBase):
             self._dead_letters = sqs.Queue.from_queue_arn(
                 self, "DeadLetterQueue", dead_letter_queue_arn
             )
-        self.acquire_function = self._imported("Acquire", acquire_function_arn)
-        self.heartbeat_function = self._imported("Heartbeat", heartbeat_function_arn)
-        self.release_function = self._imported("Release", release_function_arn)
+        self.acquire_function = self._imported("acquire", acquire_function_arn)
+        self.heartbeat_function = self._imported("heartbeat", heartbeat_function_arn)
+        self.release_function = self._imported("release", release_function_arn)
         self.administration = AdministrationFunctions(
-            inspect=self._imported_if("Inspect", inspect_function_arn),
-            force_release=self._imported_if("ForceRelease", force_release_function_arn),
+            inspect=self._imported_if("inspect", inspect_function_arn),
+            force_release=self._imported_if("force_release", force_release_function_arn),
         )
 
     @property
@@ -253,10 +260,15 @@ class ImportedLockService(LockServiceBase):
         )
         raise InvalidRequest(field="watch", rule=rule, value=self.node.path)
 
-    def _imported_if(self, construct_id: str, arn: str | None) -> lambda_.IFunction | None:
-        return None if arn is None else self._imported(construct_id, arn)
+    def _imported_if(self, name: str, arn: str | None) -> lambda_.IFunction | None:
+        return None if arn is None else self._imported(name, arn)
 
-    def _imported(self, construct_id: str, arn: str) -> lambda_.IFunction:
+    def _imported(self, name: str, arn: str) -> lambda_.IFunction:
+        is_text = isinstance(arn, str)
+        if not is_text or not (Token.is_unresolved(arn) or _FUNCTION_ARN.fullmatch(arn)):
+            rule = "must be the ARN of a Lambda function: arn:…:lambda:…:function:…"
+            raise InvalidRequest(field=f"{name}_function_arn", rule=rule, value=arn)
+        construct_id = name.title().replace("_", "")
         return lambda_.Function.from_function_attributes(
             self, construct_id, function_arn=arn, same_environment=True
         )

@@ -29,6 +29,7 @@ from leasehold.cdk.service.reaper_target import (
     ReaperTarget,
     StatusEvents,
 )
+from leasehold.cdk.service.watched_machines import check_machine
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.claims import SECOND_PASS_MS
 
@@ -195,20 +196,3 @@ class ExecutionReaper(Construct):
             resource_name=name,
             arn_format=ArnFormat.SLASH_RESOURCE_NAME,
         )
-
-
-def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
-    """Checks the machine's account and region, as far as they are known at synth.
-
-    Raises:
-        InvalidRequest: names the machine and where the service is.
-    """
-    here, there = Stack.of(service), machine.env
-    for kind, own, other in (
-        ("account", here.account, there.account),
-        ("region", here.region, there.region),
-    ):
-        known = not Token.is_unresolved(own) and not Token.is_unresolved(other)
-        if known and own != other:
-            rule = f"must be in the service's {kind} {own}: events of other places do not arrive"
-            raise InvalidRequest(field="machine", rule=rule, value=machine.state_machine_arn)

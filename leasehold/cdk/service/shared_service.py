@@ -26,7 +26,7 @@ from leasehold.cdk.service.deployed_names import (
 )
 from leasehold.cdk.service.imported_service import LockServiceBase
 from leasehold.cdk.service.metrics import MetricOptions
-from leasehold.cdk.service.reaper import check_machine
+from leasehold.cdk.service.watched_machines import check_machine
 
 
 class SharedLockService(LockServiceBase):

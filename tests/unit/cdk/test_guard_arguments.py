@@ -279,6 +279,21 @@ def test_the_fencing_token_is_known_before_the_guard(stack: Stack, guards: Guard
     assert guard.fencing_token_path.startswith("$lock_Charge_per_customer__")
 
 
+@pytest.mark.parametrize(
+    ("scope", "construct_id", "field"), [(None, "Guard", "scope"), ("stack", None, "construct_id")]
+)
+@pytest.mark.parametrize("name", ["fencing_token_of", "fencing_token_path_of", "owner_id_of"])
+def test_the_fencing_token_of_no_guard_is_refused_by_name(
+    stack: Stack,
+    name: str,
+    scope: Any,  # noqa: ANN401 - on purpose
+    construct_id: Any,  # noqa: ANN401 - same
+    field: str,
+) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{field}: must be "):
+        getattr(LockGuard, name)(stack if scope else None, construct_id)
+
+
 def test_guards_with_long_ids_get_names_that_step_functions_takes(guards: GuardFactory) -> None:
     guard = guards.guard("G" * 200)
     assert len(guard.start_state.state_id) <= 80

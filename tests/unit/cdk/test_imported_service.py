@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, Environment, Fn, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
+from constructs import Construct
 
-from leasehold.cdk import ImportedLockService, LockService
+from leasehold.cdk import ILockService, ImportedLockService, LockGuard, LockService
 from leasehold.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import FUNCTION
 
@@ -78,6 +79,54 @@ def test_what_was_not_imported_is_refused_with_the_argument_that_is_missing(stac
         locks.grant_client(role)
     with pytest.raises(InvalidRequest, match=r"^dead_letter_queue_arn: .* ReapDeadLetterQueueArn"):
         locks.metric_dead_letters()
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        "",
+        "acquire",
+        None,
+        f"{FUNCTION}",
+        "arn:aws:s3:::bucket",
+        FUNCTION.replace("function", "layer:a"),
+    ],
+)
+def test_what_is_not_the_arn_of_a_function_is_refused_by_the_argument_s_name(
+    stack: Stack,
+    arn: Any,  # noqa: ANN401 - on purpose
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"^heartbeat_function_arn: must be the ARN of a Lamb"):
+        ImportedLockService(
+            stack,
+            "Imported",
+            acquire_function_arn=f"{FUNCTION}:acquire:live",
+            heartbeat_function_arn=arn,
+            release_function_arn=Fn.import_value("ReleaseFunctionArn"),
+        )
+
+
+def test_the_arn_of_an_optional_function_is_checked_too(stack: Stack) -> None:
+    with pytest.raises(InvalidRequest, match=r"^force_release_function_arn: must be the ARN of a"):
+        imported(stack, force_release_function_arn="force-release")
+
+
+def test_a_guard_in_another_region_than_its_service_is_refused(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    here, there = (
+        Stack(app, region, env=Environment(account="123456789012", region=region))
+        for region in ("us-east-1", "eu-west-1")
+    )
+
+    def guard(stack: Stack, service: ILockService) -> LockGuard:
+        scope = Construct(stack, f"Scope{len(stack.node.children)}")
+        task = sfn.Pass.jsonata(scope, "Work")
+        return LockGuard(scope, "Guard", service=service, task=task, lock_name="x")
+
+    for service in (imported(here), LockService(here, "Locks")):
+        guard(here, service)
+        with pytest.raises(InvalidRequest, match=r"^service: must be in the workflow's region eu-"):
+            guard(there, service)
 
 
 def test_the_reaper_of_an_imported_service_is_narrowed_where_the_service_is_made(

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from aws_cdk import App, Duration, Stack, Stage
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from leasehold.cdk import ImportedLockService, LockGuard, OptimisticUpdate, Waiting
@@ -27,7 +29,7 @@ class Cases(Stack):
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         self.locks = self.service("Locks", FUNCTION)
-        self.other_locks = self.service("OtherLocks", f"{FUNCTION}-of-another-service")
+        self.other_locks = self.service("OtherLocks", f"{FUNCTION}:of-another-service")
 
     def service(self, name: str, prefix: str) -> ImportedLockService:
         return ImportedLockService(
@@ -55,6 +57,10 @@ class Case(Construct):
 
     def step(self, name: str, **props: Any) -> sfn.Pass:  # noqa: ANN401 - a state's
         return sfn.Pass.jsonata(self, name, **props)
+
+    def call(self, name: str, **props: Any) -> tasks.LambdaInvoke:  # noqa: ANN401 - a task's
+        function = lambda_.Function.from_function_arn(self, f"{name}Function", f"{FUNCTION}:work")
+        return tasks.LambdaInvoke.jsonata(self, name, lambda_function=function, **props)
 
     def machine(self, body: sfn.IChainable, **props: Any) -> None:  # noqa: ANN401 - a machine's
         definition = sfn.DefinitionBody.from_chainable(body)
@@ -92,6 +98,31 @@ def sound(cases: Cases) -> None:
     case = cases.case("Token")
     token = LockGuard.fencing_token_of(case, "Guard")
     case.machine(case.guard(task=case.map("Each", case.step("Tell", outputs=token))))
+    case = cases.case("TokenPath")
+    path = LockGuard.fencing_token_path_of(case, "Guard")
+    parameters = {"token": sfn.JsonPath.number_at(path)}
+    chain = sfn.Pass(case, "Tell", parameters=parameters).next(
+        sfn.Pass(case, "Keep", input_path=path)
+    )
+    case.machine(case.guard(task=chain))
+    case = cases.case("TokenInJsonataMachine")
+    body = sfn.CustomState(
+        case,
+        "Tell",
+        state_json={"Type": "Pass", "Output": LockGuard.fencing_token_of(case, "Guard")},
+    )
+    case.machine(case.guard(task=body), query_language=sfn.QueryLanguage.JSONATA)
+    case = cases.case("OwnCatch")
+    call = case.call("Call")
+    call.add_catch(case.step("Handle"), errors=["Known"])
+    case.machine(case.guard(task=call))
+    case = cases.case("BareInAFragment")
+    beating = case.guard(task=case.call("Call"), keep_alive=Duration.seconds(20))
+    polling = case.guard("Poll", case.call("Call2"), waiting=POLL).prefix_states("Second ")
+    call = case.call("Call3")
+    call.add_retry(errors=["Known"])
+    guarded = beating.prefix_states("First ").next(polling).next(case.guard("Retried", call))
+    case.machine(guarded.next(case.step("After")))
     case = cases.case("ByHand")
     graph = sfn.StateGraph(case.guard().start_state, "by hand").to_graph_json()
     text = Stack.of(case).to_json_string(graph)
@@ -130,6 +161,30 @@ def broken(cases: Cases) -> None:
     token = LockGuard.fencing_token_of(case, "Guard")
     child = case.step("Tell", outputs=token)
     case.machine(case.guard(task=case.map("Each", child, sfn.StateMachineType.STANDARD)))
+    case = cases.case("CatchAddedLater")
+    call = case.call("Call")
+    guard = case.guard(task=call)
+    call.add_catch(case.step("Handle"), errors=["Known"])
+    case.machine(guard)
+    case = cases.case("CatchAddedBesideHeartbeat")
+    call = case.call("Call")
+    guard = case.guard(task=call, keep_alive=Duration.seconds(20))
+    call.add_catch(case.step("Handle"), errors=["Known"])
+    case.machine(guard)
+    case = cases.case("WayPastTheLock")
+    call = case.call("Call")
+    guard = case.guard(task=call)
+    urgent = sfn.Choice.jsonata(case, "Urgent?").when(sfn.Condition.jsonata("{% true %}"), call)
+    case.machine(urgent.otherwise(guard))
+    case = cases.case("JsonataInJsonPath")
+    parameters = {"token": LockGuard.fencing_token_of(case, "Guard")}
+    case.machine(case.guard(task=sfn.Pass(case, "Tell", parameters=parameters)))
+    case = cases.case("PathAsText")
+    parameters = {"token": LockGuard.fencing_token_path_of(case, "Guard")}
+    case.machine(case.guard(task=sfn.Pass(case, "Tell", parameters=parameters)))
+    case = cases.case("PathInJsonata")
+    outputs = {"tokens": [LockGuard.fencing_token_path_of(case, "Guard")]}
+    case.machine(case.guard(task=case.step("Tell", outputs=outputs)))
 
 
 def doubtful(cases: Cases) -> None:
@@ -191,6 +246,18 @@ def faults(cases: Cases) -> dict[str, str]:
             "ChildSeesNoVariable/Machine",
             "variable: must be that of a guard around the state 'Tell'",
         ),
+        ("CatchAddedLater/Guard", "task: must get its own Catch before LockGuard(…) is called"),
+        ("CatchAddedBesideHeartbeat/Guard", "task: must get its own Catch before LockGuard(…)"),
+        ("WayPastTheLock/Guard", "task: must be reached by its guard only: "),
+        (
+            "JsonataInJsonPath/Machine",
+            "variable: must be read in the query language of the state 'Tell', which would hand on",
+        ),
+        ("PathAsText/Machine", "variable: must be read in the query language of the state 'Tell'"),
+        (
+            "PathInJsonata/Machine",
+            "variable: must be read in the query language of the state 'Tell'",
+        ),
     ],
 )
 def test_a_broken_rule_is_told_with_path_field_and_rule(
@@ -209,7 +276,23 @@ def test_nothing_else_is_refused(faults: dict[str, str]) -> None:
         "OwnLock",
         "WrongId",
         "ChildSeesNoVariable",
+        "CatchAddedLater",
+        "CatchAddedBesideHeartbeat",
+        "WayPastTheLock",
+        "JsonataInJsonPath",
+        "PathAsText",
+        "PathInJsonata",
     }
+
+
+def test_a_catch_that_was_added_later_does_leave_the_guard_without_the_release(
+    cases: Cases,
+) -> None:
+    call = cases.node.find_child("CatchAddedLater").node.find_child("Call")
+    assert isinstance(call, sfn.TaskStateBase)
+    rules = call.to_state_json()["Catch"]
+    released = "Guard: Release after error"
+    assert [rule["Next"] for rule in rules] == [released, "Handle", released]
 
 
 def warnings(construct: Construct) -> Iterator[str]:

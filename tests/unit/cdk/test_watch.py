@@ -210,3 +210,29 @@ def test_no_machine_is_a_mistake_and_does_not_switch_the_reaper_off(own: Stack) 
     with pytest.raises(InvalidRequest, match=r"^machines: must name at least one state machine"):
         locks.watch()
     assert watched(own) == [None]
+
+
+def test_what_reports_no_ends_is_refused_by_name_and_the_reaper_is_not_narrowed(own: Stack) -> None:
+    locks = LockService(own, "Locks")
+    kinds = sfn.StateMachineType
+    express, standard = (
+        sfn.StateMachine(
+            own,
+            kind.value,
+            definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(own, f"{kind.value}Work")),
+            state_machine_type=kind,
+        )
+        for kind in (kinds.EXPRESS, kinds.STANDARD)
+    )
+    version = sfn.StateMachine.from_state_machine_arn(own, "Version", f"{ELSEWHERE}:5")
+    refused: list[tuple[Any, str]] = [
+        (None, r"^machine: must be a state machine, made or imported"),
+        ([standard], r"^machine: must be a state machine, .* \(got a list of 1 elements\)$"),
+        (ELSEWHERE, r"^machine: must be a state machine, made or imported"),
+        (version, r"^machine: must be the machine itself, whose events name it, not a version"),
+        (express, r"^machine: must be a Standard workflow: .* \(got 'Own/EXPRESS'\)$"),
+    ]
+    for thing, message in refused:
+        with pytest.raises(InvalidRequest, match=message):
+            locks.watch(standard, thing)
+    assert watched(own) == [None]
