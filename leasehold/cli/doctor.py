@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from leasehold.cli.caller import principal
 from leasehold.cli.clock_check import TOLERANCE_SECONDS, clock_offset, what_is_wrong
 from leasehold.cli.probes import PROBES, Probe, is_allowed
 from leasehold.cli.second_tables import other_tables
@@ -62,6 +63,7 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
         LockStoreMisconfigured: no client can be made, for want of a region for instance.
     """
     dynamodb = target.client("dynamodb")
+    yield _who(principal(target))
     began = clock.wall_ms()
     described: Any = None
     try:
@@ -82,6 +84,13 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
     if described is not None:
         table = described["Table"]
         yield _attempted("second table", lambda: _second(other_tables(dynamodb, table)))
+
+
+def _who(arn: str | None) -> Finding:
+    """The account is part of the table's place: most tables that are "not there" are elsewhere."""
+    if arn is None:
+        return Finding("caller", Verdict.UNKNOWN, "STS did not say who is asking")
+    return Finding("caller", Verdict.OK, arn)
 
 
 def _no_table(error: Exception, target: Target) -> Finding:

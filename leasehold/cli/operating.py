@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from leasehold.cli import exit_codes
+from leasehold.cli.caller import caller
 from leasehold.cli.clock_check import check_clock
 from leasehold.cli.doctor import doctor
 from leasehold.cli.exit_codes import Ended, end
@@ -18,7 +19,6 @@ from leasehold.cli.options import AsJson, EndpointUrl, LockName, Prefix, Profile
 from leasehold.cli.release import (
     ForcedRelease,
     ask_at_the_terminal,
-    caller,
     force_release,
     release_own,
 )

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import typer
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
 from leasehold.cli import exit_codes, lines
 from leasehold.cli.show import unknown
-from leasehold.cli.target import Target
 from leasehold.client.lock_client import LockClient
 from leasehold.errors import LeaseholdError, LockLost
 from leasehold.protocol.description import DescribedHolder, LockDescription
 from leasehold.text import printable
-from leasehold.wire import rules
 
-_QUICKLY: Final = Config(
-    connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1}
-)
 _NO_REASON: Final = "no reason given"
 
 
@@ -140,24 +131,3 @@ def ask_at_the_terminal() -> Callable[[str], bool] | None:
     if not sys.stdin.isatty():
         return None
     return lambda question: typer.confirm(question, default=False, err=True)
-
-
-def caller(target: Target) -> str:
-    """Who runs this command: the principal whom AWS knows, and the user of this machine.
-
-    One request to STS, which needs no permission; without an answer the user alone.
-    """
-    user = _user_of_this_machine()
-    try:
-        arn = target.client("sts", config=_QUICKLY).get_caller_identity()["Arn"]
-    except (BotoCoreError, ClientError, LeaseholdError, KeyError):
-        return user
-    return f"{arn} ({user})".encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(errors="ignore")
-
-
-def _user_of_this_machine() -> str:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # No such user, as in some containers.
-        user = "unknown user"
-    return f"{user}@{socket.gethostname()}"

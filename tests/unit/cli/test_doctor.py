@@ -21,6 +21,7 @@ from tests.unit.client.support.doubles import Table
 
 LEFT_BEHIND = "Leasehold-LocksTable1A2B-OLD"
 NAME = "Leasehold-LocksTable1A2B-NEW"
+CALLER = "arn:aws:sts::123456789012:assumed-role/OnCall/olga"
 
 
 @dataclass
@@ -82,6 +83,9 @@ class Account:
         page = self.names[first : first + 1]
         more = first + 1 < len(self.names)
         return {"TableNames": page, **({"LastEvaluatedTableName": page[-1]} if more else {})}
+
+    def _get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": CALLER}
 
     def _describe_execution(self, **_execution: str) -> None:
         raise client_error("ExecutionDoesNotExist")
@@ -183,6 +187,7 @@ def test_ttl_must_be_on_and_on_the_right_attribute(
         ("transact_write_items", "ConditionCheckItem", Verdict.WARNING),
         ("describe_execution", "DescribeExecution", Verdict.WARNING),
         ("list_tables", "second table", Verdict.UNKNOWN),
+        ("get_caller_identity", "caller", Verdict.UNKNOWN),
         ("describe_time_to_live", "TTL", Verdict.UNKNOWN),
     ],
 )
@@ -215,7 +220,9 @@ def test_a_table_that_is_not_there_ends_the_examination(
             raise error
 
         monkeypatch.setattr(Account, "_describe_table", fail)
-        [finding] = findings(account).values()
+        found = findings(account)
+        assert found.pop("caller").text == CALLER
+        [finding] = found.values()
         assert finding.verdict is Verdict.FAILURE
         assert told in finding.text
 
