@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from botocore.exceptions import (
@@ -90,8 +90,8 @@ def lost_reply() -> Exception:
 
 
 @dataclass
-class _WrappedClient:
-    """Reads go through; each write is the business of `_write`."""
+class WrappedClient:
+    """Passes requests on; writes as a subclass says in `_write`."""
 
     inner: Any
 
@@ -105,17 +105,19 @@ class _WrappedClient:
 
 
 @dataclass
-class FaultyClient(_WrappedClient):
+class FaultyClient(WrappedClient):
     """Fails writes: `before` they reach the table, or `after` they were done.
 
     Attributes:
         calls: which writes fail, counted from 1; none given, then all.
+        then: happens right after a failed write.
     """
 
     error: Exception
     when: Literal["before", "after"] = "before"
     calls: Collection[int] = ()
-    count: int = field(default=0)
+    then: Callable[[], object] = lambda: None
+    count: int = 0
 
     def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         self.count += 1
@@ -124,11 +126,12 @@ class FaultyClient(_WrappedClient):
         if self.when == "after":
             with suppress(ClientError):
                 send(**arguments)
+        self.then()
         raise self.error
 
 
 @dataclass
-class RepeatingClient(_WrappedClient):
+class RepeatingClient(WrappedClient):
     """Sends each write twice and returns the second answer: botocore's retry after a lost reply."""
 
     def _write(self, send: Callable[..., Any], arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers

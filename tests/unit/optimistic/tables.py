@@ -1,21 +1,18 @@
-"""Tables that count, that fail, and that let somebody else write in between."""
+"""Accounts, changes to them, and tables that are busy or that others write to in between."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
-
-from botocore.exceptions import ClientError
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
 from leasehold.dynamodb.retry import RetryBudget
 from tests.support import FakeClock
+from tests.support.faults import WrappedClient
 
 ACCOUNTS: Final = "accounts"
 ANNA: Final = {"account": "anna"}
-_WRITES: Final = ("put_item", "delete_item")
 
 Item = dict[str, Any]
 
@@ -61,84 +58,33 @@ def retry_budget(clock: FakeClock | None = None) -> RetryBudget:
 
 
 @dataclass
-class _Wrapped:
-    inner: Any
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
-        attribute = getattr(self.inner, name)
-        if not callable(attribute):
-            return attribute
-        return lambda **arguments: self._call(name, attribute, arguments)
-
-    def _call(self, name: str, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
-        raise NotImplementedError
-
-
-@dataclass
-class CountingTable(_Wrapped):
-    """Remembers which requests were made."""
-
-    calls: list[str] = field(default_factory=list)
-
-    def _call(self, name: str, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
-        self.calls.append(name)
-        return send(**arguments)
-
-
-@dataclass
-class FaultyTable(_Wrapped):
-    """Fails writes, `before` they are done or `after`; all of them if no calls are given.
-
-    Attributes:
-        calls: which writes fail, counted from 1.
-        then: happens right after a failed write.
-    """
-
-    error: Exception
-    when: Literal["before", "after"] = "before"
-    calls: Collection[int] = ()
-    then: Callable[[], object] | None = None
-    count: int = 0
-
-    def _call(self, name: str, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
-        if name not in _WRITES:
-            return send(**arguments)
-        self.count += 1
-        if self.calls and self.count not in self.calls:
-            return send(**arguments)
-        if self.when == "after":
-            with suppress(ClientError):
-                send(**arguments)
-        if self.then is not None:
-            self.then()
-        raise self.error
-
-
-@dataclass
-class BusyTable(_Wrapped):
+class BusyTable:
     """Refuses the first so many reads."""
 
+    inner: Any
     error: Exception
     times: int
     reads: int = 0
 
-    def _call(self, name: str, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
-        if name == "get_item":
-            self.reads += 1
-            if self.reads <= self.times:
-                raise self.error
-        return send(**arguments)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
+        return getattr(self.inner, name)
+
+    def get_item(self, **arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        self.reads += 1
+        if self.reads <= self.times:
+            raise self.error
+        return self.inner.get_item(**arguments)
 
 
 @dataclass
-class MeanwhileTable(_Wrapped):
+class MeanwhileTable(WrappedClient):
     """Lets somebody else act just before the first so many writes."""
 
     action: Callable[[], object]
     times: int = 1
 
-    def _call(self, name: str, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
-        if name in _WRITES and self.times > 0:
+    def _write(self, send: Callable[..., Any], arguments: Item) -> Any:  # noqa: ANN401 - as boto3 answers
+        if self.times > 0:
             self.times -= 1
             self.action()
         return send(**arguments)

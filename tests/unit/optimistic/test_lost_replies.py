@@ -12,15 +12,15 @@ from botocore.httpsession import URLLib3Session
 
 from leasehold import optimistic
 from leasehold.errors import OutcomeUnknown, VersionConflict
-from tests.support.faults import client_error, lost_reply
-from tests.unit.optimistic.tables import ANNA, FaultyTable, add, noted, retry_budget, stored
+from tests.support.faults import FaultyClient, client_error, lost_reply
+from tests.unit.optimistic.tables import ANNA, add, noted, retry_budget, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
 
 def losing(table: Table, *calls: int, **fields: Any) -> Any:  # noqa: ANN401 - a table
-    return FaultyTable(table, lost_reply(), when="after", calls=calls, **fields)
+    return FaultyClient(table, lost_reply(), when="after", calls=calls, **fields)
 
 
 def test_an_own_write_is_recognized_and_not_made_twice(table: Table) -> None:
@@ -35,7 +35,7 @@ def test_what_the_repeat_returns_is_what_was_written(table: Table) -> None:
 
 
 def test_a_write_that_never_arrived_is_sent_again(table: Table) -> None:
-    faulty: Any = FaultyTable(table, lost_reply(), calls=[1, 2])
+    faulty: Any = FaultyClient(table, lost_reply(), calls=[1, 2])
     optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
     assert (faulty.count, stored(table)) == (
         3,
@@ -50,7 +50,7 @@ def test_one_write_of_somebody_else_tells_what_was_in_its_place(
     """The seen one: a conflict. Ours: done."""
     optimistic.update(table, ANNA, add(100))
     calls: list[Any] = []
-    faulty: Any = FaultyTable(
+    faulty: Any = FaultyClient(
         table,
         lost_reply(),
         when=arrived,
@@ -69,7 +69,7 @@ def test_one_write_by_code_that_raises_the_number_only_is_a_conflict_if_it_leave
     seen = optimistic.put(table, ANNA, {"balance": 100}, seen=None)
     kept = {"version_id": seen["version_id"]} if keeps_the_id else {}
     theirs = {**ANNA, "balance": 101, "version": 2, **kept}
-    faulty: Any = FaultyTable(
+    faulty: Any = FaultyClient(
         table, lost_reply(), calls=[1], then=lambda: table.put_item(Item=theirs)
     )
     with nullcontext() if keeps_the_id else pytest.raises(OutcomeUnknown):
@@ -85,7 +85,7 @@ def test_what_others_have_written_over_is_reported_as_unknown_and_not_made_again
         for _ in range(2):
             optimistic.update(table, ANNA, add(1))
 
-    faulty: Any = FaultyTable(table, lost_reply(), when=arrived, calls=[1], then=others_write)
+    faulty: Any = FaultyClient(table, lost_reply(), when=arrived, calls=[1], then=others_write)
     with pytest.raises(OutcomeUnknown, match="read it before making the change again"):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
     assert (stored(table) or {})["balance"] == (2 if arrived == "before" else 12)
@@ -105,7 +105,7 @@ def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: 
     """Both may not think that they did: the item could stand for a job that is taken once."""
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
     when: Literal["before", "after"] = "after" if by == "us" else "before"
-    faulty: Any = FaultyTable(
+    faulty: Any = FaultyClient(
         table, lost_reply(), when=when, calls=[1], then=lambda: table.delete_item(Key=ANNA)
     )
     with pytest.raises(OutcomeUnknown):
@@ -115,14 +115,14 @@ def test_who_deleted_an_item_is_unknown_if_the_reply_got_lost(table: Table, by: 
 
 def test_a_deletion_that_never_arrived_is_sent_again(table: Table) -> None:
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    faulty: Any = FaultyTable(table, lost_reply(), calls=[1])
+    faulty: Any = FaultyClient(table, lost_reply(), calls=[1])
     optimistic.delete(faulty, ANNA, seen=seen, retry_budget=retry_budget())
     assert (stored(table), faulty.count) == (None, 2)
 
 
 def test_a_deletion_that_never_arrived_is_a_conflict_if_somebody_wrote(table: Table) -> None:
     seen = optimistic.put(table, ANNA, {"balance": 1}, seen=None)
-    faulty: Any = FaultyTable(
+    faulty: Any = FaultyClient(
         table, lost_reply(), calls=[1], then=lambda: optimistic.update(table, ANNA, add(1))
     )
     with pytest.raises(VersionConflict):
@@ -134,7 +134,7 @@ def test_a_deletion_that_never_arrived_is_a_conflict_if_somebody_wrote(table: Ta
 def test_an_outage_that_outlasts_the_retry_budget_is_unknown_and_no_conflict(
     table: Table, when: Literal["before", "after"]
 ) -> None:
-    faulty: Any = FaultyTable(table, client_error("InternalServerError", 500), when=when)
+    faulty: Any = FaultyClient(table, client_error("InternalServerError", 500), when=when)
     with pytest.raises(OutcomeUnknown):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
     assert faulty.count > 1
@@ -143,7 +143,7 @@ def test_an_outage_that_outlasts_the_retry_budget_is_unknown_and_no_conflict(
 def test_a_throttle_that_outlasts_the_retry_budget_is_raised_as_it_is_for_nothing_was_written(
     table: Table,
 ) -> None:
-    faulty: Any = FaultyTable(table, client_error("ThrottlingException"))
+    faulty: Any = FaultyClient(table, client_error("ThrottlingException"))
     faulty.error.response["ResponseMetadata"]["RetryAttempts"] = 0
     with pytest.raises(ClientError, match="ThrottlingException"):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())
@@ -154,7 +154,7 @@ def test_a_throttle_that_outlasts_the_retry_budget_is_raised_as_it_is_for_nothin
 def test_an_error_that_botocore_met_on_a_repeat_leaves_it_open_what_the_first_did(
     table: Table, code: str
 ) -> None:
-    faulty: Any = FaultyTable(table, client_error(code))
+    faulty: Any = FaultyClient(table, client_error(code))
     assert faulty.error.response["ResponseMetadata"]["RetryAttempts"] == 2
     with pytest.raises(OutcomeUnknown):
         optimistic.update(faulty, ANNA, add(10), retry_budget=retry_budget())

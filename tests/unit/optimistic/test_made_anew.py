@@ -9,8 +9,8 @@ import pytest
 from leasehold import optimistic
 from leasehold.errors import OutcomeUnknown
 from leasehold.protocol import versions
-from tests.support.faults import lost_reply
-from tests.unit.optimistic.tables import ANNA, FaultyTable, retry_budget
+from tests.support.faults import FaultyClient, lost_reply
+from tests.unit.optimistic.tables import ANNA, retry_budget
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -46,7 +46,7 @@ class Queue:
             for other in then:
                 optimistic.update(self.table, ANNA, append(other))
 
-        faulty: Any = FaultyTable(self.table, lost_reply(), when="after", calls=[1], then=others)
+        faulty: Any = FaultyClient(self.table, lost_reply(), when="after", calls=[1], then=others)
         optimistic.update(faulty, ANNA, append(job), retry_budget=retry_budget())
 
 

@@ -8,14 +8,15 @@ import pytest
 
 from leasehold import optimistic
 from leasehold.errors import InvalidRequest, VersionConflict
-from tests.unit.optimistic.tables import ANNA, CountingTable, plain, stored
+from tests.support import CountingClient
+from tests.unit.optimistic.tables import ANNA, plain, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
 
 def test_what_put_returns_is_what_was_seen_next_time(table: Table) -> None:
-    counting: Any = CountingTable(table)
+    counting: Any = CountingClient(table)
     first = optimistic.put(counting, ANNA, {"balance": 1}, seen=None)
     second = optimistic.put(counting, ANNA, {**first, "balance": 2}, seen=first)
     optimistic.delete(counting, ANNA, seen=second)

@@ -11,18 +11,9 @@ from botocore.exceptions import ClientError
 
 from leasehold import optimistic
 from leasehold.errors import InvalidRequest, VersionConflict
-from tests.support import FakeClock
-from tests.support.faults import client_error
-from tests.unit.optimistic.tables import (
-    ANNA,
-    CountingTable,
-    FaultyTable,
-    MeanwhileTable,
-    add,
-    plain,
-    retry_budget,
-    stored,
-)
+from tests.support import CountingClient, FakeClock
+from tests.support.faults import FaultyClient, client_error
+from tests.unit.optimistic.tables import ANNA, MeanwhileTable, add, plain, retry_budget, stored
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -42,7 +33,7 @@ def test_each_write_raises_the_version_by_one_and_has_an_id_of_its_own(table: Ta
 
 
 def test_an_uncontended_update_is_one_read_and_one_write(table: Table) -> None:
-    counting: Any = CountingTable(table)
+    counting: Any = CountingClient(table)
     optimistic.update(counting, ANNA, add(1))
     optimistic.update(counting, ANNA, add(1))
     assert counting.calls == ["get_item", "put_item"] * 2
@@ -50,7 +41,7 @@ def test_an_uncontended_update_is_one_read_and_one_write(table: Table) -> None:
 
 def test_a_conflict_costs_one_read_and_one_write_more(table: Table) -> None:
     busy: Any = MeanwhileTable(table, lambda: optimistic.update(table, ANNA, add(1)), times=2)
-    counting: Any = CountingTable(busy)
+    counting: Any = CountingClient(busy)
     optimistic.update(counting, ANNA, add(10), retry_budget=retry_budget())
     assert counting.calls == ["get_item", "put_item"] * 3
     assert stored(table) == {"account": "anna", "balance": 12, "version": 3}
@@ -58,7 +49,7 @@ def test_a_conflict_costs_one_read_and_one_write_more(table: Table) -> None:
 
 def test_a_change_that_changes_nothing_writes_nothing(table: Table) -> None:
     before = optimistic.update(table, ANNA, add(100))
-    counting: Any = CountingTable(table)
+    counting: Any = CountingClient(table)
     assert optimistic.update(counting, ANNA, lambda item: item) == before
     assert optimistic.update(counting, ANNA, lambda _: {"balance": Decimal(100)}) == before
     assert optimistic.update(counting, {"account": "ben"}, lambda _: None) is None
@@ -83,7 +74,7 @@ def test_the_change_gets_a_copy_that_it_may_spoil(table: Table) -> None:
         item["tags"].append("b")
         return {**item, "tags": ["a"]}
 
-    counting: Any = CountingTable(table)
+    counting: Any = CountingClient(table)
     optimistic.update(counting, ANNA, spoil)
     assert counting.calls == ["get_item"]
 
@@ -243,7 +234,7 @@ def test_arguments_that_break_a_rule_are_refused_by_name(
 
 
 def test_a_defect_is_raised_as_boto3_raises_it(table: Table) -> None:
-    denied: Any = FaultyTable(table, client_error("AccessDeniedException"))
+    denied: Any = FaultyClient(table, client_error("AccessDeniedException"))
     denied.error.response["ResponseMetadata"]["RetryAttempts"] = 0
     with pytest.raises(ClientError, match="AccessDenied"):
         optimistic.update(denied, ANNA, add(1))
