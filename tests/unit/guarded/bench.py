@@ -12,18 +12,12 @@ from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost
 from leasehold.guarded.guarded_writes import GuardedWrites
 from leasehold.protocol.items import read_state
-from leasehold.protocol.model import (
-    AcquireRequest,
-    Grant,
-    HeartbeatRequest,
-    LockState,
-    ReleaseRequest,
-)
+from leasehold.protocol.model import AcquireRequest, Grant, LockState
 from leasehold.protocol.schema import WAITER_PREFIX, lock_key, partition_of
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
-from tests.support import LOCK, TABLE, FakeClock, owner
+from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -63,35 +57,23 @@ class Bench:
         return Bench(client, self.clock, self.inner, self.workflows, self.tolerance_ms)
 
     def granted(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
-        request = AcquireRequest(
-            **{"lock_name": LOCK, "owner_id": owner(name), "owner_name": name, **fields}
-        )
-        answer = self.store.acquire(request)
+        answer = self.store.acquire(acquire(name, **fields))
         assert isinstance(answer, Grant), answer
         return answer
 
     def waits(self, name: str, **fields: Any) -> AcquireRequest:  # noqa: ANN401 - fields of the request
         """Puts somebody into the queue."""
-        request = AcquireRequest(
-            **{
-                "lock_name": LOCK,
-                "owner_id": owner(name),
-                "owner_name": name,
-                "waits": True,
-                "task_token": name,
-                **fields,
-            }
-        )
+        request = acquire(name, waits=True, **{"task_token": name, **fields})
         answer = self.store.acquire(request)
         assert not isinstance(answer, Grant), answer
         self.clock.advance(0.001)
         return request
 
     def heartbeat(self, name: str) -> object:
-        return self.store.heartbeat(HeartbeatRequest(lock_name=LOCK, owner_id=owner(name)))
+        return self.store.heartbeat(heartbeat(name))
 
     def release(self, name: str) -> object:
-        return self.store.release(ReleaseRequest(lock_name=LOCK, owner_id=owner(name)))
+        return self.store.release(release(name))
 
     def writes(self, grant: Grant) -> GuardedWrites:
         return GuardedWrites(
