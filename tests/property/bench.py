@@ -6,12 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.schema import lock_key
-from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from tests.support import TABLE, FakeClock
+from tests.support import TABLE, FakeClock, store_over
 from tests.support.faults import lost_reply
 from tests.support.workflows import FakeWorkflows
 
@@ -102,17 +99,9 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.client = FaultyClient(self.dynamodb, self.mutate)
-        retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
-        table: Any = self.client
-        context = LockContext(
-            table=LockTable(table, TABLE, retry_budget=retry_budget),
-            clock=self.clock,
-            workflows=self.workflows,
-            tolerance_ms=self.tolerance_ms,
-            retry_budget=retry_budget,
-            random=lambda: 0.5,
+        self.store = store_over(
+            self.client, self.clock, workflows=self.workflows, tolerance_ms=self.tolerance_ms
         )
-        self.store = LockStore(context)
 
     def item(self, lock: str) -> dict[str, Any]:
         found = self.dynamodb.get_item(TableName=TABLE, Key=lock_key(lock), ConsistentRead=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -13,7 +13,6 @@ from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRe
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -104,18 +103,18 @@ def store_over(
     client: Any,  # noqa: ANN401 - a DynamoDB client or something that wraps one
     clock: FakeClock,
     *,
-    workflows: WorkflowEngine | None = None,
     table: str = TABLE,
+    **seams: Any,  # noqa: ANN401 - a context's fields
 ) -> LockStore:
+    """A store without jitter, which meets no workflows unless `seams` names some."""
     retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
     context = LockContext(
         table=LockTable(client, table, retry_budget=retry_budget),
         clock=clock,
-        workflows=workflows or NoWorkflows(),
         retry_budget=retry_budget,
         random=lambda: 0.5,
     )
-    return LockStore(context)
+    return LockStore(replace(context, **seams))
 
 
 def owner(name: str) -> str:

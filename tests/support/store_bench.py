@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol import schema
 from leasehold.protocol.model import (
     ExecutionEnded,
@@ -18,11 +16,19 @@ from leasehold.protocol.model import (
     Reaped,
     Refusal,
 )
-from leasehold.store.context import LockContext
 from leasehold.store.events import Event
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Execution
-from tests.support import LOCK, TABLE, CountingClient, FakeClock, acquire, owner, release
+from tests.support import (
+    LOCK,
+    TABLE,
+    CountingClient,
+    FakeClock,
+    acquire,
+    owner,
+    release,
+    store_over,
+)
 from tests.support.workflows import FakeWorkflows
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
@@ -79,16 +85,8 @@ class Bench:
         self.workflows.runs = self.describe
 
     def store(self, client: Any = None, **seams: Any) -> LockStore:  # noqa: ANN401 - a client, and a context's fields
-        retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
-        context = LockContext(
-            table=LockTable(client or self.client, TABLE, retry_budget=retry_budget),
-            clock=self.clock,
-            workflows=self.workflows,
-            observe=self.events.append,
-            retry_budget=retry_budget,
-            random=lambda: 0.5,
-        )
-        return LockStore(replace(context, **seams))
+        ours = {"workflows": self.workflows, "observe": self.events.append}
+        return store_over(client or self.client, self.clock, **{**ours, **seams})
 
     def counting(self) -> tuple[CountingClient, LockStore]:
         client = CountingClient(self.client)

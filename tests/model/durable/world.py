@@ -44,7 +44,7 @@ class DurableWorld:
     def start(self) -> State:
         table = MemoryTable()
         if self.scene.anna_holds:
-            _store(table).acquire(acquire("anna", lock_name=LOCK))
+            store_over(table, FakeClock()).acquire(acquire("anna", lock_name=LOCK))
         scene = self.scene
         executions = (Execution(),) * scene.executions
         budgets = (scene.kills, scene.lost, scene.timeouts, scene.stops)
@@ -60,7 +60,7 @@ class DurableWorld:
 
     def owner_ids(self, state: State) -> dict[str, int]:
         """The holders, each with its fencing token."""
-        lock = _store(self.table(state)).read_state(LOCK)
+        lock = store_over(self.table(state), FakeClock()).read_state(LOCK)
         return {holder.owner_id: holder.fencing_token for holder in lock.holders}
 
     def table(self, state: State) -> MemoryTable:
@@ -158,7 +158,7 @@ class _Service:
 
     @property
     def store(self) -> LockStore:
-        return _store(self.table, self)
+        return store_over(self.table, FakeClock(), workflows=self)
 
     def state(self) -> State:
         number = self.world._number(self.table)  # noqa: SLF001 - its other half
@@ -280,10 +280,6 @@ class _Play:
         held = self.service.store.read_state(LOCK).holder(lock.owner_id)
         if held is None or held.fencing_token != lock.fencing_token:
             self.fault = Invariant.HELD
-
-
-def _store(table: MemoryTable, workflows: Any = None) -> LockStore:  # noqa: ANN401 - an engine
-    return store_over(table, FakeClock(), workflows=workflows)
 
 
 def _put(state: State, at: int, execution: Execution) -> State:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import (
     Grant,
     Liveness,
@@ -18,7 +16,6 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
 )
-from leasehold.store.context import LockContext
 from leasehold.store.events import Event, HandedOver
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery, Execution
@@ -31,6 +28,7 @@ from tests.support import (
     heartbeat,
     owner,
     release,
+    store_over,
 )
 from tests.support.workflows import FakeWorkflows
 
@@ -52,15 +50,11 @@ class Queue:
     store: LockStore = field(init=False)
 
     def __post_init__(self) -> None:
-        context = LockContext(
-            table=LockTable(self.client, TABLE),  # type: ignore[arg-type]  # counts, then passes on
-            clock=self.clock,
-            workflows=self.workflows,
-            observe=self.events.append,
-            retry_budget=RetryBudget(clock=self.clock, random=lambda: 0.5),
-            random=lambda: 0.5,
-        )
-        self.store = LockStore(context)
+        self.store = self.store_with(self.workflows)
+
+    def store_with(self, workflows: FakeWorkflows) -> LockStore:
+        observe = self.events.append
+        return store_over(self.client, self.clock, workflows=workflows, observe=observe)
 
     def wait(self, name: str, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
         """Asks as a workflow does: with a task token, and the time of its first try."""
@@ -303,14 +297,7 @@ def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
         queue.store.heartbeat(heartbeat("anna"))
         return Execution(Liveness.OVER)
 
-    queue.store = LockStore(
-        LockContext(
-            table=LockTable(queue.client, TABLE),  # type: ignore[arg-type]  # counts, passes on
-            clock=queue.clock,
-            workflows=FakeWorkflows(runs=renew_meanwhile),
-            random=lambda: 0.5,
-        )
-    )
+    queue.store = queue.store_with(FakeWorkflows(runs=renew_meanwhile))
     answer = queue.wait("carl")
     assert isinstance(answer, Queued)
 
