@@ -19,7 +19,8 @@ class AdministrationFunctions:
 
     Attributes:
         inspect: describes a lock, or lists those that are in use; None if it was not imported.
-        force_release: releases a holder by force, and logs who did it and why; None likewise.
+        force_release: releases a holder by force, and logs who did it and why; None if it was
+            not imported.
     """
 
     inspect: lambda_.IFunction | None

@@ -37,8 +37,8 @@ class SharedLockService(LockServiceBase):
 
     Guarantees:
         * A stack that uses the service does not block deployments of the service's stack.
-        * If the service has not what is used of it, CloudFormation refuses the deployment and names
-          the missing parameter; nothing is changed.
+        * If the service lacks something that a stack uses, CloudFormation refuses to deploy the
+          stack and names the missing parameter; nothing is changed.
 
     Not guaranteed:
         * That the service stays. If its stack goes, or gets other functions or another table, the
@@ -84,12 +84,12 @@ class SharedLockService(LockServiceBase):
 
     @property
     def reap_function(self) -> lambda_.IFunction:
-        """Frees the locks of executions that ended; deployable if the service has a reaper."""
+        """Frees the locks of executions that ended. Deploying fails without a reaper."""
         return self._function("Reap")
 
     @property
     def has_dead_letters(self) -> bool:
-        """True: a shared service has a reaper, or what asks for its metric is not deployable."""
+        """Always True. Without a reaper, CloudFormation refuses to deploy what uses its metric."""
         return True
 
     @property
@@ -121,15 +121,15 @@ class SharedLockService(LockServiceBase):
         return grant
 
     def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_inspect`; deployable if the service has this function."""
+        """See `LockService.grant_inspect`. Deploying fails without this function."""
         return self._function("Inspect").grant_invoke(grantee)
 
     def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
-        """See `LockService.grant_force_release`; deployable if the service has this function."""
+        """See `LockService.grant_force_release`. Deploying fails without this function."""
         return self._function("ForceRelease").grant_invoke(grantee)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """See `LockService.metric_dead_letters`; deployable if the service has a reaper."""
+        """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""
         if self._dead_letters is None:
             arn = self._deployed(DEAD_LETTER_QUEUE_ARN)
             self._dead_letters = sqs.Queue.from_queue_arn(self, "DeadLetterQueue", arn)
