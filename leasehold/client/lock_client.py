@@ -154,7 +154,7 @@ class LockClient(LockAdministration):
 
         Args:
             name: 1 to 512 bytes of UTF-8 in NFC (see `unicodedata.normalize`), without control or
-                invisible characters and without blanks at its ends.
+                invisible characters, blanks other than spaces, and blanks at its ends.
             lease: seconds, 1 to 43,200 (12 h).
             wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that crashed is
                 replaced only by a client that waits for longer than its lease, see `takeover`.

@@ -38,6 +38,8 @@ _INVISIBLE: Final = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 """What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
+_LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
+"""Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 
 
@@ -84,6 +86,7 @@ def _is_lock_name(value: object) -> bool:
         isinstance(value, str)
         and _is_text(value, least_bytes=1, most_bytes=LONGEST_LOCK_NAME_BYTES)
         and _INVISIBLE.search(value) is None
+        and _LIKE_A_SPACE.search(value) is None
         and value == value.strip()
         and unicodedata.is_normalized("NFC", value)
     )
@@ -116,7 +119,7 @@ def _is_small_object(value: object) -> bool:
 
 LOCK_NAME: Final = Rule(
     f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
-    "invisible characters and without blanks at its ends",
+    "invisible characters, without blanks other than spaces and without blanks at its ends",
     _is_lock_name,
 )
 OWNER_ID: Final = Rule(

@@ -11,8 +11,8 @@ NAMED: Final = {"lock_name": "nightly-report", "owner_id": VALID_OWNER}
 BEAT: Final = {**NAMED, "task_token": "a-task-token", "execution_arn": VALID_EXECUTION}
 
 TEXT_NAME = (
-    "must be a string of 1 to 512 bytes of UTF-8 in NFC, without control or invisible characters "
-    "and without blanks at its ends"
+    "must be a string of 1 to 512 bytes of UTF-8 in NFC, without control or invisible "
+    "characters, without blanks other than spaces and without blanks at its ends"
 )
 TEXT_OWNER = "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition"
 TEXT_OWNER_NAME = (
@@ -86,6 +86,11 @@ NAMES: Final = [
             "blank at the end": "customer/1 ",
             "blank at the beginning": " customer/1",
             "no-break space at the end": "customer/1\N{NO-BREAK SPACE}",
+            "no-break space": "Anna\N{NO-BREAK SPACE}Berg",
+            "narrow no-break space": "Anna\N{NARROW NO-BREAK SPACE}Berg",
+            "em space": "Anna\N{EM SPACE}Berg",
+            "ideographic space": "Anna\N{IDEOGRAPHIC SPACE}Berg",
+            "blank of Braille": "Anna\N{BRAILLE PATTERN BLANK}Berg",
             "nothing but a blank": " ",
             "zero-width space": "cust\N{ZERO WIDTH SPACE}omer/1",
             "zero-width joiner": "customer\N{ZERO WIDTH JOINER}",

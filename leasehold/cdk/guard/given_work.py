@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
+from leasehold.cdk.state_json import variables_as_text, variables_of
 from leasehold.errors import InvalidRequest
 
 Json = dict[str, Any]
@@ -58,6 +59,24 @@ def require_other_names(own: set[str], others: set[str]) -> None:
     if own & others:
         rule = "must have other names for its states than the guard; or give the guard another name"
         raise InvalidRequest(field="task", rule=rule, value=", ".join(sorted(own & others)))
+
+
+def require_evaluated(machine: Json, variable: str) -> None:
+    """Checks that the work names this guard's variable only, and where it is evaluated.
+
+    Raises:
+        InvalidRequest: names the state that would hand on the text, or fail.
+    """
+    language = str(machine.get("QueryLanguage", "JSONPath"))
+    for scope in _scopes(machine):
+        for name, state in scope["States"].items():
+            if (variables_of(state) - {variable}) | variables_as_text(state, language=language):
+                rule = (
+                    f"must read the fencing token as '{{% ${variable}.fencing_token %}}' in a "
+                    f"JSONata state, and as 'token.$': '${variable}.fencing_token' in a JSONPath "
+                    "state: anything else is handed on as text, or fails"
+                )
+                raise InvalidRequest(field="task", rule=rule, value=f"the state {name}")
 
 
 def put_in(made: Json, machine: Json, *, bare: bool) -> None:

@@ -20,6 +20,7 @@ from leasehold.cdk.guard.given_work import (
     is_bare_task,
     names_in,
     put_in,
+    require_evaluated,
     require_other_names,
 )
 from leasehold.cdk.guard.guard import LockGuard
@@ -101,8 +102,10 @@ def guarded_machine(
     named = {_NO_ARN + output: arn for output, arn in functions.items()}
     made: Json = _literal(graph, named, partition)
     require_other_names(names_in(made), others)
+    variable = WorkflowVariable.of(stack, name)
+    require_evaluated(machine, variable.name)
     put_in(made, machine, bare=bare)
-    token = WorkflowVariable.of(stack, name).field("fencing_token")
+    token = variable.field("fencing_token")
     top: Json = {key: machine[key] for key in _OF_THE_MACHINE if key in machine}
     return {"Comment": f"Guarded by Leasehold. The task's fencing token: {token}", **top, **made}
 

@@ -146,6 +146,37 @@ def test_a_work_that_cannot_be_guarded_is_refused(work: object, message: str) ->
         machine(work)
 
 
+TOKEN = "$lock_Guard_f7e104ba.fencing_token"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"QueryLanguage": "JSONata", "Output": f"{{% {TOKEN} %}}"},
+        {"Parameters": {"token.$": TOKEN}},
+    ],
+    ids=str,
+)
+def test_the_work_reads_its_fencing_token_in_either_language(state: Json) -> None:
+    assert json.dumps(TOKEN)[1:-1] in json.dumps(machine({**PASS, **state})["States"])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"QueryLanguage": "JSONata", "Output": TOKEN},
+        {"Parameters": {"token": TOKEN}},
+        {"Parameters": {"token": f"{{% {TOKEN} %}}"}},
+        {"Parameters": {"token.$": TOKEN.replace("f7e104ba", "00000000")}},
+    ],
+    ids=str,
+)
+def test_a_fencing_token_that_would_be_handed_on_as_text_is_refused(state: Json) -> None:
+    task = {"Type": "Map", "ItemProcessor": {"StartAt": "In", "States": {"In": {**PASS, **state}}}}
+    with pytest.raises(InvalidRequest, match=r"^task: must read .* \(got 'the state In'\)$"):
+        machine(task)
+
+
 def asl(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[object, str, str]:
