@@ -35,6 +35,7 @@ from examples.fenced_sql.fence import SCHEMA
 from leasehold.cli.app import app
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.lifecycle import LifecycleKind
+from leasehold.protocol.schema import lock_key
 from leasehold.wire.requests import parse_acquire, parse_force_release
 from tests.support.documents import (
     PYTHON_WORLDS,
@@ -130,6 +131,9 @@ def check_aws(words: list[str]) -> None:
     known |= {"cli-binary-format", "region", "output", "query"}
     options = {word.removeprefix("--"): at for at, word in enumerate(rest) if word[:2] == "--"}
     assert set(options) <= known, set(options) - known
+    if "key" in options:
+        key = json.loads(rest[options["key"] + 1])
+        assert key == lock_key(key["pk"]["S"].removeprefix("LOCK#")), key
     for option in {"payload", "input"} & set(options):
         sent = json.loads(rest[options[option] + 1])
         if service == "lambda":
@@ -294,6 +298,7 @@ BROKEN = [
     ("console", "$ aws lambda invoke --function-nam x\n"),
     ("console", '$ aws lambda invoke --function-name $ACQUIRE --payload \'{"lock": "x"}\' out\n'),
     ("console", "$ aws lambda invoke --function-name $ACQUIRE --payload '{lock_name}' out\n"),
+    ("console", '$ aws dynamodb delete-item --table-name t --key \'{"pk": {"S": "LOCK#a"}}\'\n'),
     ("console", "no command\n"),
     ("json", '{"acquired": true, "lock_name": "x"}\n'),
     ("json", '{"Statement": [{"Effect": "Allow", "Action": ["sqs:Fly"], "Resource": "*"}]}\n'),
