@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from leasehold import AsyncLockClient
+from leasehold.testing.async_lock_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
-from tests.unit.aio.virtual_time import VirtualClock
 
 MakeClient = Callable[..., AsyncLockClient]
 
@@ -26,7 +26,7 @@ def make_client(table: AsyncTable) -> MakeClient:
     def make(name: str = "anna", **settings: Any) -> AsyncLockClient:  # noqa: ANN401 - as of the client
         defaults: dict[str, Any] = {
             "client": table,
-            "clock": VirtualClock(),
+            "clock": LoopClock(),
             "owner_name": name,
             "lease": 30,
         }

@@ -12,10 +12,11 @@ import pytest
 from leasehold import AsyncLockClient, ClientUnusable
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.tasks import BackgroundTasks
+from leasehold.testing.async_lock_client import LoopClock
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
-from tests.unit.aio.virtual_time import VirtualClock, in_virtual_time, virtual_loop
+from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 
 
 @in_virtual_time
@@ -137,7 +138,7 @@ async def close_hops_after_the_grant(hops: int) -> tuple[int, int]:
     """Returns how many hold the lock in the end, and how many connections are open."""
     table = AsyncTable()
     session: Any = Session(table)
-    locks = AsyncLockClient("locks", session=session, clock=VirtualClock(), lease=30)
+    locks = AsyncLockClient("locks", session=session, clock=LoopClock(), lease=30)
     await (await locks.acquire("before")).release()
     granted = asyncio.Event()
     table.on_answer = granted.set
@@ -182,7 +183,7 @@ async def held_after_a_cancelled_close(hops: int) -> int:
     """Cancels the end of a client after so many turns of the loop; returns how many locks stay."""
     table = AsyncTable()
     session: Any = Session(table)
-    locks = AsyncLockClient("locks", session=session, clock=VirtualClock(), lease=30)
+    locks = AsyncLockClient("locks", session=session, clock=LoopClock(), lease=30)
     for name in ("a", "b"):
         await locks.acquire(name)
     closing = asyncio.create_task(locks.close(release=True))

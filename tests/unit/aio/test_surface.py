@@ -21,10 +21,11 @@ from leasehold import (
     LockStoreUnavailable,
     LockWaitTimeout,
 )
+from tests.support import START_MS
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
-from tests.unit.aio.virtual_time import START_MS, in_virtual_time, virtual_loop
+from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 from tests.unit.client.support.doubles import READS
 
 WITHOUT_EXTRA = """

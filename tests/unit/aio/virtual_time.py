@@ -7,27 +7,9 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-from leasehold.aio.bridge import BridgedAlarm, wait_for
 from leasehold.testing.virtual_time import VirtualTimeLoop, run_in_virtual_time
 
-START_MS = 1_900_000_000_000
 _P = ParamSpec("_P")
-
-
-class VirtualClock:
-    """The clock of whatever loop is running."""
-
-    def wall_ms(self) -> int:
-        return START_MS + round(self.monotonic() * 1000)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wait(self, seconds: float) -> None:
-        wait_for(asyncio.sleep(seconds))
-
-    def alarm(self) -> BridgedAlarm:
-        return BridgedAlarm()
 
 
 def virtual_loop() -> VirtualTimeLoop:

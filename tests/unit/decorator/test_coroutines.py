@@ -19,12 +19,13 @@ from leasehold import (
 )
 from leasehold.decorator import default_clients
 from leasehold.decorator.call import Call
+from leasehold.testing.async_lock_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
-from tests.unit.aio.virtual_time import VirtualClock, in_virtual_time
+from tests.unit.aio.virtual_time import in_virtual_time
 
 
 def client_over(table: AsyncTable, **settings: Any) -> AsyncLockClient:  # noqa: ANN401 - as of the client
-    return AsyncLockClient("locks", client=table, clock=VirtualClock(), **settings)
+    return AsyncLockClient("locks", client=table, clock=LoopClock(), **settings)
 
 
 @in_virtual_time
@@ -86,7 +87,7 @@ class Invocation:
     """What the Lambda runtime hands to a handler of 300 s beside the event."""
 
     def get_remaining_time_in_millis(self) -> int:
-        return round((300 - VirtualClock().monotonic()) * 1000)
+        return round((300 - LoopClock().monotonic()) * 1000)
 
 
 @pytest.mark.parametrize("shortens", [True, False])
