@@ -46,8 +46,8 @@ class Lock(BaseLock):
           or write through `transact_write`, where it matters.
         * That `check` knows of a release by force, or by another process with this owner_id, before
           the next heartbeat.
-        * Anything if wall clocks differ by more than 2 s: the functions, and clients with
-          `takeover="stored_expiry"`, go by the end of the lease that was written.
+        * That others see the lease last to its end if their wall clocks are more than 2 s ahead:
+          the functions, and clients with `takeover="stored_expiry"`, go by the end that is stored.
 
     Made by `LockClient`. May be used by several threads. A forked child's copy is lost, and without
     effect on the lock of the parent. Each call that sends a request may also raise
