@@ -8,11 +8,13 @@ from itertools import islice
 from typing import Final
 
 from rich.console import Console
+from rich.text import Text
 
 from leasehold.cli import lines
 from leasehold.cli.lock_table_view import lock_table
 from leasehold.client.lock_client import LockClient
 from leasehold.protocol.description import LockDescription
+from leasehold.text import printable
 from leasehold.wire.descriptions import lock_json
 
 _BATCH: Final = 500
@@ -22,6 +24,7 @@ _BATCH: Final = 500
 def list_locks(
     locks: LockClient,
     console: Console,
+    place: str,
     *,
     prefix: str | None,
     waiting: bool,
@@ -30,7 +33,8 @@ def list_locks(
 ) -> int:
     """Prints the locks as they are read; returns the exit status.
 
-    A table on a terminal; lines with tabs elsewhere; one JSON object a line with `as_json`.
+    A table on a terminal; lines with tabs elsewhere; one JSON object a line with `as_json`. A
+    terminal is told if there is none, and in which place.
     """
     chosen = (lock for lock in locks.list(prefix) if is_wanted(lock, waiting=waiting, free=free))
     first = True
@@ -43,7 +47,10 @@ def list_locks(
             _print_lines(console, map(lines.one_line, batch))
         first = False
     if first and console.is_terminal and not as_json:
-        console.print("no lock is waited for" if waiting else "no lock is held or waited for")
+        which = f"whose name begins with {prefix!r} " if prefix else ""
+        how = "waited for" if waiting else "held or waited for"
+        text = f"no lock {which}is {how} in {place}"
+        console.print(Text(printable(text)))
     return 0
 
 

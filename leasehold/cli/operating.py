@@ -54,7 +54,13 @@ def list_command(
     def run() -> int:
         with target.locks() as locks:
             return list_locks(
-                locks, Console(), prefix=prefix, waiting=waiting, free=free, as_json=as_json
+                locks,
+                Console(),
+                target.place(),
+                prefix=prefix,
+                waiting=waiting,
+                free=free,
+                as_json=as_json,
             )
 
     _end_with(target, run)

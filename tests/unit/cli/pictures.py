@@ -20,7 +20,7 @@ from leasehold.cli.list_locks import list_locks
 from leasehold.cli.watch import reader, watch
 from leasehold.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, store_over
-from tests.unit.cli.support import client_of
+from tests.unit.cli.support import PLACE, client_of
 from tests.unit.client.support.doubles import Table
 
 PICTURE: Final = Path(__file__).resolve().parents[3] / "docs" / "images" / "watch.svg"
@@ -36,7 +36,7 @@ def draw(command: str, width: int) -> str:
     screen = io.StringIO()
     console = Console(file=screen, width=width, force_terminal=True, color_system="standard")
     if command == "ls":
-        list_locks(locks, console, prefix=None, waiting=False, free=False, as_json=False)
+        list_locks(locks, console, PLACE, prefix=None, waiting=False, free=False, as_json=False)
     else:
         watch(reader(locks, [], None), console, clock, every=5, times=1)
     # Each drawing of `watch` erases the one before, line by line.

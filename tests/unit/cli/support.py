@@ -11,6 +11,8 @@ from leasehold import LockClient
 from tests.support import FakeClock
 from tests.unit.client.support.doubles import Table
 
+PLACE = "lock table 'locks' in us-east-1"
+
 
 def client_of(table: Table, clock: FakeClock, name: str = "olga") -> LockClient:
     """A client without heartbeats of its own."""

@@ -14,7 +14,7 @@ from leasehold.cli import lines
 from leasehold.cli import lock_table_view as view
 from leasehold.cli.list_locks import list_locks
 from tests.support import FakeClock, acquire, release, store_over
-from tests.unit.cli.support import client_of, pipe, shown_lines, terminal, text_of
+from tests.unit.cli.support import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.support.doubles import Table
 
 EVIL = "anna\x1b[2J\x9b31m\N{RIGHT-TO-LEFT OVERRIDE}\r[bold]\N{ZERO WIDTH SPACE}"
@@ -51,7 +51,7 @@ def locks(table: Table, clock: FakeClock) -> LockClient:
 
 def listed(locks: LockClient, console: Any, **options: Any) -> list[str]:  # noqa: ANN401 - of list_locks
     wanted = {"prefix": None, "waiting": False, "free": False, "as_json": False, **options}
-    assert list_locks(locks, console, **wanted) == 0
+    assert list_locks(locks, console, PLACE, **wanted) == 0
     return shown_lines(console)
 
 
@@ -109,8 +109,11 @@ def test_free_locks_are_listed_on_request_and_waited_for_ones_alone(locks: LockC
 
 def test_nothing_in_use_is_said_on_a_terminal_only(clock: FakeClock) -> None:
     locks = client_of(Table(), clock)
-    assert listed(locks, terminal(80)) == ["no lock is held or waited for"]
-    assert listed(locks, terminal(80), waiting=True) == ["no lock is waited for"]
+    right = f"in {PLACE}"
+    assert listed(locks, terminal(120)) == [f"no lock is held or waited for {right}"]
+    assert listed(locks, terminal(120), waiting=True) == [f"no lock is waited for {right}"]
+    named = "no lock whose name begins with 'a/' is held or waited for"
+    assert listed(locks, terminal(120), prefix="a/") == [f"{named} {right}"]
     assert listed(locks, pipe()) == []
     assert listed(locks, pipe(), as_json=True) == []
 
