@@ -98,6 +98,10 @@ class HeartbeatSchedule:
         """Whether no lock has heartbeats."""
         return not self._scheduled
 
+    def is_idle(self) -> bool:
+        """Whether no lock has heartbeats, and none is under way any more."""
+        return not self._scheduled and not self._under_way
+
     def next_at(self) -> float:
         """When to call `due` next, if nothing happens before; never, if there are no locks."""
         while self._agenda and not _is_valid(self._agenda[0]):

@@ -22,7 +22,8 @@ SCHEDULING_FAILED: Final = "the scheduling of heartbeats failed, and goes on"
 class Heartbeats:
     """Renews locks until they are removed, lost, or this is closed.
 
-    Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
+    Threads are started when the first lock comes, and more of the pool when heartbeats are slow;
+    they end when there was no lock for some seconds, so a client that nobody closes leaves none.
     They do not keep the process alive, and renew as long as it lives: also when its main thread has
     ended and others go on.
 
@@ -93,13 +94,22 @@ class Heartbeats:
 
     def _run_scheduler(self) -> None:
         with self._mutex:
-            while not self._closed:
+            has_work = True
+            while not self._closed and has_work:
                 try:
                     nap = self._begin_due_heartbeats()
                 except Exception:
                     logger.exception(SCHEDULING_FAILED)
                     nap = PAUSE_AFTER_DEFECT_SECONDS
-                self._changed.wait(nap)
+                has_work = self._changed.wait(nap) or not self._schedule.is_idle()
+            if not self._closed:
+                self._end()
+
+    def _end(self) -> None:
+        """Ends the threads until the next lock comes."""
+        pool, self._scheduler, self._pool = self._pool, None, None
+        if pool is not None:
+            pool.close(wait=False)
 
     def _begin_due_heartbeats(self) -> float:
         """Returns for how many seconds there is nothing to do then."""

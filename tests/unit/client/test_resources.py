@@ -16,6 +16,7 @@ import pytest
 
 from leasehold import LockClient
 from leasehold.client.connection import Connection
+from leasehold.client.heartbeat_schedule import HeartbeatSchedule
 from leasehold.testing.memory_table import MemoryTable
 from localaws import LocalAws
 from tests.unit.client.support.doubles import Table
@@ -138,6 +139,55 @@ def test_a_client_that_is_not_closed_leaves_threads_and_connections(
     assert "leasehold-scheduler" in ours()
     assert any(name.startswith("leasehold-heartbeat") for name in ours())
     assert descriptors() > files
+    locks.close(release=True)
+    assert ours() == []
+
+
+def scheduler_after_a_release(monkeypatch: pytest.MonkeyPatch) -> tuple[LockClient, Table]:
+    """A client that has acquired and released, and takes a rest every 50 ms."""
+    monkeypatch.setattr("leasehold.client.heartbeats.LONGEST_NAP_SECONDS", 0.05)
+    table = Table()
+    locks = LockClient("locks", client=table, lease=1, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
+    locks.acquire("a").release()
+    return locks, table
+
+
+def has_ended(name: str, *, within: float) -> bool:
+    """Whether no thread of this name is there any more after so many seconds."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+    for thread in threads:
+        thread.join(within)
+    return not any(thread.is_alive() for thread in threads)
+
+
+def test_a_client_that_is_dropped_without_a_lock_leaves_no_thread(
+    monkeypatch: pytest.MonkeyPatch, ours: NewThreads
+) -> None:
+    scheduler_after_a_release(monkeypatch)
+    assert has_ended("leasehold", within=20)
+    assert ours() == []
+
+
+def test_a_scheduler_that_is_never_idle_would_stay_for_ever(
+    monkeypatch: pytest.MonkeyPatch, ours: NewThreads
+) -> None:
+    monkeypatch.setattr(HeartbeatSchedule, "is_idle", lambda _schedule: False)
+    locks, _ = scheduler_after_a_release(monkeypatch)
+    assert not has_ended("leasehold-scheduler", within=0.4)
+    locks.close()
+    assert ours() == []
+
+
+def test_after_its_threads_have_ended_a_client_renews_its_next_lock(
+    monkeypatch: pytest.MonkeyPatch, ours: NewThreads
+) -> None:
+    locks, table = scheduler_after_a_release(monkeypatch)
+    assert has_ended("leasehold", within=20)
+    lock = locks.acquire("a")
+    renewed = threading.Event()
+    table.before = lambda _name, _arguments: renewed.set()
+    assert renewed.wait(20)
+    lock.check()
     locks.close(release=True)
     assert ours() == []
 
