@@ -106,6 +106,7 @@ class Acquisition:
         self._planned_at = self._place_seen_at = self._began
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
+        self._is_granted = False
         self.holders: tuple[Holder, ...] = ()
 
     def run(self) -> TimedGrant | None:
@@ -137,6 +138,7 @@ class Acquisition:
                 self._pause()
                 self._require_open()
                 granted = self._poll() if self._unknown is None else self._request_permit()
+            self._is_granted = granted is not None
         except BaseException:
             # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
             with suppress(Exception):
@@ -145,6 +147,12 @@ class Acquisition:
         if granted is None and self.request.waits:
             self._give_up()
         return granted
+
+    def undo(self) -> None:
+        """Gives back what was granted, for a caller that was interrupted before it had a lock."""
+        if self._is_granted:
+            with suppress(Exception):
+                self.leave()
 
     def leave(self) -> None:
         """Leaves the queue; a grant that came in this moment goes to the next waiter."""

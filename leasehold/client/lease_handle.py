@@ -106,14 +106,9 @@ class LeaseHandle:
         if self.lease.is_from_parent_process:
             return False
         was_lost = self.lease.is_lost()
-        self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
-        if self.is_interrupted:
-            message = (
-                f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in the "
-                "middle of a request of this lock, and would wait for itself; the lease ends it"
-            )
-            raise LockStoreUnavailable(message)
         try:
+            self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
+            self._require_no_interrupted_request()
             return self._release(was_lost=was_lost, seconds=_RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
@@ -171,6 +166,14 @@ class LeaseHandle:
                     self._may_be_released = True
                     lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
                 raise
+
+    def _require_no_interrupted_request(self) -> None:
+        if self.is_interrupted:
+            message = (
+                f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in the "
+                "middle of a request of this lock, and would wait for itself; the lease ends it"
+            )
+            raise LockStoreUnavailable(message)
 
     def _release(self, *, was_lost: bool, seconds: float) -> bool:
         with self._mutex:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -116,9 +117,15 @@ class Lock(BaseLock):
                 its lease is over at the latest; or repeat the call. Raised at once in a signal
                 handler that has come in the middle of a request of this lock.
         """
-        self._end_heartbeats()
         try:
+            self._end_heartbeats()
             return self._handle.release()
+        except BaseException:
+            if self._handle.lease.is_held():  # Interrupted before the release had begun.
+                with suppress(Exception):
+                    self._end_heartbeats()
+                    self._handle.release()
+            raise
         finally:
             self._services.unreleased.discard_if_settled(self._handle)
 

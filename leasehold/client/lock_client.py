@@ -231,8 +231,13 @@ class LockClient(LockAdministration):
         Arguments and errors as of `acquire`.
         """
         options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
-        with self._acquire(options) as lock:
-            yield lock
+        lock = self._acquire(options)
+        try:
+            with lock:
+                yield lock
+        except BaseException:
+            _release_if_held(lock)
+            raise
 
     def adopt(
         self,
@@ -319,16 +324,20 @@ class LockClient(LockAdministration):
             events=services.events,
             require_open=self._require_open,
         )
-        granted = acquisition.run()
-        if granted is None:
-            raise acquisition.timed_out(logs_hint=is_try)
+        lock = None
         try:
-            lock = Lock(services, acquisition.request, options, granted)
+            granted = acquisition.run()
+            if granted is not None:
+                lock = Lock(services, acquisition.request, options, granted)
+                acquisition.report_grant(granted)
         except BaseException:  # Interrupted, or no thread can be started for its heartbeats.
-            with suppress(Exception):
-                acquisition.leave()
+            if lock is None:
+                acquisition.undo()
+            else:
+                _release_if_held(lock)
             raise
-        acquisition.report_grant(granted)
+        if lock is None:
+            raise acquisition.timed_out(logs_hint=is_try)
         if self._closed:  # In this moment: nobody would renew it.
             lock.release()
             self._require_open()
@@ -358,3 +367,13 @@ class LockClient(LockAdministration):
     def _require_open(self) -> None:
         if self._closed:
             raise ClientUnusable("this LockClient is closed")
+
+
+def _release_if_held(lock: Lock) -> None:
+    """Releases after an interrupt that came when nobody had the lock yet, or any more.
+
+    Else it would be renewed for ever. What prevents the release is left to the end of the client.
+    """
+    if lock.remaining:
+        with suppress(Exception):
+            lock.release()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from leasehold import Lock, LockClient
+from leasehold.client.acquisition import Acquisition
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
 from tests.unit.client.conftest import MakeClient
@@ -20,6 +21,10 @@ from tests.unit.client.support.interrupts import TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
 MOST_MOMENTS = 200
+MOST_MOMENTS_OF_A_USE = 500
+OUR_CODE = "leasehold/client/"
+RETURNS_OF_THE_LOCK = 2
+"""From `_acquire`, and from `acquire` or to the block: Python runs no signal handler there."""
 
 
 def is_free(lock: threading.RLock) -> bool:
@@ -185,3 +190,55 @@ def test_what_is_free_or_over_is_not_remembered(
     assert remembered.handles() == []
     locks.acquire("free").release()
     assert remembered._handles == {}  # noqa: SLF001 - same
+
+
+def moments_that_leave_the_lock(
+    make_client: MakeClient, table: Table, use: Callable[[LockClient], object]
+) -> list[int]:
+    """Interrupts a use of a lock at each of its moments; returns those after which it is held."""
+    left = []
+    for at in range(MOST_MOMENTS_OF_A_USE):
+        locks = make_client(lease=LEASE_SECONDS)
+        came = interrupt(partial(use, locks), at=at, within=OUR_CODE)
+        if came and table.state("a").held:
+            left.append(at)
+            locks.close(release=True)
+            assert table.state("a").held == 0, "the client knows of the grant"
+        locks.close(release=True)
+        if not came:
+            return left
+    raise AssertionError("this takes more moments than were tried")
+
+
+def hold(locks: LockClient) -> None:
+    with locks.hold("a"):
+        pass
+
+
+def test_an_interrupt_at_any_moment_of_hold_leaves_no_lock(
+    make_client: MakeClient, table: Table
+) -> None:
+    left = moments_that_leave_the_lock(make_client, table, hold)
+    assert len(left) <= RETURNS_OF_THE_LOCK
+
+
+def test_an_interrupt_at_any_moment_of_acquire_leaves_no_lock(
+    make_client: MakeClient, table: Table
+) -> None:
+    left = moments_that_leave_the_lock(make_client, table, lambda locks: locks.acquire("a"))
+    assert len(left) <= RETURNS_OF_THE_LOCK
+
+
+def test_without_the_last_steps_more_would(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.client.lock_client._release_if_held", lambda _lock: None)
+    assert len(moments_that_leave_the_lock(make_client, table, hold)) > RETURNS_OF_THE_LOCK
+
+
+def test_a_grant_that_is_not_undone_would_be_unknown_to_the_client(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Acquisition, "undo", lambda _acquisition: None)
+    with pytest.raises(AssertionError, match="the client knows of the grant"):
+        moments_that_leave_the_lock(make_client, table, hold)

@@ -12,7 +12,7 @@ class TimeLimitError(Exception):
     """Raised by a signal handler of the program's; Celery's `SoftTimeLimitExceeded` is one."""
 
 
-def interrupt(action: Callable[[], object], *, at: int) -> bool:
+def interrupt(action: Callable[[], object], *, at: int, within: str = "") -> bool:
     """Runs the action, and raises KeyboardInterrupt in it; returns whether it came to that.
 
     Python runs signal handlers when a function written in Python begins, and when a call has
@@ -21,12 +21,13 @@ def interrupt(action: Callable[[], object], *, at: int) -> bool:
     Args:
         action: what is interrupted.
         at: how many such moments pass before.
+        within: counts only moments in files whose path contains this.
     """
     passed = 0
 
-    def trace(_frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - as `sys.settrace` has it
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - as `sys.settrace` has it
         nonlocal passed
-        if event in {"call", "return"}:
+        if event in {"call", "return"} and within in frame.f_code.co_filename:
             passed += 1
             if passed > at:
                 sys.settrace(None)
