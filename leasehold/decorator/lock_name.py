@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
-from typing import Any
+from typing import Any, Final
 
 from leasehold.errors import InvalidRequest, shorten
 
 NameOf = Callable[..., str]
 """Makes the name of the lock from the arguments of a call."""
 
+_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>")
+
 
 class _Strict(Formatter):
     """Formats as `str.format`, but refuses values whose text differs between processes."""
 
-    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 - whatever is there
-        """Returns the text of one value."""
+    def convert_field(self, value: Any, conversion: Any) -> Any:  # noqa: ANN401 - whatever is there
+        """Applies `!r` and the like to one value."""
         if value is None:
             raise ValueError("a value is None")
         kind: Any = type(value)
@@ -25,7 +28,7 @@ class _Strict(Formatter):
             raise ValueError(f"a {kind.__name__} has no text of its own, only an address")
         if isinstance(value, set | frozenset | Mapping):
             raise ValueError(f"a {kind.__name__} has its elements in any order")  # noqa: TRY004 - the value is wrong
-        return str(super().format_field(value, format_spec))
+        return super().convert_field(value, conversion)
 
 
 def template(text: str, signature: inspect.Signature) -> NameOf:
@@ -44,7 +47,7 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
     def name_of(*args: Any, **kwargs: Any) -> str:  # noqa: ANN401 - as the function
         named = _by_name(signature, args, kwargs)
         try:
-            return _Strict().vformat(text, (), named)
+            return _without_address(_Strict().vformat(text, (), named))
         except Exception as error:
             # Whatever a value's own text raises: this is about the arguments of a call.
             what = f"{type(error).__name__}: {error}"
@@ -52,6 +55,13 @@ def template(text: str, signature: inspect.Signature) -> NameOf:
             raise InvalidRequest(field="name", rule=rule, value=text) from error
 
     return name_of
+
+
+def _without_address(name: str) -> str:
+    """The name; `ValueError` if a value in it is shown by its address, as within a list."""
+    if _ADDRESS.search(name):
+        raise ValueError("a value has no text of its own, only an address")
+    return name
 
 
 def is_function_to_decorate(value: object) -> bool:

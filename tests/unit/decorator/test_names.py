@@ -69,6 +69,11 @@ def test_fields_are_filled_as_by_format(
         ("orders/{event:05d}", "seven", "ValueError"),
         ("orders/{event[id]}", {"id": None}, "a value is None"),
         ("orders/{event}", Opaque(), "a Opaque has no text of its own, only an address"),
+        ("orders/{event!r}", Opaque(), "a Opaque has no text of its own, only an address"),
+        ("orders/{event!r}", None, "a value is None"),
+        ("orders/{event}", [Opaque()], "a value has no text of its own, only an address"),
+        ("orders/{event}", Order(7, [Opaque()]), "a value has no text of its own"),  # type: ignore[list-item]  # odd
+        ("orders/{event}", handle, "a value has no text of its own, only an address"),
         ("orders/{event}", {"id": 7}, "a dict has its elements in any order"),
         ("orders/{event[tags]}", {"tags": {"a", "b"}}, "a set has its elements in any order"),
     ],
