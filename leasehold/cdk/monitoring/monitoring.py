@@ -58,7 +58,7 @@ class LockMonitoring(Construct):
 
         Raises:
             InvalidRequest: `service` is no lock service, or lacks what was not imported; `alarms`
-                are no `LockAlarms`.
+                are no `LockAlarms`; `alarm_topic` is no topic.
         """
         check_place(scope, construct_id)
         if not isinstance(service, LockServiceBase):
@@ -67,6 +67,9 @@ class LockMonitoring(Construct):
         if alarms is not None and not isinstance(alarms, LockAlarms):
             rule = "must be LockAlarms(…), or None"
             raise InvalidRequest(field="alarms", rule=rule, value=alarms)
+        if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
+            rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
+            raise InvalidRequest(field="alarm_topic", rule=rule, value=alarm_topic)
         super().__init__(scope, construct_id)
         monitored = MonitoredService(service)
         self.dashboard = cloudwatch.Dashboard(

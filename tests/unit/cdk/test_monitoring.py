@@ -259,7 +259,14 @@ def test_a_threshold_that_means_nothing_is_refused_by_its_name(
         LockAlarms(**threshold)
 
 
-@pytest.mark.parametrize(("argument", "value"), [("service", "Leasehold"), ("alarms", {"lost": 1})])
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("service", "Leasehold"),
+        ("alarms", {"lost": 1}),
+        ("alarm_topic", "arn:aws:sns:us-east-1:123456789012:trouble"),
+    ],
+)
 def test_an_argument_of_another_type_is_refused_before_anything_is_declared(
     stack: Stack, argument: str, value: object
 ) -> None:
