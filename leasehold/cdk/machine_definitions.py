@@ -80,6 +80,14 @@ class Machines:
     as_text: list[VariableUse] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
 
+    def add(self, other: Machines) -> None:
+        """Adds what is known of other machines."""
+        for variable, places in other.placements.items():
+            self.placements.setdefault(variable, []).extend(places)
+        self.undefined.extend(other.undefined)
+        self.as_text.extend(other.as_text)
+        self.transitions.extend(other.transitions)
+
 
 def read_machines(stage: Stage) -> Machines:
     """Reads the definitions of all state machines, those of nested stages excepted."""
@@ -95,18 +103,20 @@ def _read(machines: Machines, machine: sfn.CfnStateMachine) -> None:
     text = _text(resolve(machine.definition_string)) or json.dumps(resolve(machine.definition))
     path = machine.node.path.removesuffix("/Resource")
     express = machine.state_machine_type == sfn.StateMachineType.EXPRESS.value
+    place = Placement(machine=path, express=express, around=frozenset())
     try:
-        definition = json.loads(text)
-        definition["States"].values()
+        found = _read_definition(json.loads(text), place)
     except (ValueError, TypeError, KeyError, AttributeError):
         # Not ours to judge. What it names is at least somewhere.
-        for variable in variables(text):
-            place = Placement(machine=path, express=express, around=frozenset())
-            machines.placements.setdefault(variable, []).append(place)
-        return
-    place = Placement(machine=path, express=express, around=frozenset())
+        found = Machines(placements={variable: [place] for variable in variables(text)})
+    machines.add(found)
+
+
+def _read_definition(definition: Mapping[str, Any], place: Placement) -> Machines:
+    found = Machines()
     language = definition.get("QueryLanguage", "JSONPath")
-    _read_scope(machines, definition, place, language=language, inside=None, visible=frozenset())
+    _read_scope(found, definition, place, language=language, inside=None, visible=frozenset())
+    return found
 
 
 def _read_scope(

@@ -21,6 +21,17 @@ from tests.unit.cdk.guard_forms import FUNCTION
 
 EXPRESS = sfn.StateMachineType.EXPRESS
 POLL, QUEUE = Waiting.poll(), Waiting.queue()
+NOT_A_DEFINITION = (
+    "no JSON",
+    "[]",
+    '{"States": []}',
+    '{"States": {"A": null}}',
+    '{"States": {"A": {"Type": "Parallel", "Branches": 5}}}',
+    '{"States": {"A": {"Type": "Map", "ItemProcessor": null}}}',
+    '{"States": {"A": {"Type": "Task", "Catch": 5}}}',
+    '{"States": {"A": {"Type": "Pass", "Assign": 5}}}',
+)
+"""What somebody may have given to CDK as a machine, which only Step Functions refuses."""
 
 
 class Cases(Stack):
@@ -127,6 +138,10 @@ def sound(cases: Cases) -> None:
     graph = sfn.StateGraph(case.guard().start_state, "by hand").to_graph_json()
     text = Stack.of(case).to_json_string(graph)
     sfn.CfnStateMachine(case, "Machine", role_arn="arn:aws:iam::1:role/r", definition_string=text)
+    case = cases.case("NotOurs")
+    for number, text in enumerate(NOT_A_DEFINITION):
+        name, role = f"Machine{number}", "arn:aws:iam::1:role/r"
+        sfn.CfnStateMachine(case, name, role_arn=role, definition_string=text)
     case = cases.case("MachineElsewhere")
     elsewhere = Case(Cases(cases.node.scope, "Elsewhere"), "There")  # type: ignore[arg-type]  # the app
     elsewhere.machine(case.guard())
