@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 from leasehold.aio import AsyncLockClient
 from leasehold.aio.bridge import BridgedAlarm, wait_for
 from leasehold.client.lock_events import LockEvents, OnEvent
-from leasehold.testing.clock import START_MS
+from leasehold.testing.clock import START_MS, require_duration
 from leasehold.testing.fake_table import FakeTable
 from leasehold.testing.in_line import EventsInLine
 from leasehold.testing.options import ClientOptions
@@ -26,7 +26,11 @@ class LoopClock:
         """Lets time pass in which no task runs, as if code had blocked the event loop.
 
         Leases shorter than the stall are over then: so a test makes a holder lose its lock.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
         """
+        require_duration(seconds)
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualTimeLoop):
             loop.block(seconds)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from leasehold.client.arguments import require_seconds
+
 START_MS: Final = 1_900_000_000_000
 """The first moment: 17 March 2030, 17:46:40 UTC."""
 _SHORTEST_STEP_SECONDS: Final = 0.001
+_MOST_SECONDS: Final = 1_000_000_000
+
+
+def require_duration(seconds: object) -> None:
+    """Refuses NaN, by which no lease would ever end, and a time that goes back."""
+    require_seconds("seconds", seconds, least=0, most=_MOST_SECONDS)
 
 
 class Timed(Protocol):
@@ -39,7 +47,12 @@ class ManualClock:
         self._timed: list[Timed] = []
 
     def advance(self, seconds: float) -> None:
-        """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens."""
+        """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
+        """
+        require_duration(seconds)
         self._pass(seconds, lambda: False)
 
     def stall(self, seconds: float) -> None:
@@ -47,7 +60,11 @@ class ManualClock:
 
         Heartbeats are late after that, and leases shorter than the stall are over: so a test
         makes a holder lose its lock. Whatever was planned meanwhile happens when time passes next.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
         """
+        require_duration(seconds)
         self._now += seconds
 
     def at(self, seconds: float, action: Callable[[], object]) -> None:
@@ -55,7 +72,11 @@ class ManualClock:
 
         The action happens in the middle of the call that lets the time pass. What it raises leaves
         that call.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
         """
+        require_duration(seconds)
         self._plans.append((self._now + seconds, action))
         self._plans.sort(key=lambda plan: plan[0])
 

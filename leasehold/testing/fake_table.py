@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
 from leasehold.testing.memory_table import MemoryTable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+else:
+    DynamoDBClient = object  # For type checkers it is one: so a `LockClient` takes it.
 
 _OPERATIONS: Final = frozenset(
     {
@@ -25,7 +30,7 @@ _LOCKS_ONLY: Final = (
 )
 
 
-class FakeTable:
+class FakeTable(DynamoDBClient):
     """Stands in for boto3's DynamoDB client. Any number of clients and threads may share one.
 
     Each request is answered as DynamoDB would answer it, one after the other, at once.
@@ -41,7 +46,7 @@ class FakeTable:
         self.requests: list[str] = []
         self.is_down = False
         self.loses_replies = False
-        self.meta: Final = SimpleNamespace(region_name="us-east-1")
+        self.meta: Any = SimpleNamespace(region_name="us-east-1")
         self._memory = MemoryTable()
         self._one_at_a_time = threading.Lock()
 

@@ -50,7 +50,7 @@ class FakeLockClient(LockClient):
         self.table = table or FakeTable()
         self.clock = clock or ManualClock()
         settings.setdefault("owner_name", "test")
-        super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)  # type: ignore[arg-type]  # the part of a boto3 client that is used
+        super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)
 
     def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
         """A client of the same table and clock, as another process would have it."""

@@ -27,11 +27,13 @@ from leasehold import (
 )
 from leasehold.durable import DurableLock, run
 from leasehold.durable import hold as hold_durably
+from leasehold.testing import FakeTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
+in_memory = LockClient("locks", client=FakeTable())
 locks = LockClient("locks", lease=30, wait=120, session=boto3.Session())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +18,13 @@ from leasehold import (
     LockWaitTimeout,
 )
 from leasehold.client.lock import Lock
-from leasehold.testing import FakeLockClient, FakeTable, ManualClock
+from leasehold.testing import (
+    FakeAsyncLockClient,
+    FakeLockClient,
+    FakeTable,
+    ManualClock,
+    run_in_virtual_time,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
@@ -192,3 +199,22 @@ def test_settings_are_checked_as_those_of_a_lock_client() -> None:
     with pytest.raises(AttributeError):
         _ = FakeTable().describe_table
     assert issubclass(FakeLockClient, LockClient)
+
+
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, None, "5"])
+@pytest.mark.parametrize("pass_time", ["advance", "stall", "at"])
+def test_time_does_not_go_back_and_is_always_a_number(pass_time: str, seconds: Any) -> None:  # noqa: ANN401 - anything
+    """After a stall of NaN seconds no lease would ever be over, and each test of a loss in vain."""
+    clock = ManualClock()
+    plan = [lambda: None] if pass_time == "at" else []
+    with pytest.raises(InvalidRequest, match="seconds: must be a number of seconds from 0"):
+        getattr(clock, pass_time)(seconds, *plan)
+    assert clock.monotonic() == 0
+
+
+def test_a_stall_of_the_event_loop_is_checked_too() -> None:
+    async def stall() -> None:
+        FakeAsyncLockClient().clock.stall(-1)
+
+    with pytest.raises(InvalidRequest, match="seconds"):
+        run_in_virtual_time(stall())
