@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 from leasehold.aio.bridge import run
 from leasehold.client.administration import (
@@ -22,6 +23,12 @@ from leasehold.wire import rules
 
 class AsyncLockAdministration(ABC):
     """The part of `AsyncLockClient` that needs no lock of its own."""
+
+    def __getstate__(self) -> NoReturn:
+        """Refuses to be copied or pickled: connections and locks belong to one process."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled: make one in each process"
+        )
 
     async def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""

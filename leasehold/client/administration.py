@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from leasehold.client.arguments import default_owner_name, plain_text, refuse
 from leasehold.client.logging import logger
@@ -27,6 +27,12 @@ _FORCE_SECONDS: Final = 5.0
 
 class LockAdministration(ABC):
     """The part of `LockClient` that needs no lock of its own."""
+
+    def __getstate__(self) -> NoReturn:
+        """Refuses to be copied or pickled: connections and locks belong to one process."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled: make one in each process"
+        )
 
     def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.

@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.client.arguments import as_text
 from leasehold.client.lease_handle import LeaseHandle
@@ -76,6 +76,14 @@ class BaseLock(ABC):
         """The lock without its owner_id, which proves ownership."""
         kind = type(self).__name__
         return f"<{kind} {self.name!r} token {self.fencing_token}, {self.remaining:.1f} s left>"
+
+    def __getstate__(self) -> NoReturn:
+        """Refuses to be copied or pickled: a copy would not know of a release or a loss."""
+        message = (
+            f"lock {self.name!r} belongs to this process and cannot be copied or pickled: pass its "
+            "name and its owner_id on, and adopt it there"
+        )
+        raise TypeError(message)
 
     @property
     def name(self) -> str:

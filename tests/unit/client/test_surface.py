@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import pickle
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -175,3 +178,17 @@ def test_everything_public_can_be_imported_from_the_package() -> None:
     assert all(getattr(leasehold, name) is not None for name in leasehold.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Mutex'"):
         _ = leasehold.Mutex
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_belongs_to_one_process_says_so_when_it_is_copied_or_pickled(
+    make_client: MakeClient, duplicate: Callable[[object], object]
+) -> None:
+    """As `multiprocessing` does with the arguments of a process that it starts."""
+    locks = make_client()
+    with pytest.raises(TypeError, match=r"a LockClient cannot be .* pickled: make one in each"):
+        duplicate(locks)
+    lock = locks.acquire("a")
+    with pytest.raises(TypeError, match=r"lock 'a' belongs to this process .* adopt it there"):
+        duplicate(lock)
+    lock.check()
