@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, TypeVar
 
+from leasehold.client.callbacks import CLOSE_SECONDS, STILL_BUSY
 from leasehold.client.logging import logger
 
 _T = TypeVar("_T")
@@ -17,6 +18,7 @@ class BackgroundTasks:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
+        self._callbacks: set[asyncio.Task[Any]] = set()
         self._finishing: set[asyncio.Task[Any] | None] = set()
 
     def start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
@@ -47,15 +49,26 @@ class BackgroundTasks:
 
     def call_soon(self, description: str, callback: Callable[[], object]) -> None:
         """Calls a user's callback soon, and awaits what it returns; logs what it raises."""
-        self.start(_call(description, callback))
+        task = self.start(_call(description, callback))
+        self._callbacks.add(task)
+        task.add_done_callback(self._callbacks.discard)
 
     async def finish(self) -> None:
-        """Waits for all tasks but those that wait here themselves: callbacks may close, too."""
+        """Waits for all tasks but those that wait here themselves: callbacks may close, too.
+
+        For users' callbacks 10 s at most.
+        """
         this_task = asyncio.current_task()
         self._finishing.add(this_task)
         try:
-            while others := self._running - self._finishing:
-                await asyncio.wait(others)
+            while ours := self._running - self._finishing - self._callbacks:
+                await asyncio.wait(ours)
+            if callbacks := self._callbacks - self._finishing:
+                _, busy = await asyncio.wait(callbacks, timeout=CLOSE_SECONDS)
+                if busy - self._finishing:
+                    logger.warning(STILL_BUSY)
+            while ours := self._running - self._finishing - self._callbacks:
+                await asyncio.wait(ours)
         finally:
             self._finishing.discard(this_task)
 

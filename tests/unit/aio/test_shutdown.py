@@ -12,7 +12,7 @@ from leasehold import AsyncLockClient
 from leasehold.aio import AsyncLock
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
-from tests.unit.aio.virtual_time import in_virtual_time
+from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 
 MOMENTS = [n * LATENCY_SECONDS / 4 for n in range(20)]
 
@@ -67,6 +67,44 @@ async def test_the_callbacks_of_two_locks_may_both_close_the_client(
     table.memory.items.clear()
     await asyncio.sleep(60)
     assert sorted(closed) == ["a", "b"]
+
+
+async def seconds_to_close_beside_a_busy_callback(locks: AsyncLockClient, table: AsyncTable) -> int:
+    """The callback waits for the end of the task that closes: at most an hour."""
+    begun = asyncio.Event()
+
+    async def stop_the_work(_lock: AsyncLock, _reason: str) -> None:
+        begun.set()
+        async with asyncio.timeout(3600):
+            await working
+
+    async def work() -> None:
+        await begun.wait()
+        await locks.close()
+
+    working = asyncio.create_task(work())
+    await locks.acquire("a", on_lost=stop_the_work)
+    table.memory.items.clear()
+    await begun.wait()
+    began = virtual_loop().time()
+    await asyncio.wait([working])
+    return round(virtual_loop().time() - began)
+
+
+@in_virtual_time
+async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
+    make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await seconds_to_close_beside_a_busy_callback(make_client(), table) == 10
+    assert "is still busy: the client does not wait for it any longer" in caplog.text
+
+
+@in_virtual_time
+async def test_without_a_bound_both_would_wait_for_each_other(
+    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.aio.tasks.CLOSE_SECONDS", None)
+    assert await seconds_to_close_beside_a_busy_callback(make_client(), table) == 3600
 
 
 @in_virtual_time

@@ -213,6 +213,46 @@ def test_a_callback_may_close_the_client(beating: Beating, table: Table) -> None
     assert closed.wait(20)
 
 
+def ends_beside_a_busy_callback(beating: Beating, table: Table, *, within: float) -> bool:
+    """Closes a client whose callback waits for just that; returns whether it ends in time."""
+    begun, closed = threading.Event(), threading.Event()
+
+    def wait(_lock: Lock, _reason: str) -> None:
+        begun.set()
+        assert closed.wait(20)
+
+    beating.locks.acquire("a", on_lost=wait)
+    table.outage = lost_reply()
+    beating.pass_time(31)
+    assert begun.wait(20)
+    closing = threading.Thread(target=beating.locks.close)
+    closing.start()
+    closing.join(within)
+    ended = not closing.is_alive()
+    closed.set()
+    closing.join(20)
+    return ended
+
+
+def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
+    beating: Beating,
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As one does that joins the thread whose `with LockClient(…)` ends."""
+    monkeypatch.setattr("leasehold.client.callbacks.CLOSE_SECONDS", 0.05)
+    assert ends_beside_a_busy_callback(beating, table, within=20)
+    assert "is still busy: the client does not wait for it any longer" in caplog.text
+
+
+def test_without_a_bound_both_would_wait_for_each_other(
+    beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.client.callbacks.CLOSE_SECONDS", None)
+    assert not ends_beside_a_busy_callback(beating, table, within=0.3)
+
+
 def test_after_the_release_no_heartbeat_is_sent(beating: Beating, table: Table) -> None:
     lock = beating.locks.acquire("a")
     beating.pass_time(60)
