@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Annotated, Any, Final
@@ -14,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from leasehold.cli import exit_codes
 from leasehold.cli.asl import commands as asl_commands
 from leasehold.cli.exit_codes import Ended, end, statuses
+from leasehold.cli.log_lines import log_lines
 from leasehold.cli.operating import commands
 from leasehold.cli.options import EndpointUrl, LockName, Profile, Region, Table
 from leasehold.cli.run import Job, run
@@ -38,7 +38,7 @@ app.add_typer(asl_commands)
 
 def run_app() -> None:
     """Runs the command line; wrong usage gets a status of its own, as a command may end with 2."""
-    logging.basicConfig(format="leasehold: %(message)s", level=logging.WARNING)
+    log_lines()
     try:
         with statuses():
             app()
