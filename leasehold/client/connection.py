@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import boto3
+from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
@@ -66,8 +67,8 @@ class Connection:
         most_at_once: int,
     ) -> None:
         self._check("session", session, has="client")
-        self._check("client", dynamodb, has="exceptions")
-        self._check("stepfunctions", stepfunctions, has="exceptions")
+        self._check("client", dynamodb, has="exceptions", service="dynamodb")
+        self._check("stepfunctions", stepfunctions, has="exceptions", service="stepfunctions")
         self._session = session
         self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
         self._made: dict[str, Any] = {}
@@ -121,10 +122,13 @@ class Connection:
         return self._made[service]
 
     @staticmethod
-    def _check(field: str, given: object, *, has: str) -> None:
-        """Refuses a resource of boto3, a client of aiobotocore, and whatever else is no client."""
+    def _check(field: str, given: object, *, has: str, service: str = "") -> None:
+        """Refuses a resource of boto3, a client of aiobotocore or of another service, and so on."""
         is_async = inspect.iscoroutinefunction(getattr(given, "_make_api_call", None))
-        if given is not None and (is_async or not hasattr(given, has)):
+        is_other = (
+            isinstance(given, BaseClient) and given.meta.service_model.service_name != service
+        )
+        if given is not None and (is_async or is_other or not hasattr(given, has)):
             raise InvalidRequest(field=field, rule=_BOTO3[field], value=given)
 
     def _one_at_a_time(self) -> AbstractContextManager[object]:

@@ -121,12 +121,15 @@ def test_leases_are_measured_by_a_clock_that_runs_while_the_machine_sleeps() -> 
 
 def test_what_is_no_client_and_no_session_is_refused_by_name() -> None:
     resource = boto3.resource("dynamodb", region_name="us-east-1")
-    mistaken: tuple[Any, ...] = (resource, resource.Table("locks"), "dynamodb", {})
+    other_service = boto3.client("stepfunctions", region_name="us-east-1")
+    mistaken: tuple[Any, ...] = (resource, resource.Table("locks"), "dynamodb", {}, other_service)
     for given in mistaken:
         with pytest.raises(InvalidRequest, match=r"^client: must be a client, as boto3"):
             LockClient("locks", client=given)
     with pytest.raises(InvalidRequest, match=r"^stepfunctions: must be a client"):
         LockClient("locks", stepfunctions=cast("Any", resource))
+    with pytest.raises(InvalidRequest, match=r"^stepfunctions: must be a client"):
+        LockClient("locks", stepfunctions=boto3.client("dynamodb", region_name="us-east-1"))  # type: ignore[arg-type]  # exchanged
     with pytest.raises(InvalidRequest, match=r"^session: must be a boto3 session"):
         LockClient("locks", session=cast("Any", "default"))
 
