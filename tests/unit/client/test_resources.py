@@ -143,53 +143,53 @@ def test_a_client_that_is_not_closed_leaves_threads_and_connections(
     assert ours() == []
 
 
-def scheduler_after_a_release(monkeypatch: pytest.MonkeyPatch) -> tuple[LockClient, Table]:
-    """A client that has acquired and released, and takes a rest every 50 ms."""
+def client_without_a_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[LockClient, Table, threading.Thread]:
+    """A client that has acquired and released, and takes a rest every 50 ms; its thread."""
     monkeypatch.setattr("leasehold.client.heartbeats.LONGEST_NAP_SECONDS", 0.05)
+    before = set(threading.enumerate())
     table = Table()
     locks = LockClient("locks", client=table, lease=1, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
-    locks.acquire("a").release()
-    return locks, table
+    with locks.hold("a"):
+        started = set(threading.enumerate()) - before
+    [scheduler] = [thread for thread in started if thread.name == "leasehold-scheduler"]
+    return locks, table, scheduler
 
 
-def has_ended(name: str, *, within: float) -> bool:
-    """Whether no thread of this name is there any more after so many seconds."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith(name)]
-    for thread in threads:
-        thread.join(within)
-    return not any(thread.is_alive() for thread in threads)
+def has_ended(thread: threading.Thread, *, within: float) -> bool:
+    thread.join(within)
+    return not thread.is_alive()
 
 
 def test_a_client_that_is_dropped_without_a_lock_leaves_no_thread(
-    monkeypatch: pytest.MonkeyPatch, ours: NewThreads
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scheduler_after_a_release(monkeypatch)
-    assert has_ended("leasehold", within=20)
-    assert ours() == []
+    *_dropped, scheduler = client_without_a_lock(monkeypatch)
+    assert has_ended(scheduler, within=20)
 
 
 def test_a_scheduler_that_is_never_idle_would_stay_for_ever(
-    monkeypatch: pytest.MonkeyPatch, ours: NewThreads
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(HeartbeatSchedule, "is_idle", lambda _schedule: False)
-    locks, _ = scheduler_after_a_release(monkeypatch)
-    assert not has_ended("leasehold-scheduler", within=0.4)
+    locks, _, scheduler = client_without_a_lock(monkeypatch)
+    assert not has_ended(scheduler, within=0.4)
     locks.close()
-    assert ours() == []
+    assert has_ended(scheduler, within=20)
 
 
 def test_after_its_threads_have_ended_a_client_renews_its_next_lock(
-    monkeypatch: pytest.MonkeyPatch, ours: NewThreads
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    locks, table = scheduler_after_a_release(monkeypatch)
-    assert has_ended("leasehold", within=20)
+    locks, table, scheduler = client_without_a_lock(monkeypatch)
+    assert has_ended(scheduler, within=20)
     lock = locks.acquire("a")
     renewed = threading.Event()
     table.before = lambda _name, _arguments: renewed.set()
     assert renewed.wait(20)
     lock.check()
     locks.close(release=True)
-    assert ours() == []
 
 
 def test_close_waits_for_the_heartbeat_that_is_under_way(ours: NewThreads) -> None:
