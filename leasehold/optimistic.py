@@ -88,6 +88,9 @@ def update(
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         rule = "must be a whole number, 0 for a single try"
         raise InvalidRequest(field="retries", rule=rule, value=retries)
+    if not callable(change):
+        rule = "must be a function of the item"
+        raise InvalidRequest(field="change", rule=rule, value=change, show_text=False)
     for attempt in itertools.count():
         seen = item.read()
         copied = copy.deepcopy(seen)

@@ -13,7 +13,6 @@ from leasehold.client.administration import (
     locks_of,
     send_force_release,
 )
-from leasehold.client.arguments import plain_text
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import VisibleHolder
@@ -32,7 +31,7 @@ class AsyncLockAdministration(ABC):
 
     async def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
-        name = plain_text("name", rules.LOCK_NAME, name)
+        name = rules.plain_text("name", rules.LOCK_NAME, name)
         store_factory = self._opened()
         return await run(lambda: store_factory.store().describe(name))
 

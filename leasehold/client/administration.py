@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from leasehold.client.arguments import default_owner_name, plain_text, refuse
+from leasehold.client.arguments import default_owner_name, refuse
 from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
@@ -49,7 +49,7 @@ class LockAdministration(ABC):
             LockItemMalformed: somebody has changed an item of the lock.
             InvalidRequest: the name breaks its rule.
         """
-        name = plain_text("name", rules.LOCK_NAME, name)
+        name = rules.plain_text("name", rules.LOCK_NAME, name)
         return self._opened().store().describe(name)
 
     def list(self, prefix: str | None = None) -> Iterator[LockDescription]:
@@ -126,7 +126,7 @@ def checked_prefix(prefix: str | None) -> str:
 
     Called when `list` is, and not when the iteration begins.
     """
-    return "" if prefix is None else plain_text("prefix", rules.PREFIX, prefix)
+    return "" if prefix is None else rules.plain_text("prefix", rules.PREFIX, prefix)
 
 
 def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
@@ -147,17 +147,17 @@ def force_release_request(
     requested_by: str | None,
 ) -> ForceReleaseRequest:
     """The request of `force_release`; `InvalidRequest` if an argument breaks its rule."""
-    name = plain_text("name", rules.LOCK_NAME, name)
+    name = rules.plain_text("name", rules.LOCK_NAME, name)
     fencing_token = owner.fencing_token if isinstance(owner, VisibleHolder) else owner
     if type(fencing_token) is not int or not 0 < fencing_token <= rules.HIGHEST_FENCING_TOKEN:
         refuse("owner", "must be a holder as `describe` shows it, or its fencing token", owner)
-    reason = plain_text("reason", rules.REASON, reason)
+    reason = rules.plain_text("reason", rules.REASON, reason)
     if requested_by is None:
         requested_by = settings.owner_name or default_owner_name()
         requested_by = requested_by.encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(
             errors="ignore"
         )
-    requested_by = plain_text("requested_by", rules.REQUESTED_BY, requested_by)
+    requested_by = rules.plain_text("requested_by", rules.REQUESTED_BY, requested_by)
     return ForceReleaseRequest(
         lock_name=name,
         fencing_token=fencing_token,

@@ -34,8 +34,8 @@ class Adoption(Generic[_Callback]):
 
     def __post_init__(self) -> None:
         """Checks all rules."""
-        name = arguments.plain_text("name", rules.LOCK_NAME, self.name)
-        owner_id = arguments.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
+        name = rules.plain_text("name", rules.LOCK_NAME, self.name)
+        owner_id = rules.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "owner_id", owner_id)
         if self.lease is not None:

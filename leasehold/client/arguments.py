@@ -16,7 +16,6 @@ from leasehold.client.logging import logger
 from leasehold.errors import InvalidRequest
 from leasehold.text import printable
 from leasehold.wire import rules
-from leasehold.wire.rules import Rule
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
 _LARGEST: Final = sys.float_info.max
@@ -99,19 +98,6 @@ def require_callable(field: str, value: object) -> None:
     """Raises `InvalidRequest` unless the value is a function, or None."""
     if value is not None and not callable(value):
         refuse(field, "must be a function", value)
-
-
-def plain_text(field: str, rule: Rule, value: str) -> str:
-    """The text of a string, also of one that an f-string would show as something else.
-
-    The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
-    `Name.ORDERS`, which would be another lock.
-
-    Raises:
-        InvalidRequest: the value breaks the rule.
-    """
-    rules.require(field, rule, value)
-    return str.__str__(value)
 
 
 def as_text(data: Mapping[str, Any] | None) -> str | None:

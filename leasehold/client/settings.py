@@ -96,6 +96,8 @@ class ClientSettings:
         if not isinstance(self.table_name, str) or not _TABLE_NAME.fullmatch(self.table_name):
             rule = "must be the name or ARN of a DynamoDB table"
             refuse("table_name", rule, self.table_name)
+        if not isinstance(self.best_effort_release, bool):
+            refuse("best_effort_release", "must be True or False", self.best_effort_release)
         arguments.require_callable("observe", self.observe)
         arguments.require_callable("on_event", self.on_event)
 
@@ -141,10 +143,10 @@ class ClientSettings:
         owner_name = self.owner_name if options.owner_name is None else options.owner_name
         owner_name = arguments.default_owner_name() if owner_name is None else owner_name
         arguments.require_wait(wait)
-        lock_name = arguments.plain_text("name", rules.LOCK_NAME, options.name)
+        lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
-        owner_name = arguments.plain_text("owner_name", rules.OWNER_NAME, owner_name)
+        owner_name = rules.plain_text("owner_name", rules.OWNER_NAME, owner_name)
         limit = int(options.limit)
         require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=None)
         request = AcquireRequest(

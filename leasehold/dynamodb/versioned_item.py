@@ -22,6 +22,8 @@ Item = dict[str, Any]
 
 _LONGEST_SHOWN_KEY: Final = 200
 _WRITE_ID_BYTES: Final = 8
+_VERSIONS_BELOW: Final = 10**18
+"""DynamoDB counts on from numbers of 37 digits; no item is written so often."""
 _DESERIALIZER: Final = TypeDeserializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 
@@ -165,8 +167,8 @@ class VersionedItem:
         if seen is not None:
             _require_item("seen", seen)
         version = (seen or {}).get(self._version, 0)
-        if isinstance(version, bool) or not isinstance(version, int | Decimal) or version % 1:
-            rule = "must be a whole number, for it is the version of the item"
+        if not _is_version(version):
+            rule = "must be a whole number of at most 18 digits, for it is the version of the item"
             raise InvalidRequest(field=self._version, rule=rule, value=version)
         return int(version)
 
@@ -204,6 +206,14 @@ def _is_same(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_same, one, other))
     return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
+def _is_version(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return False
+    if isinstance(value, Decimal) and not value.is_finite():
+        return False
+    return -_VERSIONS_BELOW < value < _VERSIONS_BELOW and value % 1 == 0
 
 
 def _require_item(field: str, item: object) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leasehold.guarded.condition_check import condition_check
 from leasehold.guarded.fencing import FenceCondition, fence_condition
 from leasehold.guarded.guarded_writes import GuardedWrites
-from leasehold.protocol.condition_check import condition_check
 
 __all__ = ["FenceCondition", "GuardedWrites", "condition_check", "fence_condition"]

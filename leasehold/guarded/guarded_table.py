@@ -41,6 +41,7 @@ from leasehold.guarded.pending_calls import PendingCall, SentTransaction
 from leasehold.protocol.condition_check import guarded
 from leasehold.protocol.items import read_state
 from leasehold.protocol.requests import Item, Transaction, Update
+from leasehold.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -57,11 +58,23 @@ _PERHAPS_WRITTEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantKey:
-    """What names one grant: an owner that acquires again gets another fencing token."""
+    """What names one grant: an owner that acquires again gets another fencing token.
+
+    Raises:
+        InvalidRequest: a part breaks its rule.
+    """
 
     lock_name: str
     owner_id: str = field(repr=False)
     fencing_token: int
+
+    def __post_init__(self) -> None:
+        """Checks all rules, and keeps plain text."""
+        lock_name = rules.plain_text("lock_name", rules.LOCK_NAME, self.lock_name)
+        object.__setattr__(self, "lock_name", lock_name)
+        owner_id = rules.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
+        object.__setattr__(self, "owner_id", owner_id)
+        rules.require("fencing_token", rules.FENCING_TOKEN, self.fencing_token)
 
 
 class GuardedTable(LockTable):

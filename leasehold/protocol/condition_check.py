@@ -32,21 +32,7 @@ _SAME_TOKEN: Final = "#guard_token = :guard_token"
 def condition_check(
     *, table_name: str, lock_name: str, owner_id: str, fencing_token: int
 ) -> TransactWriteItemTypeDef:
-    """An item for the caller's own `TransactWriteItems`: "I still hold this lock".
-
-    It holds from the grant until the holder releases or is evicted. A lease that has run out, and
-    that nobody has taken over, still counts, as it does for heartbeat and release: no other owner
-    holds the lock, so none can have written anything under it.
-
-    One of a transaction's 100 items. When it fails, its cancellation reason is
-    `ConditionalCheckFailed`, and nothing of the transaction was written.
-
-    Args:
-        table_name: the lock table's name or ARN.
-        lock_name: the lock.
-        owner_id: the acquisition that was granted.
-        fencing_token: the token of that grant.
-    """
+    """An item of a transaction: the owner holds the lock by the grant with this token."""
     return {
         "ConditionCheck": {
             "TableName": table_name,

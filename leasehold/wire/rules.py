@@ -65,6 +65,19 @@ def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -
         raise InvalidRequest(field=field, rule=rule.sentence, value=value, show_text=show_text)
 
 
+def plain_text(field: str, rule: Rule, value: str) -> str:
+    """The text of a string, also of one that an f-string would show as something else.
+
+    The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
+    `Name.ORDERS`, which would be another lock.
+
+    Raises:
+        InvalidRequest: the value breaks the rule.
+    """
+    require(field, rule, value)
+    return str.__str__(value)
+
+
 def _utf8_bytes(text: str) -> int | None:
     """The length in UTF-8; None if the text has no UTF-8 form (a lone surrogate)."""
     try:

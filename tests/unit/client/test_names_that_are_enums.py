@@ -38,7 +38,7 @@ def test_a_member_of_an_enumeration_names_the_lock_of_its_text(locks: FakeLockCl
 def test_without_that_both_would_hold_it(
     locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_it_is = "leasehold.client.arguments.plain_text"
+    as_it_is = "leasehold.wire.rules.plain_text"
     monkeypatch.setattr(as_it_is, lambda _field, _rule, value: value)
     assert not is_excluded(locks)
 

@@ -154,6 +154,7 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a takeover never heard of": ({"takeover": "always"}, "takeover"),
     "a poll without a pause": ({"longest_poll": 0}, "longest_poll"),
     "no workers": ({"max_workers": 0}, "max_workers"),
+    "best effort": ({"best_effort_release": "x"}, "best_effort_release"),
     "an owner name": ({"owner_name": "a\nb"}, "owner_name"),
     "an observer that cannot be called": ({"observe": 7}, "observe"),
 }

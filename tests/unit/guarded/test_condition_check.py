@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold.guarded import condition_check
+from leasehold.errors import InvalidRequest
+from leasehold.guarded import GuardedWrites, condition_check
 from leasehold.protocol.model import Grant
 from leasehold.protocol.schema import holder_attribute, lock_key, token_attribute
 from tests.support import LOCK, TABLE, owner
@@ -106,3 +108,42 @@ def test_only_the_check_keeps_a_stale_holder_from_writing(bench: Bench, *, guard
     bench.granted("ben")
     reasons(bench, *([check_of(stale)] if guarded else []), deposit("x"))
     assert bench.balance("x") == (None if guarded else 1)
+
+
+class Name(str, Enum):  # noqa: UP042 - StrEnum has no other text; programs have both
+    LOCK = LOCK
+
+
+def test_a_name_of_an_enumeration_is_its_text() -> None:
+    by_text, by_member = (
+        condition_check(table_name=TABLE, lock_name=name, owner_id=owner("anna"), fencing_token=17)
+        for name in (LOCK, Name.LOCK)
+    )
+    assert by_text == by_member
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("table_name", ""),
+        ("table_name", None),
+        ("lock_name", ""),
+        ("lock_name", 7),
+        ("owner_id", "short"),
+        ("owner_id", None),
+        ("fencing_token", 0),
+        ("fencing_token", "17"),
+    ],
+)
+def test_an_argument_that_breaks_its_rule_is_refused_by_name(
+    bench: Bench,
+    field: str,
+    value: Any,  # noqa: ANN401 - anything
+) -> None:
+    good: dict[str, Any] = {"lock_name": LOCK, "owner_id": owner("anna"), "fencing_token": 17}
+    with pytest.raises(InvalidRequest) as caught:
+        condition_check(**{"table_name": TABLE, **good, field: value})
+    assert caught.value.field == field
+    if field != "table_name":
+        with pytest.raises(InvalidRequest):
+            GuardedWrites(bench.inner, table_name=TABLE, **{**good, field: value})

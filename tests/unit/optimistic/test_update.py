@@ -205,8 +205,11 @@ def test_a_key_that_the_change_moves_is_refused(table: Table) -> None:
     assert (caught.value.field, caught.value.value) == ("account", "'ben'")
 
 
-@pytest.mark.parametrize("version", ["1", True, Decimal("1.5"), None])
-def test_a_stored_version_that_is_no_number_is_refused(table: Table, version: Any) -> None:  # noqa: ANN401 - anything
+@pytest.mark.parametrize("version", ["1", True, Decimal("1.5"), None, 10**18, Decimal("1e37")])
+def test_a_stored_version_that_cannot_be_counted_on_from_is_refused(
+    table: Table,
+    version: Any,  # noqa: ANN401 - anything
+) -> None:
     table.put_item(Item={**ANNA, "balance": 7, "version": version})
     with pytest.raises(InvalidRequest) as caught:
         optimistic.update(table, ANNA, add(1))
@@ -223,6 +226,7 @@ def test_a_stored_version_that_is_no_number_is_refused(table: Table, version: An
         ({"retries": -1}, "retries"),
         ({"retries": 1.5}, "retries"),
         ({"retries": True}, "retries"),
+        ({"change": None}, "change"),
     ],
 )
 def test_arguments_that_break_a_rule_are_refused_by_name(
