@@ -105,17 +105,22 @@ def _read(machines: Machines, machine: sfn.CfnStateMachine) -> None:
     express = machine.state_machine_type == sfn.StateMachineType.EXPRESS.value
     place = Placement(machine=path, express=express, around=frozenset())
     try:
-        found = _read_definition(json.loads(text), place)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        # Not ours to judge. What it names is at least somewhere.
-        found = Machines(placements={variable: [place] for variable in variables(text)})
-    machines.add(found)
+        definition = json.loads(text)
+    except ValueError:
+        definition = text
+    machines.add(read_definition(definition, place))
 
 
-def _read_definition(definition: Mapping[str, Any], place: Placement) -> Machines:
+def read_definition(definition: Any, place: Placement) -> Machines:  # noqa: ANN401 - any JSON
+    """What is known of one machine. Of what is no definition: only the variables that it names."""
     found = Machines()
-    language = definition.get("QueryLanguage", "JSONPath")
-    _read_scope(found, definition, place, language=language, inside=None, visible=frozenset())
+    try:
+        language = definition.get("QueryLanguage", "JSONPath")
+        _read_scope(found, definition, place, language=language, inside=None, visible=frozenset())
+    except (TypeError, KeyError, AttributeError):
+        # Not ours to judge. What it names is at least somewhere.
+        named = variables(json.dumps(definition))
+        return Machines(placements={variable: [place] for variable in named})
     return found
 
 

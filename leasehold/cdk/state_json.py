@@ -25,8 +25,9 @@ def bodies(state: Json) -> Iterator[Json]:
 
 
 def without_bodies(state: Json) -> Json:
-    """The state's own fields."""
-    return {key: value for key, value in state.items() if key not in {"Branches", *_PROCESSORS}}
+    """The state's own fields, without its comment, in which it may name anything."""
+    left_out = {"Branches", *_PROCESSORS, "Comment"}
+    return {key: value for key, value in state.items() if key not in left_out}
 
 
 def targets(state: Json) -> Iterator[str]:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leasehold.cdk.state_json import variables_as_text, variables_of
+from leasehold.cdk.machine_definitions import Placement, read_definition
 from leasehold.errors import InvalidRequest
 
 Json = dict[str, Any]
@@ -61,22 +61,23 @@ def require_other_names(own: set[str], others: set[str]) -> None:
         raise InvalidRequest(field="task", rule=rule, value=", ".join(sorted(own & others)))
 
 
-def require_evaluated(machine: Json, variable: str) -> None:
-    """Checks that the work names this guard's variable only, and where it is evaluated.
+def require_evaluated(made: Json, variable: str) -> None:
+    """Checks that the guarded machine reads variables where they exist and are evaluated.
+
+    Those are this guard's, and those of guards that the work brings along.
 
     Raises:
         InvalidRequest: names the state that would hand on the text, or fail.
     """
-    language = str(machine.get("QueryLanguage", "JSONPath"))
-    for scope in _scopes(machine):
-        for name, state in scope["States"].items():
-            if (variables_of(state) - {variable}) | variables_as_text(state, language=language):
-                rule = (
-                    f"must read the fencing token as '{{% ${variable}.fencing_token %}}' in a "
-                    f"JSONata state, and as 'token.$': '${variable}.fencing_token' in a JSONPath "
-                    "state: anything else is handed on as text, or fails"
-                )
-                raise InvalidRequest(field="task", rule=rule, value=f"the state {name}")
+    found = read_definition(made, Placement(machine="", express=False, around=frozenset()))
+    for use in [*found.undefined, *found.as_text]:
+        rule = (
+            f"must read the fencing token as '{{% ${variable}.fencing_token %}}' in a JSONata "
+            f"state, and as 'token.$': '${variable}.fencing_token' in a JSONPath state: anything "
+            "else is handed on as text, or fails; children of a Distributed Map get it by its "
+            "ItemSelector"
+        )
+        raise InvalidRequest(field="task", rule=rule, value=f"the state {use.state}")
 
 
 def put_in(made: Json, machine: Json, *, bare: bool) -> None:

@@ -102,12 +102,13 @@ def guarded_machine(
     named = {_NO_ARN + output: arn for output, arn in functions.items()}
     made: Json = _literal(graph, named, partition)
     require_other_names(names_in(made), others)
-    variable = WorkflowVariable.of(stack, name)
-    require_evaluated(machine, variable.name)
     put_in(made, machine, bare=bare)
-    token = variable.field("fencing_token")
+    variable = WorkflowVariable.of(stack, name)
+    comment = f"Guarded by Leasehold. The task's fencing token: {variable.field('fencing_token')}"
     top: Json = {key: machine[key] for key in _OF_THE_MACHINE if key in machine}
-    return {"Comment": f"Guarded by Leasehold. The task's fencing token: {token}", **top, **made}
+    guarded = {"Comment": comment, **top, **made}
+    require_evaluated(guarded, variable.name)
+    return guarded
 
 
 def _placeholder_task(stack: Stack, service: ImportedLockService) -> tasks.LambdaInvoke:

@@ -177,6 +177,25 @@ def test_a_fencing_token_that_would_be_handed_on_as_text_is_refused(state: Json)
         machine(task)
 
 
+def test_a_guarded_machine_may_be_guarded_by_another_lock() -> None:
+    inner = machine({**PASS, "Parameters": {"token.$": TOKEN}})
+    made = machine(inner, name="Outer", lock_name="all")
+    [branch] = made["States"]["Outer: Work"]["Branches"]
+    assert branch == {"StartAt": inner["StartAt"], "States": inner["States"]}
+
+
+def test_children_of_a_distributed_map_do_not_see_the_fencing_token() -> None:
+    body = {"StartAt": "In", "States": {"In": {**PASS, "Parameters": {"token.$": TOKEN}}}}
+    machine({"Type": "Map", "ItemProcessor": body})
+    body["ProcessorConfig"] = {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
+    with pytest.raises(InvalidRequest, match=r"by its ItemSelector .*the state In"):
+        machine({"Type": "Map", "ItemProcessor": body})
+
+
+def test_a_comment_may_name_any_variable() -> None:
+    machine({**PASS, "Comment": TOKEN.replace("f7e104ba", "00000000")})
+
+
 def asl(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[object, str, str]:
