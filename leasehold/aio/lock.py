@@ -160,9 +160,11 @@ class AsyncLock(BaseLock):
     async def __aexit__(
         self, _kind: object, error: BaseException | None, _traceback: object
     ) -> None:
-        """Releases, as `AsyncLockClient.hold` does."""
+        """Releases, as `AsyncLockClient.hold` does; in another event loop, ends its heartbeats."""
         if self._handle.lease.is_from_parent_process:
             return
+        if is_another_running(self._loop):  # `release` refuses that, so the lease has to end it.
+            self._call_in_loop(lambda: self._services.heartbeats.remove(self._handle))
         try:
             if not await self.release():
                 self.check()

@@ -15,7 +15,7 @@ from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
-from leasehold.errors import LockLost
+from leasehold.errors import ClientUnusable, LockLost
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded.guarded_writes import GuardedWrites
 from leasehold.guarded.pending_calls import PendingCall
@@ -201,12 +201,16 @@ class BaseLock(ABC):
 
         Raises:
             LockLost: the block has succeeded, but was not alone.
+            ClientUnusable: the lock cannot be released here.
             Exception: the release failed, and `best_effort_release` is off. Else that is logged.
         """
         if error is not None:
             if not isinstance(error, LockLost):
                 error.add_note(f"At the end of the lock: {lock_error}")
-        elif isinstance(lock_error, LockLost) or not self._settings.best_effort_release:
+        elif (
+            isinstance(lock_error, LockLost | ClientUnusable)
+            or not self._settings.best_effort_release
+        ):
             raise lock_error
         else:
             logger.warning("lock %r: release failed, its lease ends it: %s", self.name, lock_error)

@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 from botocore.exceptions import HTTPClientError
 
-from leasehold import AsyncLockClient, ClientUnusable, LeaseholdError, LockStoreUnavailable
+from leasehold import (
+    AsyncLockClient,
+    ClientUnusable,
+    LeaseholdError,
+    LockLost,
+    LockStoreUnavailable,
+)
+from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.lock import AsyncLock
 from leasehold.testing import run_in_virtual_time
+from leasehold.testing.virtual_time import VirtualTimeLoop
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import virtual_loop
@@ -88,3 +96,57 @@ def test_a_client_that_was_only_made_elsewhere_serves_the_loop_that_uses_it_firs
 
     locks = run_in_virtual_time(make())
     assert run_in_virtual_time(failure_to_hold(locks))[0] is None
+
+
+def end(error: Exception | None) -> None:
+    if error is not None:
+        raise error
+
+
+def end_a_block_in_another_loop(
+    make_client: MakeClient, table: AsyncTable, error: Exception | None = None
+) -> tuple[Exception | None, int]:
+    """Returns what leaves the block, and how many heartbeats the lock's own loop sends after it."""
+
+    async def block(lock: AsyncLock) -> Exception | None:
+        try:
+            async with lock:
+                end(error)
+        except Exception as raised:  # noqa: BLE001 - it is looked at
+            return raised
+        return None
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as own_loop:
+        lock = own_loop.run(make_client().acquire("a"))
+        raised = run_in_virtual_time(block(lock))
+        sent = len(table.log)
+        own_loop.run(asyncio.sleep(100))
+        return raised, len(table.log) - sent
+
+
+def test_a_block_that_ends_in_another_loop_raises_and_its_lock_is_renewed_no_more(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    raised, heartbeats = end_a_block_in_another_loop(make_client, table)
+    assert isinstance(raised, ClientUnusable)
+    assert heartbeats == 0
+
+
+def test_the_error_of_such_a_block_leaves_it_with_a_note(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    error = ValueError("of the block")
+    raised, heartbeats = end_a_block_in_another_loop(make_client, table, error)
+    assert raised is error
+    assert "belongs to another event loop" in error.__notes__[0]
+    assert heartbeats == 0
+
+
+def test_without_that_the_block_would_end_in_silence_and_the_lock_never(
+    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.client.base_lock.ClientUnusable", LockLost)
+    monkeypatch.setattr(AsyncHeartbeats, "remove", lambda _heartbeats, _handle: None)
+    raised, heartbeats = end_a_block_in_another_loop(make_client, table)
+    assert raised is None
+    assert heartbeats >= 5
