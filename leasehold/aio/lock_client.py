@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
 from leasehold.aio.administration import AsyncLockAdministration
@@ -29,6 +29,11 @@ from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
+
+_CLOSED_ELSEWHERE: Final = (
+    "this AsyncLockClient was used in another event loop: close it there; if that loop has ended, "
+    "nobody renews its locks, and their leases end them"
+)
 
 
 class AsyncLockClient(AsyncLockAdministration):
@@ -218,7 +223,13 @@ class AsyncLockClient(AsyncLockAdministration):
         Args:
             release: whether to release all locks that are held; what fails is logged. Else they are
                 held until their leases are over.
+
+        Raises:
+            ClientUnusable: `release` is asked for in another event loop than that of the locks;
+                nothing is closed.
         """
+        if release and self._loop is not None and is_another_running(self._loop):
+            raise ClientUnusable(_CLOSED_ELSEWHERE)
         self._closed = True
         self._acquisitions.close()
         handles = self._services.heartbeats.handles() if release else []
@@ -232,9 +243,16 @@ class AsyncLockClient(AsyncLockAdministration):
         """The client itself."""
         return self
 
-    async def __aexit__(self, *_raised: object) -> None:
+    async def __aexit__(
+        self, _kind: object, error: BaseException | None, _traceback: object
+    ) -> None:
         """Closes, and releases all locks that are held."""
-        await self.close(release=True)
+        try:
+            await self.close(release=True)
+        except ClientUnusable as unusable:
+            if error is None:
+                raise
+            error.add_note(f"At the end of the client: {unusable}")
 
     async def _acquire(
         self, options: LockOptions[AsyncCallback], *, is_try: bool = False

@@ -150,3 +150,57 @@ def test_without_that_the_block_would_end_in_silence_and_the_lock_never(
     raised, heartbeats = end_a_block_in_another_loop(make_client, table)
     assert raised is None
     assert heartbeats >= 5
+
+
+def close_in_a_second_loop(locks: AsyncLockClient) -> tuple[Exception | None, float]:
+    """Returns what closing with the release of all locks raises, and after how many seconds."""
+
+    async def close() -> tuple[Exception | None, float]:
+        try:
+            await locks.close(release=True)
+        except ClientUnusable as error:
+            return error, virtual_loop().time()
+        return None, virtual_loop().time()
+
+    return run_in_virtual_time(close())
+
+
+def test_a_client_that_is_closed_in_another_loop_says_so_at_once_and_closes_in_its_own(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    locks = make_client()
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as own_loop:
+        own_loop.run(locks.acquire("a"))
+        error, seconds = close_in_a_second_loop(locks)
+        assert "close it there" in str(error)
+        assert (seconds, table.state("a").held) == (0, 1)
+        own_loop.run(locks.close(release=True))
+    assert table.state("a").held == 0
+
+
+def test_without_that_closing_would_end_late_and_without_an_error_and_release_nothing(
+    make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.aio.lock_client.is_another_running", lambda _loop: False)
+    locks = make_client()
+    run_in_virtual_time(locks.acquire("a"))
+    error, seconds = close_in_a_second_loop(locks)
+    assert error is None
+    assert seconds > 1
+    assert table.state("a").held == 1
+
+
+def test_the_end_of_a_client_in_another_loop_does_not_hide_the_error_of_its_block(
+    make_client: MakeClient,
+) -> None:
+    async def block(locks: AsyncLockClient, error: Exception | None) -> None:
+        async with locks:
+            end(error)
+
+    locks, error = make_client(), ValueError("of the block")
+    run_in_virtual_time(locks.acquire("a"))
+    with pytest.raises(ValueError, match="of the block"):
+        run_in_virtual_time(block(locks, error))
+    assert "close it there" in error.__notes__[0]
+    with pytest.raises(ClientUnusable, match="close it there"):
+        run_in_virtual_time(block(locks, None))
