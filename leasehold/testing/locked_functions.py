@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,6 +15,7 @@ from leasehold.testing.lock_client import FakeLockClient
 if TYPE_CHECKING:
     from leasehold.testing.async_lock_client import FakeAsyncLockClient
 
+_TABLE_NAME: Final = "fake-locks"
 _MODULE: Final = import_module("leasehold.decorator.locked")
 """Its package exports the function of the same name."""
 
@@ -23,21 +25,25 @@ def used_by_locked_functions(client: FakeLockClient | FakeAsyncLockClient) -> It
     """Within the block, `@locked` functions without a client use the table of this one.
 
     Each kind of call gets a client with the settings that it would have in production, so that a
-    Lambda handler sends no heartbeats, for instance. LEASEHOLD_TABLE_NAME need not be set.
+    Lambda handler sends no heartbeats, for instance; coroutine functions get one per event loop,
+    so that a handler may call `asyncio.run` every time. LEASEHOLD_TABLE_NAME need not be set.
 
     Args:
         client: a `FakeLockClient` for functions, a `FakeAsyncLockClient` for coroutine functions.
     """
-    made: dict[ClientKind, Any] = {}
+    made: dict[tuple[asyncio.AbstractEventLoop | None, ClientKind], Any] = {}
 
-    def client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - of either kind
-        kind = ClientKind("fake-locks", heartbeats, watches)
-        if kind not in made:
-            made[kind] = client.another("locked function", **kind.settings())
-        return made[kind]
+    def client_in(loop: asyncio.AbstractEventLoop | None, kind: ClientKind) -> Any:  # noqa: ANN401 - of either kind
+        if (loop, kind) not in made:
+            made[loop, kind] = client.another("locked function", **kind.settings())
+        return made[loop, kind]
+
+    def client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - same
+        return client_in(None, ClientKind(_TABLE_NAME, heartbeats, watches))
 
     async def async_client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - same
-        return client_for(heartbeats=heartbeats, watches=watches)
+        kind = ClientKind(_TABLE_NAME, heartbeats, watches)
+        return client_in(asyncio.get_running_loop(), kind)
 
     is_sync = isinstance(client, FakeLockClient)
     name = "default_client" if is_sync else "default_async_client"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
-from leasehold import LockLost, LockWaitTimeout, locked
+from leasehold import ClientUnusable, LockLost, LockWaitTimeout, locked
 from leasehold.testing import (
     FakeAsyncLockClient,
     run_in_virtual_time,
@@ -63,3 +64,26 @@ def test_a_locked_coroutine_function_uses_the_table() -> None:
                 assert await report() == "written"
 
     run_in_virtual_time(scene())
+
+
+def test_a_handler_that_runs_a_loop_of_its_own_each_time_is_called_twice_with_one_table() -> None:
+    locks = FakeAsyncLockClient()
+    with used_by_locked_functions(locks):
+        assert [asyncio.run(report()), asyncio.run(report())] == ["written", "written"]
+    assert locks.table.requests.count("update_item") == 2 * 2
+
+
+def test_with_one_client_for_both_loops_the_second_call_would_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    locks = FakeAsyncLockClient()
+
+    async def one_client(**_kind: bool) -> FakeAsyncLockClient:
+        return locks
+
+    monkeypatch.setattr(
+        sys.modules["leasehold.decorator.locked"], "default_async_client", one_client
+    )
+    assert asyncio.run(report()) == "written"
+    with pytest.raises(ClientUnusable, match="another event loop"):
+        asyncio.run(report())
