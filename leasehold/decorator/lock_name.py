@@ -28,6 +28,8 @@ class _Strict(Formatter):
             raise ValueError(f"a {kind.__name__} has no text of its own, only an address")
         if isinstance(value, set | frozenset | Mapping):
             raise ValueError(f"a {kind.__name__} has its elements in any order")  # noqa: TRY004 - the value is wrong
+        if conversion is None and isinstance(value, str):
+            return str.__str__(value)  # As `acquire` takes it: an enum's own text is `Name.ORDERS`.
         return super().convert_field(value, conversion)
 
 

@@ -6,6 +6,8 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
+from string import Formatter
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +26,12 @@ class Order:
 
 class Opaque:
     """Has no text of its own."""
+
+
+class Queue(str, Enum):  # noqa: UP042 - a StrEnum has the same text everywhere
+    """A name whose text, as `str` and `format` make it, is another: `Queue.ORDERS`."""
+
+    ORDERS = "orders"
 
 
 def handle(event: dict[str, Any], context: object = None, *more: str, **options: str) -> None:
@@ -56,6 +64,33 @@ def test_fields_are_filled_as_by_format(
 ) -> None:
     call(locked(template, client=locks)(handle))
     assert names_in(table) == {name}
+
+
+@pytest.mark.parametrize(
+    ("name", "locked_name"),
+    [
+        ("{queue}", "orders"),
+        ("{queue:_>8}", "__orders"),
+        (Queue.ORDERS, "orders"),
+        (lambda queue: queue, "orders"),
+        ("{queue!s}", "Queue.ORDERS"),
+    ],
+)
+def test_a_name_of_a_str_enum_is_the_same_in_a_template_as_elsewhere(
+    name: str | Callable[..., str], locked_name: str, locks: LockClient, table: Table
+) -> None:
+    def rebuild(queue: Queue) -> None: ...
+
+    locked(name, client=locks)(rebuild)(Queue.ORDERS)
+    assert names_in(table) == {locked_name}
+
+
+def test_the_formatter_of_python_would_make_another_name_of_it(
+    locks: LockClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.decorator.lock_name._Strict", Formatter)
+    locked("{event}", client=locks)(handle)(Queue.ORDERS)  # type: ignore[arg-type]  # as others
+    assert names_in(table) == {"Queue.ORDERS"}
 
 
 @pytest.mark.parametrize(
