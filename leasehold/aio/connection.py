@@ -12,7 +12,7 @@ from aiobotocore.session import AioSession, get_session
 from botocore.client import BaseClient
 
 from leasehold.aio.bridge import BridgedClient, BridgedMutex, wait_for
-from leasehold.client.connection import Connection
+from leasehold.client.connection import Connection, is_of_another_service
 from leasehold.errors import InvalidRequest
 
 _DESCRIPTIONS: Final = "data_loader"
@@ -30,8 +30,8 @@ class AsyncConnection(Connection):
         most_at_once: int,
     ) -> None:
         _check_session(session)
-        _check_client("client", dynamodb)
-        _check_client("stepfunctions", stepfunctions)
+        _check_client("client", dynamodb, service="dynamodb")
+        _check_client("stepfunctions", stepfunctions, service="stepfunctions")
         super().__init__(
             session=None,
             dynamodb=_bridged(dynamodb),
@@ -63,10 +63,11 @@ def _check_session(session: object) -> None:
         raise InvalidRequest(field="session", rule=rule, value=session)
 
 
-def _check_client(field: str, client: object) -> None:
-    """Refuses a client of boto3, whose answers cannot be awaited."""
-    if isinstance(client, BaseClient) and not isinstance(client, AioBaseClient):
-        rule = "must be a client of aiobotocore; LockClient takes one of boto3"
+def _check_client(field: str, client: object, *, service: str) -> None:
+    """Refuses a client of another service, or of boto3, whose answers cannot be awaited."""
+    is_sync = isinstance(client, BaseClient) and not isinstance(client, AioBaseClient)
+    if is_sync or is_of_another_service(client, service):
+        rule = f"must be a client of aiobotocore for {service}; LockClient takes one of boto3"
         raise InvalidRequest(field=field, rule=rule, value=client)
 
 

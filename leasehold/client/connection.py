@@ -45,6 +45,16 @@ _making: threading.Lock = threading.Lock()
 """A session makes one client at a time, and sessions may be shared."""
 
 
+def is_of_another_service(client: object, service: str) -> bool:
+    """Whether this is a client that names another service; a test double may name none."""
+    if not isinstance(client, BaseClient):
+        return False
+    model = getattr(getattr(client, "meta", None), "service_model", None)
+    name = getattr(model, "service_name", None)
+    is_text = issubclass(type(name), str)  # An autospec of a string is an instance of str, too.
+    return is_text and name != service
+
+
 class Connection:
     """DynamoDB; Step Functions or Lambda if an execution of theirs is met in a queue.
 
@@ -124,10 +134,9 @@ class Connection:
     @staticmethod
     def _check(field: str, given: object, *, has: str, service: str = "") -> None:
         """Refuses a resource of boto3, a client of aiobotocore or of another service, and so on."""
-        is_async = inspect.iscoroutinefunction(getattr(given, "_make_api_call", None))
-        is_other = (
-            isinstance(given, BaseClient) and given.meta.service_model.service_name != service
-        )
+        call = getattr(given, "_make_api_call", None)  # Of an autospec, it passes for a coroutine.
+        is_async = inspect.ismethod(call) and inspect.iscoroutinefunction(call)
+        is_other = is_of_another_service(given, service)
         if given is not None and (is_async or is_other or not hasattr(given, has)):
             raise InvalidRequest(field=field, rule=_BOTO3[field], value=given)
 

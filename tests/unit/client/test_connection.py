@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock, create_autospec
 
 import boto3
 import pytest
@@ -134,6 +135,21 @@ def test_what_is_no_client_and_no_session_is_refused_by_name() -> None:
         LockClient("locks", session=cast("Any", "default"))
 
 
+def test_a_test_double_of_a_client_is_taken_as_it_names_no_service() -> None:
+    client = boto3.client("dynamodb", region_name="us-east-1")
+    kind = type(client)
+    for double in (
+        create_autospec(client),
+        create_autospec(kind),
+        Mock(spec=client),
+        Mock(spec=kind),
+    ):
+        LockClient("locks", client=double).close()
+    control = create_autospec(client).meta.service_model.service_name
+    assert isinstance(control, str)
+    assert control != "dynamodb", "by its name alone it would be refused"
+
+
 def test_a_client_of_aiobotocore_is_refused_by_the_one_and_boto3s_by_the_other() -> None:
     async def with_both() -> None:
         region = {"region_name": "us-east-1"}
@@ -141,6 +157,9 @@ def test_a_client_of_aiobotocore_is_refused_by_the_one_and_boto3s_by_the_other()
             with pytest.raises(InvalidRequest, match=r"^client: must be a client, as boto3"):
                 LockClient("locks", client=cast("Any", asynchronous))
             AsyncLockClient("locks", client=asynchronous)
+            with pytest.raises(InvalidRequest, match=r"^stepfunctions: .* for stepfunctions;"):
+                AsyncLockClient("locks", stepfunctions=asynchronous)
+            AsyncLockClient("locks", stepfunctions=create_autospec(asynchronous))
         synchronous = boto3.client("dynamodb", region_name="us-east-1")
         with pytest.raises(InvalidRequest, match=r"^client: must be a client of aiobotocore"):
             AsyncLockClient("locks", client=synchronous)
