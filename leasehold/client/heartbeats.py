@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -22,19 +23,23 @@ SCHEDULING_FAILED: Final = "the scheduling of heartbeats failed, and goes on"
 class Heartbeats:
     """Renews locks until they are removed, lost, or this is closed.
 
-    Threads are started when the first lock comes, and more of the pool when heartbeats are slow;
-    they end when there was no lock for some seconds, so a client that nobody closes leaves none.
+    Threads are started when the first lock comes, and more of the pool when heartbeats are slow.
     They do not keep the process alive, and renew as long as it lives: also when its main thread has
-    ended and others go on.
+    ended and others go on. Some seconds after nobody wants them any more they end.
 
     Args:
         clock: tells when a heartbeat is due.
         most_at_once: size of the pool.
+        is_wanted: whether a lock may come; else the threads end with the last lock. Not before: a
+            thread may be impossible to start later, at the end of the interpreter for instance.
     """
 
-    def __init__(self, clock: Clock, *, most_at_once: int) -> None:
+    def __init__(
+        self, clock: Clock, *, most_at_once: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
         self._clock = clock
         self._most_at_once = most_at_once
+        self._is_wanted = is_wanted
         self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
         # Entered as it is, and not through the condition: an interrupt in the Python code of
         # `Condition.__enter__` or `__exit__` would leave it locked for ever.
@@ -88,25 +93,26 @@ class Heartbeats:
     def _start(self) -> None:
         name = "leasehold-scheduler"
         scheduler = threading.Thread(target=self._run_scheduler, name=name, daemon=True)
-        scheduler.start()
-        self._scheduler = scheduler
         self._pool = WorkerPool(self._most_at_once, name="leasehold-heartbeat")
+        scheduler.start()
+        self._scheduler = scheduler  # An interrupt before this makes it end: see below.
 
     def _run_scheduler(self) -> None:
         with self._mutex:
-            has_work = True
-            while not self._closed and has_work:
+            if self._scheduler is not threading.current_thread():
+                return
+            while not self._closed and (self._is_wanted() or not self._schedule.is_idle()):
                 try:
                     nap = self._begin_due_heartbeats()
                 except Exception:
                     logger.exception(SCHEDULING_FAILED)
                     nap = PAUSE_AFTER_DEFECT_SECONDS
-                has_work = self._changed.wait(nap) or not self._schedule.is_idle()
+                self._changed.wait(nap)
             if not self._closed:
                 self._end()
 
     def _end(self) -> None:
-        """Ends the threads until the next lock comes."""
+        """Ends the threads; a lock that comes all the same starts others."""
         pool, self._scheduler, self._pool = self._pool, None, None
         if pool is not None:
             pool.close(wait=False)

@@ -71,11 +71,6 @@ class Lock(BaseLock):
             events=services.events,
         )
         self._services = services
-        try:
-            self._begin_heartbeats()
-        except BaseException:
-            services.heartbeats.remove(self._handle)
-            raise
 
     @property
     def lost(self) -> threading.Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -120,11 +121,15 @@ class LockClient(LockAdministration):
         reset_in_children(self)
 
     def _new_services(self) -> LockServices:
-        settings = self._settings
+        settings, client = self._settings, weakref.ref(self)
         return LockServices(
             settings=settings,
             store_factory=settings.store_factory(self._connection),
-            heartbeats=Heartbeats(settings.clock, most_at_once=settings.max_workers),
+            heartbeats=Heartbeats(
+                settings.clock,
+                most_at_once=settings.max_workers,
+                is_wanted=lambda: client() is not None,
+            ),
             unreleased=UnreleasedHandles(),
             callbacks=Callbacks(),
             events=LockEvents(settings.on_event),
@@ -281,7 +286,13 @@ class LockClient(LockAdministration):
         )
         adopted = adoption.run(self._opened())
         self._require_open()
-        return Lock(services, adopted.request, adopted.options, adopted.granted)
+        lock = Lock(services, adopted.request, adopted.options, adopted.granted)
+        try:
+            lock._begin_heartbeats()  # noqa: SLF001 - see `_acquire`
+        except BaseException:
+            lock._end_heartbeats()  # noqa: SLF001 - same
+            raise
+        return lock
 
     def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and threads, and closes the connections that this client made.
@@ -329,6 +340,8 @@ class LockClient(LockAdministration):
             granted = acquisition.run()
             if granted is not None:
                 lock = Lock(services, acquisition.request, options, granted)
+                # Not by `Lock` itself: an interrupt at its end would leave them without a lock.
+                lock._begin_heartbeats()  # noqa: SLF001 - of its own lock
                 acquisition.report_grant(granted)
         except BaseException:  # Interrupted, or no thread can be started for its heartbeats.
             if lock is None:

@@ -130,16 +130,23 @@ class LockEvents:
             return
         self._dropping = False
         self._waiting.put(event)
-        if self._may_start.acquire(blocking=False):
-            self._start()
+        self._start_once()
 
-    def _start(self) -> None:
-        thread = self._thread = threading.Thread(target=self._run, name=_THREAD_NAME, daemon=True)
+    def _start_once(self) -> None:
+        is_first, thread = False, None
         try:
-            thread.start()
-        except RuntimeError as error:
-            self._thread = None
-            self._may_start.release()
+            is_first = self._may_start.acquire(blocking=False)
+            if is_first:
+                thread = threading.Thread(target=self._run, name=_THREAD_NAME, daemon=True)
+                self._thread = thread
+                thread.start()
+        except BaseException as error:
+            # Else an interrupt came when there was a thread already.
+            if is_first and (thread is None or thread.ident is None):
+                self._thread = None
+                self._may_start.release()
+            if not isinstance(error, RuntimeError):
+                raise
             logger.warning("no thread for on_event, it is called later: %s", error)
 
     def _run(self) -> None:

@@ -82,7 +82,7 @@ def read_state(item: Item) -> LockState:
         held=_number(item, schema.HELD),
         limit=_number(item, schema.LIMIT),
         last_released=_text(item, schema.LAST_RELEASED),
-        contended=schema.CONTENDED in item and item[schema.CONTENDED].get("BOOL", False),
+        contended=schema.CONTENDED in item,
         wait_seq=_number(item, schema.WAIT_SEQ),
         retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),
         executions=_text(item, schema.EXECUTIONS),

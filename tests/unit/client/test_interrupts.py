@@ -15,6 +15,7 @@ from leasehold import Lock, LockClient
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
+from leasehold.client.worker_pool import WorkerPool
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.interrupts import TimeLimitError, interrupt
@@ -229,11 +230,54 @@ def test_an_interrupt_at_any_moment_of_acquire_leaves_no_lock(
     assert len(left) <= RETURNS_OF_THE_LOCK
 
 
-def test_without_the_last_steps_more_would(
+def test_without_the_last_steps_a_lock_would_stay_that_not_even_its_client_knows(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leasehold.client.lock_client._release_if_held", lambda _lock: None)
-    assert len(moments_that_leave_the_lock(make_client, table, hold)) > RETURNS_OF_THE_LOCK
+    with pytest.raises(AssertionError, match="the client knows of the grant"):
+        moments_that_leave_the_lock(make_client, table, hold)
+
+
+def moments_that_end_all_heartbeats(*, seconds: float) -> list[int]:
+    """Interrupts the start of a client's threads at each of its moments.
+
+    Returns those after which the next lock is not renewed within so many seconds.
+    """
+    left = []
+    for at in range(MOST_MOMENTS):
+        table = Table()
+        locks = LockClient("locks", client=table, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
+        heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
+
+        def start(heartbeats: Heartbeats = heartbeats) -> None:
+            with heartbeats._mutex:  # noqa: SLF001 - as `add` does
+                heartbeats._start()  # noqa: SLF001 - same
+
+        came = interrupt(start, at=at, within=OUR_CODE)
+        locks.acquire("a")
+        if not table.does_more(1, seconds=seconds):
+            left.append(at)
+        locks.close(release=True)
+        if not came:
+            return left
+    raise AssertionError("this takes more moments than were tried")
+
+
+def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
+    assert moments_that_end_all_heartbeats(seconds=5) == []
+
+
+def test_with_a_thread_before_its_pool_some_would_leave_a_client_that_renews_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start_thread_first(heartbeats: Heartbeats) -> None:
+        scheduler = threading.Thread(target=heartbeats._run_scheduler, daemon=True)  # noqa: SLF001 - the control
+        heartbeats._scheduler = scheduler  # noqa: SLF001 - same
+        scheduler.start()
+        heartbeats._pool = WorkerPool(1, name="leasehold-heartbeat")  # noqa: SLF001 - same
+
+    monkeypatch.setattr(Heartbeats, "_start", start_thread_first)
+    assert moments_that_end_all_heartbeats(seconds=0.2) != []
 
 
 def test_a_grant_that_is_not_undone_would_be_unknown_to_the_client(
