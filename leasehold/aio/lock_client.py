@@ -225,10 +225,11 @@ class AsyncLockClient(AsyncLockAdministration):
                 held until their leases are over.
 
         Raises:
-            ClientUnusable: `release` is asked for in another event loop than that of the locks;
-                nothing is closed.
+            ClientUnusable: in another event loop than that of the locks, if `release` is asked for
+                or that loop still runs; nothing is closed.
         """
-        if release and self._loop is not None and is_another_running(self._loop):
+        loop = self._loop
+        if loop is not None and is_another_running(loop) and (release or loop.is_running()):
             raise ClientUnusable(_CLOSED_ELSEWHERE)
         self._closed = True
         self._acquisitions.close()

@@ -178,6 +178,17 @@ def test_a_client_that_is_closed_in_another_loop_says_so_at_once_and_closes_in_i
     assert table.state("a").held == 0
 
 
+def test_a_client_whose_loop_still_runs_is_closed_in_no_other(make_client: MakeClient) -> None:
+    async def use() -> str:
+        async with make_client() as locks:
+            await locks.acquire("a")
+            with pytest.raises(ClientUnusable) as caught:
+                await asyncio.to_thread(lambda: asyncio.run(asyncio.wait_for(locks.close(), 20)))
+            return str(caught.value)
+
+    assert "close it there" in asyncio.run(use())
+
+
 def test_without_that_closing_would_end_late_and_without_an_error_and_release_nothing(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
