@@ -89,9 +89,14 @@ def session_at(endpoint_url: str) -> boto3.Session:
     return session
 
 
-def lock_client(dynamodb: DynamoDBClient, **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
+def lock_client(
+    dynamodb: DynamoDBClient,
+    *,
+    table: str = TABLE,
+    **settings: Any,  # noqa: ANN401 - as of LockClient
+) -> LockClient:
     """A `LockClient` as it is by default, without log lines of hand-offs."""
-    return LockClient(TABLE, client=dynamodb, observe=lambda _event: None, **settings)
+    return LockClient(table, client=dynamodb, observe=lambda _event: None, **settings)
 
 
 def spread(values: Sequence[float], *, digits: int = 2) -> Figures:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.bed import TABLE, Bed, Figures, lock_client, spread
 from bench.goals import Goal
+from leasehold import create_table
 from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 SIZES: Final = (1_000, 100_000)
+_TABLE_OF_FEW: Final = "few-locks"
 _BATCH: Final = 25
 _WRITERS: Final = 4
 _LIST: Final = """
@@ -38,20 +40,26 @@ sys.stdout.write(f"{number} {before:.0f} {mib():.0f} {time.monotonic() - began:.
 
 
 def measure(bed: Bed) -> Figures:
-    """Milliseconds of acquire and release beside so many other locks; memory of a full list."""
-    dynamodb, figures, there = bed.dynamodb(), Figures(), 0
-    client = lock_client(dynamodb)
-    sizes = (100, 300) if bed.quick else SIZES
-    for size in sizes:
-        _fill(dynamodb, there, size)
-        there = size
-        spans = []
-        for number in range(10 if bed.quick else 300):
+    """Milliseconds of acquire and release beside so many other locks; memory of a full list.
+
+    By turns in two tables, because a machine is not equally fast all the time.
+    """
+    dynamodb = bed.dynamodb()
+    few, many = (100, 300) if bed.quick else SIZES
+    create_table(dynamodb, _TABLE_OF_FEW)
+    clients = {}
+    for table, size in ((_TABLE_OF_FEW, few), (TABLE, many)):
+        _fill(dynamodb, table, size)
+        clients[size] = lock_client(dynamodb, table=table)
+    spans: dict[int, list[float]] = {size: [] for size in clients}
+    for number in range(10 if bed.quick else 300):
+        for size, client in clients.items():
             began = time.perf_counter()
             client.acquire(f"beside/{number % 10}").release()
-            spans.append((time.perf_counter() - began) * 1000)
-        figures[f"{size:,}"] = spread(spans)
-    client.close()
+            spans[size].append((time.perf_counter() - began) * 1000)
+    for client in clients.values():
+        client.close()
+    figures: Figures = {f"{size:,}": spread(each) for size, each in spans.items()}
     listed, before, peak, seconds = _list(bed).split()
     figures["list"] = {
         "locks": int(listed),
@@ -97,7 +105,7 @@ def lines(figures: Figures) -> list[str]:
     ]
 
 
-def _fill(dynamodb: DynamoDBClient, there: int, size: int) -> None:
+def _fill(dynamodb: DynamoDBClient, table_name: str, size: int) -> None:
     """Adds items of locks that nobody holds, as they are after a release."""
     table = MemoryTable()
     store = store_over(table, FakeClock())
@@ -108,10 +116,10 @@ def _fill(dynamodb: DynamoDBClient, there: int, size: int) -> None:
     def write(first: int) -> None:
         numbers = range(first, min(first + _BATCH, size))
         puts = [{"PutRequest": {"Item": {**item, "pk": {"S": f"LOCK#grown/{n}"}}}} for n in numbers]
-        dynamodb.batch_write_item(RequestItems={TABLE: puts})  # type: ignore[dict-item]  # as they were stored
+        dynamodb.batch_write_item(RequestItems={table_name: puts})  # type: ignore[dict-item]  # as they were stored
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(write, range(there, size, _BATCH)))
+        list(pool.map(write, range(0, size, _BATCH)))
 
 
 def _list(bed: Bed) -> str:
