@@ -15,7 +15,7 @@ _TRIED: Final = (
     ),
     (
         "Conditions so short that the emulator evaluates them as fast as those of two bare writes: "
-        "each of them keeps a promise. What could be said more shortly, is."
+        "each of them is needed for a guarantee. What could be said more shortly, is."
     ),
     (
         "Names instead of placeholders in expressions (`held` for `#held`): saves hardly anything, "
