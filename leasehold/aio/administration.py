@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from typing import NoReturn
 
 from leasehold.aio.bridge import run
 from leasehold.client.administration import (
+    NotCopied,
     checked_prefix,
     force_release_request,
     locks_of,
@@ -20,14 +20,8 @@ from leasehold.protocol.description import LockDescription
 from leasehold.wire import rules
 
 
-class AsyncLockAdministration(ABC):
+class AsyncLockAdministration(NotCopied, ABC):
     """The part of `AsyncLockClient` that needs no lock of its own."""
-
-    def __getstate__(self) -> NoReturn:
-        """Refuses to be copied or pickled: connections and locks belong to one process."""
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled: make one in each process"
-        )
 
     async def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""

@@ -25,14 +25,18 @@ from leasehold.wire import rules
 _FORCE_SECONDS: Final = 5.0
 
 
-class LockAdministration(ABC):
-    """The part of `LockClient` that needs no lock of its own."""
+class NotCopied:
+    """A client, of either kind: its connections and locks belong to one process."""
 
     def __getstate__(self) -> NoReturn:
-        """Refuses to be copied or pickled: connections and locks belong to one process."""
+        """Refuses to be copied or pickled."""
         raise TypeError(
             f"a {type(self).__name__} cannot be copied or pickled: make one in each process"
         )
+
+
+class LockAdministration(NotCopied, ABC):
+    """The part of `LockClient` that needs no lock of its own."""
 
     def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.

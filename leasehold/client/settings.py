@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,7 +31,6 @@ _DEFAULT_WAIT_IN_LEASES: Final = 2
 """To watch a crashed holder for its whole lease takes a little longer than the lease."""
 _SHORTEST_PERIOD_SECONDS: Final = 0.05
 _MOST_WORKERS: Final = 1000
-_TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 
 _Callback = TypeVar("_Callback")
 
@@ -93,9 +91,7 @@ class ClientSettings:
         if type(self.max_workers) is not int or not 1 <= self.max_workers <= _MOST_WORKERS:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
-        if not isinstance(self.table_name, str) or not _TABLE_NAME.fullmatch(self.table_name):
-            rule = "must be the name or ARN of a DynamoDB table"
-            refuse("table_name", rule, self.table_name)
+        rules.require("table_name", rules.TABLE_NAME, self.table_name)
         if not isinstance(self.best_effort_release, bool):
             refuse("best_effort_release", "must be True or False", self.best_effort_release)
         arguments.require_callable("observe", self.observe)

@@ -23,7 +23,7 @@ Item = dict[str, Any]
 _LONGEST_SHOWN_KEY: Final = 200
 _WRITE_ID_BYTES: Final = 8
 _VERSIONS_BELOW: Final = 10**18
-"""DynamoDB counts on from numbers of 37 digits; no item is written so often."""
+"""Beyond 28 digits a Decimal has no remainder, only an error; no item is written so often."""
 _DESERIALIZER: Final = TypeDeserializer()
 _CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.errors import InvalidRequest
 from leasehold.guarded.guarded_table import GrantKey
 from leasehold.protocol import condition_check as protocol
+from leasehold.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
@@ -33,9 +33,7 @@ def condition_check(
     Raises:
         InvalidRequest: an argument breaks its rule.
     """
-    if not isinstance(table_name, str) or not table_name:
-        rule = "must be the name or ARN of the lock table"
-        raise InvalidRequest(field="table_name", rule=rule, value=table_name, show_text=False)
+    rules.require("table_name", rules.TABLE_NAME, table_name)
     grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
     return protocol.condition_check(
         table_name=table_name,

@@ -41,6 +41,7 @@ _INVISIBLE: Final = re.compile(
 _LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
 """Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
+_TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,10 @@ LOCK_NAME: Final = Rule(
     f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
     "invisible characters, without blanks other than spaces and without blanks at its ends",
     _is_lock_name,
+)
+TABLE_NAME: Final = Rule(
+    "must be the name or ARN of a DynamoDB table",
+    lambda value: isinstance(value, str) and _TABLE_NAME.fullmatch(value) is not None,
 )
 OWNER_ID: Final = Rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition",

@@ -15,6 +15,7 @@ from leasehold import Lock, LockClient
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
+from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.worker_pool import WorkerPool
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import Table
@@ -286,3 +287,82 @@ def test_a_grant_that_is_not_undone_would_be_unknown_to_the_client(
     monkeypatch.setattr(Acquisition, "undo", lambda _acquisition: None)
     with pytest.raises(AssertionError, match="the client knows of the grant"):
         moments_that_leave_the_lock(make_client, table, hold)
+
+
+def moments_that_leave_heartbeats(
+    locks: LockClient, use: Callable[[LockClient], object]
+) -> list[int]:
+    """Interrupts a use at each of its moments; returns those after which its lock is renewed.
+
+    Its caller has got no lock then, so nobody would ever release it.
+    """
+    heartbeats, left = locks._services.heartbeats, []  # noqa: SLF001 - nothing outside tells that
+    for at in range(MOST_MOMENTS_OF_A_USE):
+        came = interrupt(partial(use, locks), at=at, within=OUR_CODE)
+        if came and heartbeats.handles():
+            left.append(at)
+        for handle in heartbeats.handles():
+            heartbeats.remove(handle)
+        if not came:
+            return left
+    raise AssertionError("this takes more moments than were tried")
+
+
+def adopt_interrupted(make_client: MakeClient) -> list[int]:
+    owner_id = make_client(lease=LEASE_SECONDS).acquire("a").owner_id
+    locks = make_client(lease=LEASE_SECONDS)
+    return moments_that_leave_heartbeats(locks, lambda locks: locks.adopt("a", owner_id))
+
+
+def test_an_interrupted_adoption_leaves_no_heartbeats(make_client: MakeClient) -> None:
+    assert len(adopt_interrupted(make_client)) <= 1  # The return of the lock.
+
+
+def test_begun_by_the_lock_itself_heartbeats_would_be_left_without_one(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Lock.__init__
+
+    def make_and_begin(lock: Lock, *arguments: Any) -> None:  # noqa: ANN401 - as the original
+        made(lock, *arguments)
+        lock._begin_heartbeats()  # noqa: SLF001 - the control
+
+    monkeypatch.setattr(Lock, "__init__", make_and_begin)
+    assert len(adopt_interrupted(make_client)) > 1
+
+
+def moments_that_silence_the_hook() -> list[int]:
+    """Interrupts the first event at each of its moments; returns those after which none is told."""
+    left = []
+    for at in range(MOST_MOMENTS):
+        told: list[str] = []
+        events = LockEvents(lambda event, told=told: told.append(event.lock_name))  # type: ignore[misc]  # a default
+        report = partial(events.report, LockEventKind.GRANTED, owner_name="anna")
+        came = interrupt(partial(report, lock_name="a"), at=at, within=OUR_CODE)
+        report(lock_name="b")
+        events.close()
+        if "b" not in told:
+            left.append(at)
+        if not came:
+            return left
+    raise AssertionError("this takes more moments than were tried")
+
+
+def test_an_interrupt_at_any_moment_of_the_first_event_does_not_silence_the_hook() -> None:
+    assert moments_that_silence_the_hook() == []
+
+
+def test_a_start_that_is_not_undone_would_silence_it_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start_once(events: LockEvents) -> None:
+        if events._may_start.acquire(blocking=False):  # noqa: SLF001 - the control
+            start(events)
+
+    def start(events: LockEvents) -> None:
+        events.has_thread  # noqa: B018 - a moment of an interrupt
+        events._thread = threading.Thread(target=events._run, daemon=True)  # noqa: SLF001 - the control
+        events._thread.start()  # noqa: SLF001 - same
+
+    monkeypatch.setattr(LockEvents, "_start_once", start_once)
+    assert moments_that_silence_the_hook() != []
