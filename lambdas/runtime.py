@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import Session, get_session
 
 from lambdas.telemetry import observe_event
 from leasehold.dynamodb.client_config import OWN_REQUESTS_CONFIG
@@ -95,8 +95,18 @@ def make_clients(*services: Service) -> None:
 
 
 @cache
+def _session() -> Session:
+    """Makes the very clients that boto3 makes.
+
+    boto3 itself would be a twentieth of a cold start, for resources and transfers to S3 that no
+    handler uses.
+    """
+    return get_session()
+
+
+@cache
 def _client(service: Service) -> Any:  # noqa: ANN401 - one client or the other
-    return boto3.client(service, config=OWN_REQUESTS_CONFIG)
+    return _session().create_client(service, config=OWN_REQUESTS_CONFIG)
 
 
 workflows: Final = WorkflowEngines(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import boto3
 import pytest
+from botocore.session import get_session
 from hypothesis import settings
 
 from lambdas import runtime, telemetry
@@ -63,10 +64,13 @@ class PresentStdout:
 def lambda_environment(dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A new execution environment of the handlers, on the test's table."""
 
-    def client(service: str, **settings: Any) -> Any:  # noqa: ANN401 - as boto3.client
-        return dynamodb if service == "dynamodb" else boto3.client(service, **settings)  # type: ignore[call-overload]  # any service
+    def create_client(service: str, **settings: Any) -> Any:  # noqa: ANN401 - as a session has it
+        return (
+            dynamodb if service == "dynamodb" else get_session().create_client(service, **settings)
+        )
 
-    monkeypatch.setattr(runtime, "boto3", SimpleNamespace(client=client))
+    session = SimpleNamespace(create_client=create_client)
+    monkeypatch.setattr(runtime, "get_session", lambda: session)
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
     for handler in telemetry.logger.handlers:
         if isinstance(handler, logging.StreamHandler):
@@ -77,13 +81,13 @@ def lambda_environment(dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def over_boto3(
+def over_botocore(
     lambda_environment: None,  # noqa: ARG001 - is changed here
     fresh_dynamodb: DynamoDBClient,  # noqa: ARG001 - answers SQS, too
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The handlers make clients of boto3's, which moto answers."""
-    monkeypatch.setattr(runtime, "boto3", boto3)
+    """The handlers make clients of botocore's, which moto answers."""
+    monkeypatch.setattr(runtime, "get_session", get_session)
 
 
 def forget_clients() -> None:

@@ -137,7 +137,7 @@ def test_a_bad_question_is_refused(event: dict[str, Any]) -> None:
         inspect.handler(event, CONTEXT)
 
 
-@pytest.mark.usefixtures("over_boto3")
+@pytest.mark.usefixtures("over_botocore")
 def test_no_answer_of_the_table_is_neither_released_nor_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -104,7 +104,7 @@ def test_an_invalid_request_writes_nothing(
     assert dynamodb.scan(TableName=TABLE)["Items"] == before
 
 
-@pytest.mark.usefixtures("over_boto3")
+@pytest.mark.usefixtures("over_botocore")
 @pytest.mark.parametrize("name", HANDLERS)
 def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_match_on(
     monkeypatch: pytest.MonkeyPatch, name: str
@@ -114,7 +114,7 @@ def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_ma
         HANDLERS[name](dict(NAMED), CONTEXT)
 
 
-@pytest.mark.usefixtures("over_boto3")
+@pytest.mark.usefixtures("over_botocore")
 @pytest.mark.parametrize("name", HANDLERS)
 def test_a_missing_table_is_a_defect_and_not_an_answer(
     monkeypatch: pytest.MonkeyPatch, name: str

@@ -193,7 +193,7 @@ def test_no_line_and_no_message_holds_an_owner_id(
     assert VALID_OWNER not in out + err + json.dumps(outside.sent)
 
 
-@pytest.mark.usefixtures("over_boto3")
+@pytest.mark.usefixtures("over_botocore")
 def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     monkeypatch: pytest.MonkeyPatch, outside: Outside
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_message_that_was_asked_too_early_really_comes_again_soon(
     hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
 
 
-@pytest.mark.usefixtures("over_boto3")
+@pytest.mark.usefixtures("over_botocore")
 def test_the_second_pass_really_goes_to_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
