@@ -76,17 +76,14 @@ def _length(head: bytes) -> int:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     """What an acquire that was granted is answered, if that is asked for."""
-    if request.get("ReturnValues") != "UPDATED_NEW":
+    if request.get("ReturnValues") != "UPDATED_OLD":
         return {}
-    names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-    token = {"N": str(int(values[":seed"]["N"]) + 1)}
+    values = request["ExpressionAttributeValues"]
     return {
         "Attributes": {
-            names["#mine"]: values[":holder"],
-            names["#my_token"]: token,
-            "fencing_token": token,
+            "fencing_token": values[":seed"],
             "limit": {"N": "1"},
-            "held": {"N": "1"},
+            "held": {"N": "0"},
             "expiry_time": values[":expiry_time"],
         }
     }

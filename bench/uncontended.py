@@ -24,7 +24,7 @@ OURS = "Leasehold"
 OTHER = "python_dynamodb_lock"
 EMULATOR = "on the embedded AWS"
 PLAIN = "at a server that takes equally long for each write"
-_WARM_UP = 20
+_IN_A_ROW = 10
 _MOST = 1.15
 
 
@@ -37,7 +37,7 @@ def measure(bed: Bed) -> Figures:
                 rounds,
                 {
                     BARE: _bare(bed.endpoint_url),
-                    SAME: _same(bed.endpoint_url, rounds + _WARM_UP),
+                    SAME: _same(bed.endpoint_url, rounds + _IN_A_ROW),
                     OURS: _ours(bed.endpoint_url),
                     OTHER: _other(bed.endpoint_url),
                 },
@@ -46,7 +46,7 @@ def measure(bed: Bed) -> Figures:
                 rounds,
                 {
                     BARE: _bare(plain_url),
-                    SAME: _same(plain_url, rounds + _WARM_UP),
+                    SAME: _same(plain_url, rounds + _IN_A_ROW),
                     OURS: _ours(plain_url),
                 },
             ),
@@ -54,20 +54,22 @@ def measure(bed: Bed) -> Figures:
 
 
 def _compare(rounds: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
-    """Alternating, in an order that changes.
+    """Some of each in a row, in an order that changes.
 
-    What comes next finds more or less of itself in the processor's cache.
+    A program uses one of them, and finds its code in the processor's cache. A machine is not
+    equally fast all the time.
     """
     walls: dict[str, list[float]] = {name: [] for name in pairs}
     cpus: dict[str, list[float]] = {name: [] for name in pairs}
     order = Random(1)  # noqa: S311 - no secret
-    for number in range(-min(_WARM_UP, rounds), rounds):
+    for turn in range(-1, rounds // _IN_A_ROW):
         for name, pair in order.sample(list(pairs.items()), len(pairs)):
-            wall, cpu = time.perf_counter(), time.thread_time()
-            pair()
-            if number >= 0:
-                walls[name].append((time.perf_counter() - wall) * 1000)
-                cpus[name].append((time.thread_time() - cpu) * 1000)
+            for _ in range(_IN_A_ROW):
+                wall, cpu = time.perf_counter(), time.thread_time()
+                pair()
+                if turn >= 0:
+                    walls[name].append((time.perf_counter() - wall) * 1000)
+                    cpus[name].append((time.thread_time() - cpu) * 1000)
     figures: Figures = {
         name: {
             "wall_ms": spread(walls[name]),

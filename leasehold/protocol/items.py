@@ -9,7 +9,7 @@ from leasehold.protocol.expressions import number
 from leasehold.protocol.holders import owner_ids, read_holder
 from leasehold.protocol.model import AcquireRequest, ForcedRelease, LockState, Place, Waiter
 from leasehold.protocol.reading import reads_an_item
-from leasehold.protocol.requests import Item
+from leasehold.protocol.requests import Item, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -89,6 +89,19 @@ def read_state(item: Item) -> LockState:
         last_forced_release=_forced_release(item),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )
+
+
+@reads_an_item
+def read_granted_token(before: Item, grant: Update) -> int:
+    """The fencing token that a grant has computed: one more than the last one, or than the seed.
+
+    Args:
+        before: what the grant has changed, as it was before. That is far less than what it has
+            written, which its sender knows.
+        grant: the update, with the seed for a lock that has no token yet.
+    """
+    last = before.get(schema.FENCING_TOKEN, grant.values[":seed"])
+    return int(last["N"]) + 1
 
 
 def new_forced_release(forced: ForcedRelease) -> AttributeValueTypeDef:

@@ -342,9 +342,7 @@ class Grant:
     taken_over: int = 0
 
     @classmethod
-    def of(
-        cls, lock_name: str, holder: Holder, *, repeated: bool = False, taken_over: int = 0
-    ) -> Grant:
+    def of(cls, lock_name: str, holder: Holder, *, repeated: bool = False) -> Grant:
         """The grant of this holder."""
         return cls(
             lock_name=lock_name,
@@ -354,7 +352,6 @@ class Grant:
             acquired_at_ms=holder.acquired_at_ms,
             expires_at_ms=holder.expires_at_ms,
             repeated=repeated,
-            taken_over=taken_over,
         )
 
 

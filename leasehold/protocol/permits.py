@@ -218,6 +218,6 @@ def _grant(
             **room.values,
         },
         removal=eviction(evictable),
-        returns="UPDATED_NEW",
+        returns="UPDATED_OLD",
         now_ms=now_ms,
     )

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 Item: TypeAlias = "Mapping[str, AttributeValueTypeDef]"
-Returns: TypeAlias = Literal["ALL_NEW", "UPDATED_NEW", "ALL_OLD", "NONE"]
-"""What DynamoDB answers to an update: the item after it, or what has changed of that, or the item
-before it, or nothing. Whatever is not asked for need not be sent, nor be read."""
+Returns: TypeAlias = Literal["ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE"]
+"""What DynamoDB answers to an update: the item after it, or what it has changed as that was before,
+or the item before it, or nothing. Whatever is not asked for need not be sent, nor be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

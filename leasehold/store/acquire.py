@@ -19,8 +19,7 @@ from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
 from leasehold.protocol.departure import DepartingHolder
-from leasehold.protocol.holders import read_holder
-from leasehold.protocol.items import read_state
+from leasehold.protocol.items import read_granted_token, read_state
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
@@ -32,7 +31,11 @@ from leasehold.protocol.model import (
     RefusalReason,
     SeenLock,
 )
-from leasehold.protocol.permits import acquire_permit, evict, take_over_permit
+from leasehold.protocol.permits import (
+    acquire_permit,
+    evict,
+    take_over_permit,
+)
 from leasehold.protocol.requests import Update
 from leasehold.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
 from leasehold.store.context import LockContext
@@ -50,11 +53,13 @@ class _Attempt:
     """The next write to try; if it succeeds the caller is a holder.
 
     Attributes:
+        now_ms: when the lease begins.
         taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
     """
 
     update: Update
+    now_ms: int
     taken_over: int = 0
     waiters_served: bool = False
 
@@ -74,8 +79,7 @@ def acquire(
     while True:
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
-            holder = read_holder(outcome.item, request.owner_id)
-            return Grant.of(request.lock_name, holder, taken_over=attempt.taken_over)
+            return _granted(request, attempt, read_granted_token(outcome.item, attempt.update))
         state = read_state(outcome.item)
         if number == 0:
             _report_mixed_limits(context, request, state)
@@ -93,6 +97,18 @@ def already_released(request: AcquireRequest) -> Refusal:
     """The answer to an acquisition that is over, in whatever state the lock is."""
     reason = RefusalReason.ALREADY_RELEASED
     return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
+
+
+def _granted(request: AcquireRequest, attempt: _Attempt, fencing_token: int) -> Grant:
+    return Grant(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        fencing_token=fencing_token,
+        lease_ms=request.lease_ms,
+        acquired_at_ms=attempt.now_ms,
+        expires_at_ms=attempt.now_ms + request.lease_ms,
+        taken_over=attempt.taken_over,
+    )
 
 
 def _must_wait(context: LockContext, request: AcquireRequest, seen: LockState) -> bool:
@@ -159,7 +175,7 @@ def _take_over(
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)
     update = take_over_permit(request, evictable, now_ms=now_ms, seen=state)
-    return _Attempt(update, taken_over=len(evictable))
+    return _Attempt(update, now_ms, taken_over=len(evictable))
 
 
 def _wait_or_refuse(
@@ -192,8 +208,8 @@ def _attempt(
     context: LockContext, request: AcquireRequest, failed_on: LockState | None = None
 ) -> _Attempt:
     """Takes a free permit; `failed_on` is the state if an attempt failed though one was free."""
-    update = acquire_permit(request, now_ms=context.clock.wall_ms(), seen=failed_on)
-    return _Attempt(update)
+    now_ms = context.clock.wall_ms()
+    return _Attempt(acquire_permit(request, now_ms=now_ms, seen=failed_on), now_ms)
 
 
 def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockState) -> _Attempt:

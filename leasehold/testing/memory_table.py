@@ -63,7 +63,7 @@ class MemoryTable:
         self._require(request)
         self._write("Update", request)
         new = self.items[_key(request)]
-        shown = {"ALL_NEW": new, "UPDATED_NEW": _updated(old or {}, new), "ALL_OLD": old or {}}
+        shown = {"ALL_NEW": new, "UPDATED_OLD": _updated(old or {}, new), "ALL_OLD": old or {}}
         return {"Attributes": dict(shown.get(request.get("ReturnValues", "NONE"), {}))}
 
     def put_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
@@ -206,9 +206,8 @@ def _key(request: Mapping[str, Any]) -> Key:
 
 
 def _updated(old: Item, new: Item) -> Item:
-    """The attributes that an update has set, also to what they were before."""
-    keys = {PARTITION_KEY, SORT_KEY}
-    return {n: value for n, value in new.items() if n not in keys and value is not old.get(n)}
+    """The attributes that an update has set, as they were before."""
+    return {n: value for n, value in old.items() if n in new and value is not new[n]}
 
 
 def _check_placeholders(request: Mapping[str, Any]) -> None:

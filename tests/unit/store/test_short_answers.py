@@ -38,15 +38,22 @@ class WeighingTable:
         return getattr(self.inner, name)
 
 
-@pytest.mark.parametrize("always", [None, "ALL_NEW"])
-def test_the_answer_to_an_acquire_does_not_grow_with_the_holders(always: str | None) -> None:
+@pytest.mark.parametrize(
+    ("always", "grows", "has_the_record"),
+    [(None, False, False), ("ALL_OLD", True, False), ("ALL_NEW", True, True)],
+)
+def test_the_answer_to_an_acquire_has_no_record_of_a_holder(
+    always: str | None,
+    grows: bool,  # noqa: FBT001 - a parameter of the test
+    has_the_record: bool,  # noqa: FBT001 - same
+) -> None:
     table = WeighingTable(always)
     store = store_over(table, FakeClock())
     for number in range(HOLDERS):
-        answer = store.acquire(acquire(f"holder-{number:02d}", limit=HOLDERS))
-        assert isinstance(answer, Grant)
-    first, last = table.answers[0], table.answers[-1]
-    assert (last > 10 * first) == (always is not None)
+        store.acquire(acquire(f"holder-{number:02d}", limit=HOLDERS))
+    first, second, last = table.answers[0], table.answers[1], table.answers[-1]
+    assert (last > 10 * second) == grows
+    assert (first > 0) == has_the_record
 
 
 @pytest.mark.parametrize("tells_grant", [False, True])

@@ -1,0 +1,117 @@
+"""The fencing token that a caller is told is the one that the lock's item has.
+
+A grant computes it in the item, and its sender computes it again from what the token was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from leasehold.errors import LockItemMalformed
+from leasehold.protocol.model import Grant
+from leasehold.store.lock_store import LockStore
+from leasehold.testing.memory_table import MemoryTable
+from tests.support import LOCK, FakeClock, acquire, release, store_over
+
+Scene = Callable[[LockStore, MemoryTable, FakeClock], None]
+
+
+def never_used(_store: LockStore, _table: MemoryTable, _clock: FakeClock) -> None:
+    """Nobody has held the lock."""
+
+
+def used(store: LockStore, _table: MemoryTable, clock: FakeClock) -> None:
+    for name in ("anna", "ben", "carl"):
+        store.acquire(acquire(name))
+        store.release(release(name))
+        clock.advance(1)
+
+
+def with_other_holders(store: LockStore, _table: MemoryTable, clock: FakeClock) -> None:
+    for name in ("anna", "ben"):
+        store.acquire(acquire(name, limit=5))
+        clock.advance(1)
+
+
+def with_holders_to_take_over(store: LockStore, _table: MemoryTable, clock: FakeClock) -> None:
+    for number in range(5):
+        store.acquire(acquire(f"late-{number}", limit=5, lease_ms=1_000))
+    clock.advance(10)
+
+
+def removed_by_ttl(store: LockStore, table: MemoryTable, clock: FakeClock) -> None:
+    used(store, table, clock)
+    clock.advance(49 * 3600)
+    table.items.clear()
+
+
+def waited_for_before_it_was_used(store: LockStore, table: MemoryTable, clock: FakeClock) -> None:
+    """The item has no token: a waiter has come and gone since TTL removed it."""
+    removed_by_ttl(store, table, clock)
+    key = (f"LOCK#{LOCK}", "STATE")
+    table.items[key] = {
+        "pk": {"S": key[0]},
+        "sk": {"S": key[1]},
+        "wait_seq": {"N": "3"},
+        "expiry_time": {"N": "1"},
+    }
+
+
+SCENES = [
+    never_used,
+    used,
+    with_other_holders,
+    with_holders_to_take_over,
+    removed_by_ttl,
+    waited_for_before_it_was_used,
+]
+
+
+@dataclass
+class SilentTable(MemoryTable):
+    """Answers nothing of what an update has changed."""
+
+    def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        answer = super().update_item(**request)
+        return {} if request["ReturnValues"] == "UPDATED_OLD" else answer
+
+
+def told_and_stored(table: MemoryTable, scene: Scene) -> tuple[int, int]:
+    """The token of a grant, and what a second call with the same owner_id reads in the item."""
+    clock = FakeClock()
+    store = store_over(table, clock)
+    scene(store, table, clock)
+    first = store.acquire(acquire("dora", limit=5))
+    repeated = store.acquire(acquire("dora", limit=5))
+    assert isinstance(first, Grant)
+    assert isinstance(repeated, Grant)
+    assert repeated.repeated
+    times = first.acquired_at_ms, first.expires_at_ms, first.lease_ms
+    assert times == (repeated.acquired_at_ms, repeated.expires_at_ms, repeated.lease_ms)
+    assert store.read_state(LOCK).fencing_token == repeated.fencing_token
+    return first.fencing_token, repeated.fencing_token
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_token_that_a_caller_is_told_is_the_stored_one(scene: Scene) -> None:
+    told, stored = told_and_stored(MemoryTable(), scene)
+    assert told == stored
+
+
+def test_an_engine_that_does_not_answer_would_be_noticed() -> None:
+    told, stored = told_and_stored(SilentTable(), used)
+    assert told != stored
+
+
+def test_a_token_that_is_no_number_is_a_malformed_item() -> None:
+    class Odd(MemoryTable):
+        def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - same
+            super().update_item(**request)
+            return {"Attributes": {"fencing_token": {"S": "7"}}}
+
+    with pytest.raises(LockItemMalformed):
+        store_over(Odd(), FakeClock()).acquire(acquire("anna"))
