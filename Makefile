@@ -63,7 +63,7 @@ examples: $(VENV)/ready ## the examples of docs/testing.md, with the one that st
 $(BENCH)/ready: bench/requirements.txt | $(VENV)/ready
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --target $(BENCH)/site -r bench/requirements.txt
 	touch $@
-bench: $(VENV)/ready node_modules/ready $(BENCH)/ready ## measure everything side by side, and write docs/performance.md (about 10 min; QUICK=1 tests the bench)
+bench: $(VENV)/ready node_modules/ready $(BENCH)/ready $(SECOND)/ready ## measure everything side by side, and write docs/performance.md (about 10 min; QUICK=1 tests the bench)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
 # The site's tools are not ours, so they have an environment of their own.
 $(SITE)/ready: docs/site/requirements.txt | $(VENV)/ready

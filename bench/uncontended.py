@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any
 
+from bench.amazons_engine import amazons_engine
 from bench.bed import TABLE, Bed, Figures, bare_client_at, resource_at, session_at, spread
 from bench.goals import Goal
 from bench.plain_server import ANSWER_MS, plain_server
@@ -20,37 +22,44 @@ from leasehold.protocol.requests import Update
 
 BARE = "two conditional writes of boto3"
 SAME = "the two writes of Leasehold, by boto3 alone"
+_OVER_BARE = f"over {BARE}"
 OURS = "Leasehold"
 OTHER = "python_dynamodb_lock"
 EMULATOR = "on the embedded AWS"
+AMAZONS = "on DynamoDB Local"
 PLAIN = "at a server that takes equally long for each write"
 _IN_A_ROW = 10
+_UNTIL_JAVA_IS_COMPILED = 600
 _MOST = 1.15
+_ABOUT = {
+    EMULATOR: "On the embedded AWS, written in Python, which takes longer for longer expressions:",
+    AMAZONS: "On DynamoDB Local of January 2020, Amazon's own engine, written in Java:",
+    PLAIN: f"At a server that answers each write after {ANSWER_MS} ms, whatever it says:",
+}
 
 
 def measure(bed: Bed) -> Figures:
-    """Milliseconds of wall time and of this thread's CPU time, at both servers."""
+    """Milliseconds of wall time and of this thread's CPU time, at each server."""
     rounds = 10 if bed.quick else 400
-    with plain_server() as plain_url:
-        return {
-            EMULATOR: _compare(
-                rounds,
-                {
-                    BARE: _bare(bed.endpoint_url),
-                    SAME: _same(bed.endpoint_url, rounds + _IN_A_ROW),
-                    OURS: _ours(bed.endpoint_url),
-                    OTHER: _other(bed.endpoint_url),
-                },
-            ),
-            PLAIN: _compare(
-                rounds,
-                {
-                    BARE: _bare(plain_url),
-                    SAME: _same(plain_url, rounds + _IN_A_ROW),
-                    OURS: _ours(plain_url),
-                },
-            ),
-        }
+    others = {OTHER: _other(bed.endpoint_url)}
+    figures = {EMULATOR: _compare(rounds, {**_systems(bed.endpoint_url, rounds), **others})}
+    with amazons_engine() as url:
+        if url is not None:
+            warm_up = 10 if bed.quick else _UNTIL_JAVA_IS_COMPILED
+            _compare(warm_up, _systems(url, warm_up))
+            figures[AMAZONS] = _compare(rounds, _systems(url, rounds))
+    with plain_server() as url:
+        figures[PLAIN] = _compare(rounds, _systems(url, rounds))
+    return figures
+
+
+def _systems(endpoint_url: str, rounds: int) -> dict[str, Callable[[], None]]:
+    """What is compared at each server; `rounds` besides one turn to warm up."""
+    return {
+        BARE: _bare(endpoint_url),
+        SAME: _same(endpoint_url, rounds + _IN_A_ROW),
+        OURS: _ours(endpoint_url),
+    }
 
 
 def _compare(rounds: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
@@ -78,10 +87,18 @@ def _compare(rounds: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
         }
         for name in pairs
     }
-    for each in figures.values():
-        for kind in ("wall_ms", "cpu_ms"):
-            each[kind]["ratio"] = _ratio(each, figures[BARE], kind)
+    for name, each in figures.items():
+        for kind, times in (("wall_ms", walls), ("cpu_ms", cpus)):
+            for base in (BARE, SAME):
+                each[kind][f"over {base}"] = _ratio(times[name], times[base])
     return figures
+
+
+def _ratio(times: Sequence[float], base: Sequence[float]) -> float:
+    """The median of the ratios of all rows: a machine is not equally fast all the time."""
+    rows = [slice(begin, begin + _IN_A_ROW) for begin in range(0, len(times), _IN_A_ROW)]
+    ratios = [statistics.median(times[row]) / statistics.median(base[row]) for row in rows]
+    return round(statistics.median(ratios), 2)
 
 
 def lines(figures: Figures) -> list[str]:
@@ -90,22 +107,14 @@ def lines(figures: Figures) -> list[str]:
         "## A lock that nobody else wants",
         "",
         (
-            "Acquire and release, one after the other, alternating with the others in random "
-            "order. CPU time is that of the client's thread; the rest is spent waiting for the "
-            f"server. The row “{SAME}” sends what Leasehold sends, prepared beforehand: what "
-            "Leasehold takes more than that, or less, is its own doing."
+            f"Acquire and release, one after the other, {_IN_A_ROW} times in a row, then another "
+            "row, in an order that changes. CPU time is that of the client's thread; the rest is "
+            f"spent waiting for the server. The row “{SAME}” sends what Leasehold sends, prepared "
+            "beforehand: what Leasehold takes more than that, or less, is its own doing. A ratio "
+            "is the median of the ratios of all rows, for a machine is not equally fast all the "
+            "time."
         ),
-        "",
-        "On the embedded AWS, an emulator in Python that takes longer for a longer expression:",
-        "",
-        *_table(figures[EMULATOR]),
-        "",
-        (
-            f"At a server that answers each write after {ANSWER_MS} ms, however long its "
-            "expressions are:"
-        ),
-        "",
-        *_table(figures[PLAIN]),
+        *(line for where in figures for line in ["", _ABOUT[where], "", *_table(figures[where])]),
     ]
 
 
@@ -114,8 +123,9 @@ def _table(figures: Figures) -> list[str]:
         "| | wall, median ms | p95 ms | ratio | CPU, median ms | ratio | waiting, median ms |",
         "|---|---|---|---|---|---|---|",
         *(
-            f"| {name} | {f['wall_ms']['median']} | {f['wall_ms']['p95']} | {f['wall_ms']['ratio']}"
-            f" | {f['cpu_ms']['median']} | {f['cpu_ms']['ratio']} | {f['waiting_ms']['median']} |"
+            f"| {name} | {f['wall_ms']['median']} | {f['wall_ms']['p95']} "
+            f"| {f['wall_ms'][_OVER_BARE]} | {f['cpu_ms']['median']} | {f['cpu_ms'][_OVER_BARE]} "
+            f"| {f['waiting_ms']['median']} |"
             for name, f in figures.items()
         ),
     ]
@@ -126,18 +136,13 @@ def goals(figures: Figures) -> list[Goal]:
     return [
         Goal.at_most(
             f"acquire and release {where}, {name}, over {base}",
-            _ratio(figures[where][OURS], figures[where][base], kind),
+            figures[where][OURS][kind][f"over {base}"],
             _MOST,
         )
-        for where, bases in ((EMULATOR, (BARE, SAME)), (PLAIN, (BARE,)))
-        for base in bases
+        for where in figures
+        for base in ((BARE, SAME) if where == EMULATOR else (BARE,))
         for kind, name in (("wall_ms", "wall time"), ("cpu_ms", "CPU time"))
     ]
-
-
-def _ratio(one: Figures, other: Figures, kind: str) -> float:
-    ratio: float = one[kind]["median"] / other[kind]["median"]
-    return round(ratio, 2)
 
 
 def _bare(endpoint_url: str) -> Callable[[], None]:

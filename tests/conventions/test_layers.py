@@ -64,7 +64,10 @@ ALLOWED: dict[str, set[str]] = {
     "examples.demo": {"leasehold.durable", "leasehold.text", "localaws"},
     "examples.other_tools": set(),
     "examples.fenced_sql": {"leasehold", "localaws"},
-    "bench": {*PRODUCT, *HELPERS, "tests.behaviour", "tests.e2e", "tests.histories"},
+    "bench": {
+        *(*PRODUCT, *HELPERS, "second_engine"),
+        *("tests.behaviour", "tests.e2e", "tests.histories"),
+    },
     "conformance": {"localaws"},
     "second_engine": {"leasehold.cdk", *HELPERS, "tests.e2e"},
     "tests": HELPERS,
