@@ -1,13 +1,12 @@
 """A handler in a fresh interpreter: import and first answer, beside a bare client of boto3.
 
-The asset is as Lambda has it: sources, without compiled modules beside them, because those of
-another version of Python than the runtime's are of no use. (boto3 is compiled, as in Lambda's
-runtime.)
+The asset is as Lambda has it after a synthesis with the functions' own Python: with byte code, here
+of the interpreter that measures. One handler is measured from sources as well, as Lambda has it
+after a synthesis without that Python. (boto3 has byte code, as in Lambda's runtime.)
 """
 
 from __future__ import annotations
 
-import compileall
 import math
 import os
 import shutil
@@ -22,7 +21,8 @@ from typing import Final
 
 from bench.bed import TABLE, Bed, Figures, spread
 from bench.goals import Goal
-from leasehold.cdk.service.asset import assemble, asset_sources
+from leasehold.cdk.service.asset import assemble
+from leasehold.cdk.service.byte_code import add_byte_code
 
 BARE: Final = 'boto3.client("dynamodb")'
 BARE_TWO: Final = "the same, and a client for Step Functions"
@@ -41,7 +41,8 @@ _MOST: Final = 1.25
 _MEMORY_MIB: Final = (128, 256, 512, 1024, 1769)
 _REPLY_MS: Final = 5
 _GB_SECOND_USD: Final = 0.0000166667
-COMPILED: Final = "acquire, if its modules were compiled"
+FROM_SOURCES: Final = "acquire, from sources (synth without Python 3.13)"
+_OWN_PYTHON: Final = f"python3.{sys.version_info.minor}"
 _OWNER: Final = "7d3f2c1e-5b0a-4c8e-9f61-d2a47b3e8c15"
 _PRELUDE: Final = "import sys, time\nsys.path.insert(0, {asset!r})\n"
 _BARE: Final = "import boto3\nclient = boto3.client('dynamodb')\n"
@@ -77,16 +78,20 @@ def measure(bed: Bed) -> Figures:
     """Milliseconds of CPU time of whole interpreters, alternating in an order that changes."""
     times = 1 if bed.quick else 11
     with tempfile.TemporaryDirectory() as parent:
-        asset = assemble(Path(parent))
-        compiled = Path(shutil.copytree(asset, Path(parent) / "compiled"))
-        compileall.compile_dir(compiled, quiet=1)
+        sources = assemble(Path(parent))
+        asset = Path(shutil.copytree(sources, Path(parent) / "asset"))
+        add_byte_code(asset, _OWN_PYTHON)
+        files, kib = _size(asset, ".py")
+        compiled, byte_code_kib = _size(asset, ".pyc")
+        if compiled != files:
+            raise RuntimeError(f"{compiled} of {files} modules were compiled")
         on_lambda = _PRELUDE.format(asset=str(asset))
         programs = {
             BARE: on_lambda + _BARE + _FIRST,
             BARE_TWO: on_lambda + _BARE + _TWO + _FIRST,
             BARE_THREE: on_lambda + _BARE + _TWO + _THREE + _FIRST,
             **{name: on_lambda + _handler(name) for name in HANDLERS},
-            COMPILED: _PRELUDE.format(asset=str(compiled)) + _handler("acquire"),
+            FROM_SOURCES: _PRELUDE.format(asset=str(sources)) + _handler("acquire"),
         }
         warm = on_lambda + _handler("acquire") + _WARM
         spent: dict[str, list[float]] = {name: [] for name in programs}
@@ -94,13 +99,13 @@ def measure(bed: Bed) -> Figures:
         for _ in range(times):
             for name, program in order.sample(list(programs.items()), len(programs)):
                 spent[name].append(_cpu_ms(bed, program + _TELL))
+        warm_ms = _cpu_ms(bed, warm)
     figures: Figures = {name: spread(each, digits=0) for name, each in spent.items()}
     for name, each in figures.items():
         each["ratio"] = _ratio(spent[name], spent[BARE])
         each["ratio_to_clients"] = _ratio(spent[name], spent[HANDLERS.get(name, BARE)])
-    warm_ms = _cpu_ms(bed, warm)
-    sizes = [source.stat().st_size for source in asset_sources().values()]
-    return {"programs": figures, "warm_ms": warm_ms, "files": len(sizes), "kib": sum(sizes) // 1024}
+    sizes = {"files": files, "kib": kib, "byte_code_kib": byte_code_kib}
+    return {"programs": figures, "warm_ms": warm_ms, **sizes}
 
 
 def lines(figures: Figures) -> list[str]:
@@ -114,10 +119,12 @@ def lines(figures: Figures) -> list[str]:
         "",
         (
             "CPU time of a fresh interpreter until the first answer, its start included. "
-            f"The handlers' modules are not compiled, as on Lambda: {figures['files']} "
-            f"files, {figures['kib']:,} KiB. The reaper makes three clients, inspect one, the "
-            "others two. The reaper's first answer is to a message that it refuses. A ratio is the "
-            "median of the ratios of all rounds, for a machine is not equally fast all the time."
+            "The handlers have byte code, as on Lambda if synth finds the functions' Python, here "
+            f"of the Python that measures: {figures['files']} modules of {figures['kib']:,} KiB, "
+            f"{figures['byte_code_kib']:,} KiB of byte code. The reaper makes three clients, "
+            "inspect one, the others two. The reaper's first answer is to a message that it "
+            "refuses. A ratio is the median of the ratios of all rounds, for a machine is not "
+            "equally fast all the time."
         ),
         "",
         "| | median ms | p95 ms | ratio |",
@@ -156,6 +163,12 @@ def goals(figures: Figures) -> list[Goal]:
 def _ratio(times: Sequence[float], bare: Sequence[float]) -> float:
     """The median of the ratios of each round: a machine is not equally fast all the time."""
     return round(statistics.median(a / b for a, b in zip(times, bare, strict=True)), 2)
+
+
+def _size(asset: Path, suffix: str) -> tuple[int, int]:
+    """How many files, and their KiB."""
+    sizes = [path.stat().st_size for path in asset.rglob(f"*{suffix}")]
+    return len(sizes), sum(sizes) // 1024
 
 
 def _memory_row(mib: int, warm_ms: float) -> str:

@@ -26,10 +26,6 @@ _TRIED: Final = (
         "which measure how long a lock was held: no document says that DynamoDB shows them there."
     ),
     (
-        "Compiled modules in the asset: only the same minor version of Python as the functions' "
-        "can make them, so the asset would depend on the machine that runs synth."
-    ),
-    (
         "Sources without docstrings and comments in the asset, and Powertools without its tracer, "
         "which is imported with it: no difference that could be told from chance."
     ),

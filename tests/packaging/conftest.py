@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hatchling import build
 from leasehold.cdk.service.asset import assemble
 
 ROOT = Path(__file__).resolve().parents[2]
+RUNTIME_HAS = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")
 
 
 def unpacked(wheel: Path, target: Path) -> Path:
@@ -55,3 +57,14 @@ def editable(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Lambda asset, assembled from the checkout."""
     return assemble(tmp_path_factory.mktemp("cdk.out"))
+
+
+@pytest.fixture(scope="session")
+def boto3_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with boto3 and what it needs, and not with the rest of site-packages."""
+    home = tmp_path_factory.mktemp("runtime")
+    for name in RUNTIME_HAS:
+        files = distribution(name).files or []
+        for top in {file.parts[0] for file in files if file.parts[0] not in {"..", "__pycache__"}}:
+            (home / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return home

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ ON_LAMBDA = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
 }
-RUNTIME_HAS = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")
 
 PRELUDE = """
 import importlib, json, socket, sys
@@ -102,17 +100,6 @@ try:
 except OSError:
     pass
 """
-
-
-@pytest.fixture(scope="module")
-def boto3_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with boto3 and what it needs, and not with the rest of site-packages."""
-    home = tmp_path_factory.mktemp("runtime")
-    for name in RUNTIME_HAS:
-        files = distribution(name).files or []
-        for top in {file.parts[0] for file in files if file.parts[0] not in {"..", "__pycache__"}}:
-            (home / top).symlink_to(Path(str(distribution(name).locate_file(top))))
-    return home
 
 
 def run_alone(

@@ -12,12 +12,15 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from leasehold.cdk.service.asset import AssetError, assemble
+from leasehold.cdk.service.byte_code import add_byte_code
 from leasehold.cdk.service.platform import Platform
 from leasehold.metrics import NAMESPACE, SERVICE
 
+RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
 FUNCTION_TIMEOUT_SECONDS: Final = 20
 """More than a request to DynamoDB may take with its repeats, so that an outage of DynamoDB ends in
 the service's own error and not in Lambda's."""
@@ -43,7 +46,8 @@ def handler_code(scope: Construct) -> lambda_.Code:
     stage = Stage.of(scope)
     if stage is None:
         raise AssetError(f"{scope.node.path} belongs to no App or Stage")
-    return lambda_.Code.from_asset(str(assemble(Path(stage.asset_outdir))))
+    # No byte code in the asset's hash: see `_add_byte_code`.
+    return lambda_.Code.from_asset(str(assemble(Path(stage.asset_outdir))), exclude=["*.pyc"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ class FunctionFactory:
             description=description,
             code=self.code,
             handler=f"lambdas.{handler or construct_id.lower()}.handler",
-            runtime=lambda_.Runtime.PYTHON_3_13,
+            runtime=RUNTIME,
             architecture=self.platform.architecture,
             memory_size=self.memory_size_mib,
             timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
@@ -103,10 +107,13 @@ class FunctionFactory:
                 **(environment or {}),
             },
         )
+        _add_byte_code(function)
         self.platform.set_defaults(function)
         _acknowledge_wildcard(function, "Resource::*", "X-Ray's write actions take no resource.")
         Validations.of(function).acknowledge(
-            Acknowledgment(id="AwsSolutions-L1", reason="The handlers are tested with python3.13.")
+            Acknowledgment(
+                id="AwsSolutions-L1", reason=f"The handlers are tested with {RUNTIME.name}."
+            )
         )
         if self.table.encryption_key is not None:
             for finding in ("Action::kms:GenerateDataKey*", "Action::kms:ReEncrypt*"):
@@ -139,6 +146,18 @@ class FunctionFactory:
             key.grant(role, "kms:DescribeKey")
         log_group.grant_write(role)
         return role
+
+
+def _add_byte_code(function: lambda_.Function) -> None:
+    """Adds byte code to the copy of the handlers that CDK has made for this function.
+
+    CDK names that copy by a hash of what it copied: the sources. So a template is the same on every
+    machine, with and without the runtime's Python. CDK uploads each hash once.
+    """
+    stage = Stage.of(function)
+    copy = function.node.try_find_child("Code")  # At the first function that has this code.
+    if stage is not None and isinstance(copy, s3_assets.Asset):
+        add_byte_code(Path(stage.outdir, copy.asset_path), RUNTIME.name)
 
 
 def _acknowledge_wildcard(function: lambda_.Function, finding: str, reason: str) -> None:
