@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.cdk.service import byte_code
 from leasehold.cdk.service.byte_code import add_byte_code
 
 RUNTIME = "python3.13"
@@ -88,6 +89,19 @@ def test_every_module_has_byte_code_and_the_zip_stays_small(
     size = len(zipped.getvalue())
     record_property("compiled_asset_zipped_bytes", size)
     assert size <= MOST_ZIPPED_BYTES
+
+
+def test_two_compilations_of_the_asset_are_equal_to_the_byte(
+    asset: Path, compiled: Path, tmp_path: Path
+) -> None:
+    again = tmp_path / "asset"
+    shutil.copytree(asset, again)
+    byte_code._compiled.cache_clear()  # noqa: SLF001 - as in another process
+    add_byte_code(again, HERE)
+    paths = [path.relative_to(compiled) for path in compiled.rglob("*.pyc")]
+    assert [
+        path for path in paths if (again / path).read_bytes() != (compiled / path).read_bytes()
+    ] == []
 
 
 def test_python_of_the_functions_runtime_compiles_nothing_either(
