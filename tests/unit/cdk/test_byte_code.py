@@ -81,6 +81,14 @@ def run(home: Path) -> tuple[str, int]:
     return value, int(compiled)
 
 
+def test_the_python_that_runs_is_taken_if_it_is_the_runtimes(
+    asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    add_byte_code(asset, RUNTIME)
+    assert names_of(asset) == {*MODULES, *BYTE_CODE}
+
+
 def test_every_module_gets_its_byte_code_for_all_to_read(asset: Path) -> None:
     before = os.umask(0o077)
     try:
@@ -171,7 +179,6 @@ NO_PYTHON_399 = {
     "launcher without that Python": "#!/bin/sh\necho 'not found' >&2\nexit 127\n",
     "another Python": LAUNCHER,
     "prints garbage": "#!/bin/sh\necho Python 3.99\n",
-    "reads what it is sent": "#!/bin/sh\ncat\n",
     "is no program": "\x7fELF garbage",
     "hangs": "#!/bin/sh\nexec sleep 60\n",
 }
