@@ -62,7 +62,10 @@ _ADVICE: Final = {
     "NoCredentialsError": _CREDENTIALS,
     "PartialCredentialsError": _CREDENTIALS,
     "ProfileNotFound": "the AWS configuration has no such profile; check --profile or AWS_PROFILE",
-    "NoRegionError": "set AWS_DEFAULT_REGION, or give a session or a client with a region",
+    "NoRegionError": (
+        "set AWS_DEFAULT_REGION, or give --region on the command line, in Python a session or a "
+        "client with a region"
+    ),
 }
 
 

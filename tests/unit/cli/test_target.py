@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from leasehold.cli import main
 from leasehold.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
 from leasehold.cli.target import Target
 from leasehold.dynamodb.failures import raise_if_unknown
@@ -43,6 +46,39 @@ def test_without_a_region_the_place_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     assert Target(table="locks").place() == "lock table 'locks' in no known region"
+
+
+COMMANDS = (
+    "run a -- true",
+    "ls",
+    "show a",
+    "watch",
+    "watch a",
+    "release a --owner 7d3f2c1e-5b0a-4c8e",
+    "release a --force --yes --reason r",
+    "doctor",
+    "show a --endpoint-url http://127.0.0.1:9",
+)
+
+
+@pytest.mark.parametrize(
+    "line", [*(f"{line} --table locks" for line in COMMANDS), "create-table locks"]
+)
+def test_without_a_region_each_command_says_how_to_give_one(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if a variable is set that others read: then it says which one counts."""
+    words = line.replace(" -- true --table locks", " --table locks -- true").split()
+    monkeypatch.setattr(sys, "argv", ["leasehold", *words])
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == CONFIGURATION
+    told = capsys.readouterr().err
+    assert "set AWS_DEFAULT_REGION, or give --region on the command line" in told
+    assert "boto3 does not read AWS_REGION, which is set" in told
 
 
 @pytest.mark.parametrize(
