@@ -15,6 +15,7 @@ from leasehold.cdk.state_json import (
     assigned,
     bodies,
     targets,
+    tokens_needed,
     variables,
     variables_as_text,
     variables_of,
@@ -56,11 +57,13 @@ class Transition:
         machine: the path of the machine's construct.
         source: the name of that state; None if the machine begins with the target.
         target: the name of the other.
+        by_choice: whether the first one is a Choice, which may lead elsewhere.
     """
 
     machine: str
     source: str | None
     target: str
+    by_choice: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,14 @@ class Machines:
         undefined: the states that read a variable that is assigned nowhere around them.
         as_text: the states that name a variable in the other query language, so that nothing
             evaluates it.
+        tokens_needed: the states that read the fencing token in a variable, and need it.
         transitions: which state leads to which.
     """
 
     placements: dict[str, list[Placement]] = field(default_factory=dict)
     undefined: list[VariableUse] = field(default_factory=list)
     as_text: list[VariableUse] = field(default_factory=list)
+    tokens_needed: list[VariableUse] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
 
     def add(self, other: Machines) -> None:
@@ -86,6 +91,7 @@ class Machines:
             self.placements.setdefault(variable, []).extend(places)
         self.undefined.extend(other.undefined)
         self.as_text.extend(other.as_text)
+        self.tokens_needed.extend(other.tokens_needed)
         self.transitions.extend(other.transitions)
 
 
@@ -146,6 +152,8 @@ def _read_scope(
         machines.undefined.extend(use(variable=variable) for variable in undefined)
         as_text = sorted(variables_as_text(state, language=language) & visible)
         machines.as_text.extend(use(variable=variable) for variable in as_text)
+        needed = sorted(tokens_needed(state, language=language))
+        machines.tokens_needed.extend(use(variable=variable) for variable in needed)
         for body in bodies(state):
             config = body.get("ProcessorConfig", {})
             is_child = config.get("Mode") == "DISTRIBUTED"
@@ -162,13 +170,15 @@ def _read_scope(
 def _note_transitions(
     machines: Machines, scope: Mapping[str, Any], machine: str, *, inside: str | None
 ) -> None:
-    steps = [(inside, scope.get("StartAt"))]
+    steps = [(inside, scope.get("StartAt"), False)]
     steps += [
-        (name, target) for name, state in scope["States"].items() for target in targets(state)
+        (name, target, state.get("Type") == "Choice")
+        for name, state in scope["States"].items()
+        for target in targets(state)
     ]
     machines.transitions.extend(
-        Transition(machine=machine, source=source, target=target)
-        for source, target in steps
+        Transition(machine=machine, source=source, target=target, by_choice=by_choice)
+        for source, target, by_choice in steps
         if target is not None
     )
 

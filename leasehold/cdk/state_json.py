@@ -13,6 +13,9 @@ Json = Mapping[str, Any]
 
 _VARIABLE: Final = re.compile(r"\$((?:lock|item)_\w+_[0-9a-f]{8})\b")
 """A name that `WorkflowVariable` makes."""
+_FENCING_TOKEN: Final = re.compile(_VARIABLE.pattern + r"\.fencing_token\b")
+_ASKS_FIRST: Final = ("?", "$exists(")
+"""What stands in JSONata that may do without the value."""
 _PROCESSORS: Final = ("ItemProcessor", "Iterator")
 
 
@@ -67,6 +70,23 @@ def variables_as_text(state: Json, *, language: str) -> set[str]:
         for field, text in _texts(without_bodies(state), "")
         if is_jsonata(text) != in_jsonata or not (in_jsonata or _takes_a_path(field))
         for variable in variables(text)
+    }
+
+
+def tokens_needed(state: Json, *, language: str) -> set[str]:
+    """The variables whose fencing token it reads, wherever it cannot do without one.
+
+    JSONata may ask first whether there is one (`$exists`, `? :`), and so may a Choice in JSONPath
+    (`IsPresent`). Which of its ways needs the token is not examined then: none of them counts.
+    """
+    in_jsonata = state.get("QueryLanguage", language) == "JSONata"
+    if not in_jsonata and '"IsPresent"' in json.dumps(state.get("Choices", ())):
+        return set()
+    return {
+        variable
+        for _, text in _texts(without_bodies(state), "")
+        if not (in_jsonata and any(sign in text for sign in _ASKS_FIRST))
+        for variable in _FENCING_TOKEN.findall(text)
     }
 
 

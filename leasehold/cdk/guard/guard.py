@@ -97,7 +97,8 @@ class LockGuard(sfn.StateMachineFragment):
                 heartbeat costs one state transition and six events of the history, which ends the
                 execution at 25,000: after about 4,100 heartbeats (of 20 s: 22 hours).
             on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
-                continue after the guard, unless it is itself connected there. Default: fail with
+                continue after the guard, unless it is itself connected there. There is no fencing
+                token of this guard: synth refuses a state there that needs one. Default: fail with
                 `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
 
@@ -149,6 +150,8 @@ class LockGuard(sfn.StateMachineFragment):
         placed = GuardInMachine(
             construct=self,
             variable=self._variable.name,
+            enter=self._enter,
+            gives_up=None if on_timeout is None else give_up,
             work=self._work.start_state,
             bare_task=bare_task,
             lock_name=literal_lock_name(lock_name),

@@ -12,6 +12,7 @@ from constructs import IConstruct
 
 from leasehold.cdk.machine_checks import PartOfMachine, not_in_a_machine
 from leasehold.cdk.machine_definitions import Machines
+from leasehold.cdk.reachable import reachable
 from leasehold.cdk.workflow_variable import is_jsonata
 from leasehold.errors import InvalidRequest
 
@@ -28,6 +29,10 @@ _LEAVES: Final = (
     "this one leaves the guard without the release"
 )
 _ENTERS: Final = "must be reached by its guard only: this way leads to it without the lock"
+_NO_TOKEN: Final = (
+    "must not lead to a state that needs this guard's fencing token: when max_wait is over, there "
+    "was no grant, and so there is no token"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,6 +42,8 @@ class GuardInMachine:
     Attributes:
         construct: the guard.
         variable: the name of its variable.
+        enter: the state with which it begins.
+        gives_up: the state that leads on to `on_timeout`; None if the guard fails then.
         work: the state of its work, in which others may be.
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
@@ -48,6 +55,8 @@ class GuardInMachine:
 
     construct: IConstruct
     variable: str
+    enter: sfn.State
+    gives_up: sfn.State | None
     work: sfn.State
     bare_task: sfn.State | None
     lock_name: str | None
@@ -74,6 +83,7 @@ class GuardInMachine:
                 told = f"{self.express}, in {place.machine}"
                 yield InvalidRequest(field="express", rule=rule, value=told)
         yield from self._ways_past_the_guard(machines)
+        yield from self._tokens_without_a_grant(machines)
         rivals = [part for part in parts if isinstance(part, GuardInMachine) and self._rivals(part)]
         for outer in rivals:
             if self._is_inside(outer, machines):
@@ -102,6 +112,26 @@ class GuardInMachine:
                 yield _past(_LEAVES, f"{task} -> {step.target}")
             if step.target == task and step.source not in own:
                 yield _past(_ENTERS, f"{step.source or 'StartAt'} -> {task}")
+
+    def _tokens_without_a_grant(self, machines: Machines) -> Iterator[InvalidRequest]:
+        """States after a wait that has failed, which need the token of this guard's grant.
+
+        A state that the work leads to as well is refused only if no Choice stands before it: a
+        Choice may be there to ask whether the lock was granted.
+        """
+        if self.gives_up is None:
+            return
+        enter, gives_up = self.enter.state_id, self.gives_up.state_id
+        for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
+            steps = [step for step in machines.transitions if step.machine == machine]
+            certain = [step for step in steps if not step.by_choice]
+            # Whoever enters the guard again begins anew, and may get a token.
+            after = reachable(steps, [gives_up], stop=enter)
+            otherwise = reachable(steps, [None], stop=gives_up)
+            without = after - otherwise | reachable(certain, [gives_up], stop=enter)
+            for use in machines.tokens_needed:
+                if (use.machine, use.variable) == (machine, self.variable) and use.state in without:
+                    yield InvalidRequest(field="on_timeout", rule=_NO_TOKEN, value=use.state)
 
     def _rivals(self, other: GuardInMachine) -> bool:
         """Whether both are known to want one lock."""
