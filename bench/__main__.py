@@ -47,7 +47,7 @@ SECTIONS: Final[dict[str, ModuleType]] = {
 """In the order of the document."""
 _NEEDED_SECONDS: Final = {
     "hand_off": 0,
-    "uncontended": 20,
+    "uncontended": 50,
     "contention": 150,
     "cold_start": 60,
     "permits": 30,

@@ -30,6 +30,10 @@ _TRIED: Final = (
         "which is imported with it: no difference that could be told from chance."
     ),
     (
+        "A store without the operations of administration, so that acquire imports fewer modules: "
+        "one more class for very little of a cold start."
+    ),
+    (
         "Records of the protocol that are not frozen: their classes are made faster, but by too "
         "little to give up that nobody changes them."
     ),
