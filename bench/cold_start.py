@@ -122,7 +122,8 @@ def lines(figures: Figures) -> list[str]:
             "The handlers have byte code, as on Lambda if synth finds the functions' Python, here "
             f"of the Python that measures: {figures['files']} modules of {figures['kib']:,} KiB, "
             f"{figures['byte_code_kib']:,} KiB of byte code. The reaper makes three clients, "
-            "inspect one, the others two. The reaper's first answer is to a message that it "
+            "inspect one, the others two. They make them by botocore, without the rest of boto3, "
+            "which the bare clients load. The reaper's first answer is to a message that it "
             "refuses. A ratio is the median of the ratios of all rounds, for a machine is not "
             "equally fast all the time."
         ),

@@ -23,7 +23,8 @@ _TRIED: Final = (
     ),
     (
         "A release that asks for the attributes it removes (`UPDATED_OLD`), in the functions too, "
-        "which measure how long a lock was held: no document says that DynamoDB shows them there."
+        "which measure how long a lock was held: no document says that DynamoDB shows removed ones "
+        "there. (An acquire asks that way for the token, which it sets.)"
     ),
     (
         "Sources without docstrings and comments in the asset, and Powertools without its tracer, "

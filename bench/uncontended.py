@@ -40,30 +40,30 @@ _ABOUT = {
 
 def measure(bed: Bed) -> Figures:
     """Milliseconds of wall time and of this thread's CPU time, at each server."""
-    rounds = 10 if bed.quick else 400
+    count = 10 if bed.quick else 400
     others = {OTHER: _other(bed.endpoint_url)}
-    figures = {EMULATOR: _compare(rounds, {**_systems(bed.endpoint_url, rounds), **others})}
+    figures = {EMULATOR: _compare(count, {**_systems(bed.endpoint_url, count), **others})}
     with amazons_engine() as url:
         if url is not None:
             warm_up = 10 if bed.quick else _UNTIL_JAVA_IS_COMPILED
             _compare(warm_up, _systems(url, warm_up))
-            figures[AMAZONS] = _compare(rounds, _systems(url, rounds))
+            figures[AMAZONS] = _compare(count, _systems(url, count))
     with plain_server() as url:
-        figures[PLAIN] = _compare(rounds, _systems(url, rounds))
+        figures[PLAIN] = _compare(count, _systems(url, count))
     return figures
 
 
-def _systems(endpoint_url: str, rounds: int) -> dict[str, Callable[[], None]]:
-    """What is compared at each server; `rounds` besides one turn to warm up."""
+def _systems(endpoint_url: str, count: int) -> dict[str, Callable[[], None]]:
+    """What is compared at each server, so many times, and one turn before to warm up."""
     return {
         BARE: _bare(endpoint_url),
-        SAME: _same(endpoint_url, rounds + _IN_A_ROW),
+        SAME: _same(endpoint_url, count + _IN_A_ROW),
         OURS: _ours(endpoint_url),
     }
 
 
-def _compare(rounds: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
-    """Some of each in a row, in an order that changes.
+def _compare(count: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
+    """Each has its turn in each round, in an order that changes.
 
     A program uses one of them, and finds its code in the processor's cache. A machine is not
     equally fast all the time.
@@ -71,12 +71,12 @@ def _compare(rounds: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
     walls: dict[str, list[float]] = {name: [] for name in pairs}
     cpus: dict[str, list[float]] = {name: [] for name in pairs}
     order = Random(1)  # noqa: S311 - no secret
-    for turn in range(-1, rounds // _IN_A_ROW):
+    for number in range(-1, count // _IN_A_ROW):
         for name, pair in order.sample(list(pairs.items()), len(pairs)):
             for _ in range(_IN_A_ROW):
                 wall, cpu = time.perf_counter(), time.thread_time()
                 pair()
-                if turn >= 0:
+                if number >= 0:
                     walls[name].append((time.perf_counter() - wall) * 1000)
                     cpus[name].append((time.thread_time() - cpu) * 1000)
     figures: Figures = {
@@ -95,9 +95,9 @@ def _compare(rounds: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
 
 
 def _ratio(times: Sequence[float], base: Sequence[float]) -> float:
-    """The median of the ratios of all rows: a machine is not equally fast all the time."""
-    rows = [slice(begin, begin + _IN_A_ROW) for begin in range(0, len(times), _IN_A_ROW)]
-    ratios = [statistics.median(times[row]) / statistics.median(base[row]) for row in rows]
+    """The median of the ratios of all rounds: a machine is not equally fast all the time."""
+    turns = [slice(begin, begin + _IN_A_ROW) for begin in range(0, len(times), _IN_A_ROW)]
+    ratios = [statistics.median(times[turn]) / statistics.median(base[turn]) for turn in turns]
     return round(statistics.median(ratios), 2)
 
 
@@ -107,12 +107,12 @@ def lines(figures: Figures) -> list[str]:
         "## A lock that nobody else wants",
         "",
         (
-            f"Acquire and release, one after the other, {_IN_A_ROW} times in a row, then another "
-            "row, in an order that changes. CPU time is that of the client's thread; the rest is "
-            f"spent waiting for the server. The row “{SAME}” sends what Leasehold sends, prepared "
-            "beforehand: what Leasehold takes more than that, or less, is its own doing. A ratio "
-            "is the median of the ratios of all rows, for a machine is not equally fast all the "
-            "time."
+            "Acquire and release, one after the other. In each round each row of the table has its "
+            f"turn, in an order that changes, and does it {_IN_A_ROW} times. CPU time is that of "
+            "the client's thread; the rest is spent waiting for the server. The row "
+            f"“{SAME}” sends what Leasehold sends, prepared beforehand: what Leasehold takes more "
+            f"than that, or less, is its own doing. A ratio is over the row “{BARE}”: the median "
+            "of the ratios of all rounds, for a machine is not equally fast all the time."
         ),
         *(line for where in figures for line in ["", _ABOUT[where], "", *_table(figures[where])]),
     ]

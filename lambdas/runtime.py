@@ -96,7 +96,7 @@ def make_clients(*services: Service) -> None:
 
 @cache
 def _session() -> Session:
-    """Makes the very clients that boto3 makes.
+    """Makes the clients that boto3 makes, but for its version in their user agent.
 
     boto3 itself would be a twentieth of a cold start, for resources and transfers to S3 that no
     handler uses.

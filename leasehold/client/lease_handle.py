@@ -18,6 +18,7 @@ from leasehold.protocol.model import Grant, HeartbeatRequest, ReleaseRequest
 _RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "another owner has it, or somebody has freed it"
 _REFUSED: Final = "DynamoDB refused a guarded write"
+_GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
 
 
 class LeaseHandle:
@@ -52,7 +53,7 @@ class LeaseHandle:
         """Renews the lease, one request.
 
         Raises:
-            LockLost: too late.
+            LockLost: too late, also if the same owner_id was granted the lock anew.
             LockStoreUnavailable: outcome unknown.
         """
         lease = self.lease
@@ -68,10 +69,12 @@ class LeaseHandle:
                 lock_name=lease.lock_name, owner_id=lease.owner_id, lease_ms=lease_ms, data=data
             )
             answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(request)
-            if isinstance(answer, Grant):
-                lease.renew(sent, answer.lease_ms / 1000)
-            else:
+            if not isinstance(answer, Grant):
                 lease.lose(_TAKEN, taken=True)
+            elif answer.fencing_token != lease.fencing_token:
+                lease.lose(_GRANTED_ANEW, taken=True)
+            else:
+                lease.renew(sent, answer.lease_ms / 1000)
             lease.require_held()
 
     def try_heartbeat(self) -> bool:

@@ -94,10 +94,11 @@ class LocalLease:
     Attributes:
         lock_name: the lock.
         owner_id: the acquisition that was granted.
+        fencing_token: of the grant.
         seconds: for how long a renewal holds.
         ends_at: reading of the monotonic clock at which the lease is over.
         lost: set when the lock is lost.
-        taken: whether the table has said that this owner holds nothing any more.
+        taken: whether the table has said that this grant is over.
         heartbeat_failure: why the last heartbeat failed; empty if it did not.
     """
 
@@ -113,6 +114,7 @@ class LocalLease:
     ) -> None:
         self.lock_name = granted.grant.lock_name
         self.owner_id = granted.grant.owner_id
+        self.fencing_token = granted.grant.fencing_token
         self._clock = clock
         self._timing = timing
         self._on_lost = on_lost

@@ -90,7 +90,8 @@ class Lock(BaseLock):
             data: replaces what is stored with the lock. None leaves it as it is.
 
         Raises:
-            LockLost: too late; nothing was renewed.
+            LockLost: too late: this grant is over, also if the same owner_id was granted the lock
+                anew.
             LockStoreUnavailable: outcome unknown. The lock is held as long as `check` says so.
             InvalidRequest: an argument breaks its rule.
         """
