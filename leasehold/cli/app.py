@@ -95,6 +95,9 @@ def run_command(
     if_taken: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
     ] = exit_codes.TAKEN,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
+    ] = False,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
@@ -115,6 +118,7 @@ def run_command(
         data=_object(data),
         grace=grace,
         if_taken=if_taken,
+        quiet=quiet,
     )
     with job.target.named_in_errors(so="; the command was not started"):
         status = run(job)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from leasehold.cli.child_process import Command
 from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
 from leasehold.cli.target import Target
 from leasehold.cli.terminal import Terminal
-from leasehold.cli.waiting_line import told_after
+from leasehold.cli.waiting_line import told_of_a_wait, waits_for
 from leasehold.client.arguments import default_owner_name
 from leasehold.client.lock import Lock
 from leasehold.client.lock_client import LockClient
@@ -34,7 +34,7 @@ from leasehold.errors import LeaseholdError, LockLost, LockWaitTimeout
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """A wait does not notice that the machine was suspended, so that none is long."""
 _PATIENCE_SECONDS: Final = 3.0
-"""How long a person looks at a terminal on which nothing happens."""
+"""A wait that is shorter is not worth a line, nor a mail of cron's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ class Job:
     data: Mapping[str, Any] | None
     grace: float
     if_taken: int
+    quiet: bool
 
 
 def run(job: Job) -> int:
@@ -75,10 +76,14 @@ def run(job: Job) -> int:
 
 def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: SignalPipe) -> int:
     seconds = client.longest_wait(job.lease) if job.wait is None else job.wait
-    waits = f"waiting for lock {job.name!r}, for up to {seconds:g} s"
-    holder = f"`leasehold show {shlex.quote(job.name)}` tells who holds it"
+    told = told_of_a_wait(
+        _PATIENCE_SECONDS,
+        job.name,
+        lambda: waits_for(client, job.name, seconds=seconds),
+        monotonic=clock.monotonic,
+    )
     try:
-        with told_after(_PATIENCE_SECONDS, f"{waits}; {holder}"):
+        with nullcontext() if job.quiet else told:
             lock = client.acquire(
                 job.name,
                 lease=job.lease,

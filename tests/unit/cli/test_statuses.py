@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 import sys
 import time
 import tomllib
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,26 +165,65 @@ def test_without_being_told_it_waits_for_as_long_as_a_client_does(
 @pytest.mark.parametrize(
     ("option", "seconds"), [("--lease=90", 180), ("--wait=7", 7), ("--lease=5", 120)]
 )
-def test_a_person_who_waits_is_told_for_how_long_and_how_to_see_the_holder(
+def test_who_waits_is_told_for_how_long(
     option: str, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    asked: list[float] = []
 
     @contextmanager
-    def told_after(_seconds: float, message: str) -> Iterator[None]:
-        told.append(message)
+    def told_of_a_wait(*_told: object, **_more: object) -> Iterator[None]:
+        told: Any = _told[2]
+        told()
         yield
 
     def acquire(_client: LockClient, _name: str, **_wanted: object) -> Lock:
-        assert told
+        assert asked
         raise LockWaitTimeout
 
-    monkeypatch.setattr(run, "told_after", told_after)
+    monkeypatch.setattr(run, "waits_for", lambda *_, seconds: asked.append(seconds))
+    monkeypatch.setattr(run, "told_of_a_wait", told_of_a_wait)
     monkeypatch.setattr(LockClient, "acquire", acquire)
     assert status_of(monkeypatch, "run", "a b", option, "--", "true") == 75
-    [message] = told
-    assert message.startswith(f"waiting for lock 'a b', for up to {seconds} s; ")
-    assert "`leasehold show 'a b'`" in message
+    assert asked == [seconds]
+
+
+def test_who_reads_no_terminal_is_told_of_the_wait_and_of_its_end(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Among the errors, and with the status of before. The holder releases when it is told."""
+    told: list[str] = []
+    with LockClient(TABLE, client=aws.client("dynamodb"), owner_name="anna") as locks:
+        held = locks.acquire("told")
+
+        def say(message: object) -> None:
+            told.append(str(message))
+            held.release()
+
+        monkeypatch.setattr(run, "_PATIENCE_SECONDS", 0.5)
+        monkeypatch.setattr(exit_codes, "say", say)
+        command = ("run", "told", "--wait", "60", "--", "sh", "-c", "echo ran; exit 7")
+        assert status_of(monkeypatch, *command) == 7
+    waits, acquired = told
+    assert waits.startswith("waiting for lock 'told', for up to 60 s; held by anna since ")
+    assert re.fullmatch(r"lock 'told' acquired after \d+ s", acquired)
+    assert capfd.readouterr().out == "ran\n"
+
+
+@pytest.mark.parametrize(("more", "lines"), [((), 2), (("--quiet",), 1)])
+def test_quietly_only_the_end_of_a_vain_wait_is_told(
+    more: tuple[str, ...],
+    lines: int,
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(run, "_PATIENCE_SECONDS", 0)
+    with LockClient(TABLE, client=aws.client("dynamodb")) as locks, locks.hold("vain"):
+        words = ("run", "vain", "--wait", "1", *more, "--", "true")
+        assert status_of(monkeypatch, *words) == 75
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == lines
+    assert "not handed over within 1 s; last held by" in told[-1]
 
 
 def test_a_table_is_made_once_and_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
