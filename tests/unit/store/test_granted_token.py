@@ -1,70 +1,94 @@
 """The fencing token that a caller is told is the one that the lock's item has.
 
 A grant computes it in the item, and its sender computes it again from what the token was before.
+`make second-engine` asks DynamoDB Local, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from leasehold.errors import LockItemMalformed
-from leasehold.protocol.model import Grant
+from leasehold.protocol.model import ForceReleaseRequest, Grant
+from leasehold.protocol.schema import lock_key
 from leasehold.store.lock_store import LockStore
 from leasehold.testing.memory_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, release, store_over
+from tests.support import LOCK, TABLE, FakeClock, acquire, release, store_over
 
-Scene = Callable[[LockStore, MemoryTable, FakeClock], None]
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Scene = Callable[[LockStore, "DynamoDBClient", FakeClock], None]
 
 
-def never_used(_store: LockStore, _table: MemoryTable, _clock: FakeClock) -> None:
+def never_used(_store: LockStore, _dynamodb: DynamoDBClient, _clock: FakeClock) -> None:
     """Nobody has held the lock."""
 
 
-def used(store: LockStore, _table: MemoryTable, clock: FakeClock) -> None:
+def used(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     for name in ("anna", "ben", "carl"):
         store.acquire(acquire(name))
         store.release(release(name))
         clock.advance(1)
 
 
-def with_other_holders(store: LockStore, _table: MemoryTable, clock: FakeClock) -> None:
+def with_other_holders(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     for name in ("anna", "ben"):
         store.acquire(acquire(name, limit=5))
         clock.advance(1)
 
 
-def with_holders_to_take_over(store: LockStore, _table: MemoryTable, clock: FakeClock) -> None:
+def with_another_limit(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+    """The first attempt fails, the second one goes by what was seen."""
+    store.acquire(acquire("anna", limit=7))
+    clock.advance(1)
+
+
+def released_by_force(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+    """The same owner_id is granted the lock anew."""
+    first = store.acquire(acquire("dora", limit=5))
+    assert isinstance(first, Grant)
+    store.force_release(
+        ForceReleaseRequest(
+            lock_name=LOCK, fencing_token=first.fencing_token, requested_by="ben", reason="test"
+        )
+    )
+    clock.advance(1)
+
+
+def with_holders_to_take_over(
+    store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
     for number in range(5):
         store.acquire(acquire(f"late-{number}", limit=5, lease_ms=1_000))
     clock.advance(10)
 
 
-def removed_by_ttl(store: LockStore, table: MemoryTable, clock: FakeClock) -> None:
-    used(store, table, clock)
+def removed_by_ttl(store: LockStore, dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+    used(store, dynamodb, clock)
     clock.advance(49 * 3600)
-    table.items.clear()
+    dynamodb.delete_item(TableName=TABLE, Key=lock_key(LOCK))
 
 
-def waited_for_before_it_was_used(store: LockStore, table: MemoryTable, clock: FakeClock) -> None:
+def waited_for_before_it_was_used(
+    store: LockStore, dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
     """The item has no token: a waiter has come and gone since TTL removed it."""
-    removed_by_ttl(store, table, clock)
-    key = (f"LOCK#{LOCK}", "STATE")
-    table.items[key] = {
-        "pk": {"S": key[0]},
-        "sk": {"S": key[1]},
-        "wait_seq": {"N": "3"},
-        "expiry_time": {"N": "1"},
-    }
+    removed_by_ttl(store, dynamodb, clock)
+    item = {**lock_key(LOCK), "wait_seq": {"N": "3"}, "expiry_time": {"N": "1"}}
+    dynamodb.put_item(TableName=TABLE, Item=item)
 
 
 SCENES = [
     never_used,
     used,
     with_other_holders,
+    with_another_limit,
+    released_by_force,
     with_holders_to_take_over,
     removed_by_ttl,
     waited_for_before_it_was_used,
@@ -80,11 +104,11 @@ class SilentTable(MemoryTable):
         return {} if request["ReturnValues"] == "UPDATED_OLD" else answer
 
 
-def told_and_stored(table: MemoryTable, scene: Scene) -> tuple[int, int]:
+def told_and_stored(dynamodb: DynamoDBClient, scene: Scene) -> tuple[int, int]:
     """The token of a grant, and what a second call with the same owner_id reads in the item."""
     clock = FakeClock()
-    store = store_over(table, clock)
-    scene(store, table, clock)
+    store = store_over(dynamodb, clock)
+    scene(store, dynamodb, clock)
     first = store.acquire(acquire("dora", limit=5))
     repeated = store.acquire(acquire("dora", limit=5))
     assert isinstance(first, Grant)
@@ -97,13 +121,15 @@ def told_and_stored(table: MemoryTable, scene: Scene) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_the_token_that_a_caller_is_told_is_the_stored_one(scene: Scene) -> None:
-    told, stored = told_and_stored(MemoryTable(), scene)
+def test_the_token_that_a_caller_is_told_is_the_stored_one(
+    dynamodb: DynamoDBClient, scene: Scene
+) -> None:
+    told, stored = told_and_stored(dynamodb, scene)
     assert told == stored
 
 
 def test_an_engine_that_does_not_answer_would_be_noticed() -> None:
-    told, stored = told_and_stored(SilentTable(), used)
+    told, stored = told_and_stored(cast("DynamoDBClient", SilentTable()), used)
     assert told != stored
 
 
