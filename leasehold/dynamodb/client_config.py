@@ -8,8 +8,8 @@ from typing import Final
 from botocore.config import Config
 
 USER_AGENT: Final = f"leasehold Python/{platform.python_version()}"
-"""Who sends a request, for CloudTrail; boto3 appends its version. Without a text of ours botocore
-puts one together from its parts for each request, which takes an eighth of a lock's CPU time."""
+"""Who sends a request, for CloudTrail; boto3 appends botocore's version. Without a text of ours
+botocore puts one together from its parts for each request: an eighth of a lock's CPU time."""
 
 CLIENT_CONFIG: Final = Config(
     connect_timeout=1,

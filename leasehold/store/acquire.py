@@ -31,11 +31,7 @@ from leasehold.protocol.model import (
     RefusalReason,
     SeenLock,
 )
-from leasehold.protocol.permits import (
-    acquire_permit,
-    evict,
-    take_over_permit,
-)
+from leasehold.protocol.permits import acquire_permit, evict, take_over_permit
 from leasehold.protocol.requests import Update
 from leasehold.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
 from leasehold.store.context import LockContext
