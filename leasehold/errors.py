@@ -7,7 +7,7 @@
     ├── LockItemMalformed       an item of the lock table is not as Leasehold writes it
     ├── ClientUnusable          the client was closed, or belongs to a parent process
     ├── LockWaitTimeout         the lock was not handed over within max_wait
-    ├── LockLost                the lease is over, or another owner holds the lock
+    ├── LockLost                the lease is over, or the lock was granted anew
     ├── HolderChanged           the holder to be released by force holds nothing any more
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
     ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
@@ -172,7 +172,7 @@ class LockWaitTimeout(LeaseholdError):  # noqa: N818 - class names are API
 
 
 class LockLost(LeaseholdError):  # noqa: N818 - class names are API
-    """The lease is over, or another owner holds the lock."""
+    """The lease is over, or the lock was granted anew: to another owner, or to the same one."""
 
 
 class HolderChanged(LeaseholdError):  # noqa: N818 - class names are API
