@@ -55,7 +55,8 @@ class LockClient(LockAdministration):
             the same renewal for the whole stored lease on its own monotonic clock; a wrong clock
             cannot break it. "stored_expiry": 2 s after the end that the holder wrote, for a process
             that tries only once, or waits for less than a lease; right as long as clocks differ by
-            less than 2 s.
+            less than 2 s. The stored end is believed however late it is: a holder that died with a
+            clock that was years ahead blocks for years, until somebody releases it by force.
         longest_poll: most seconds between two polls while waiting.
         max_workers: most heartbeats under way at a time.
         best_effort_release: what `hold` and `with` do if the release fails but the work did not.

@@ -64,6 +64,24 @@ def test_a_holder_whose_clock_is_two_hours_wrong_is_robbed_by_nobody(
     lock.check()
 
 
+def test_a_dead_holder_whose_clock_was_years_ahead_blocks_by_the_stored_end_until_it_is_freed(
+    make_client: MakeClient, clock: EventfulClock
+) -> None:
+    """The stored end has no bound, as the documents say; who watches needs none: the control."""
+    three_years = 3 * 365 * 86_400
+    ahead = make_client("anna", lease=60, clock=SkewedClock(clock, three_years))
+    ahead.acquire("a")
+    ahead.acquire("b")
+    clock.advance(86_400)
+    one_shot = make_client("ben", takeover="stored_expiry")
+    assert one_shot.try_acquire("a") is None
+    assert make_client("carl").acquire("b", wait=120)
+    found = one_shot.describe("a")
+    assert found is not None
+    one_shot.force_release("a", owner=found.holders[0], reason="died with a wrong clock")
+    assert one_shot.try_acquire("a") is not None
+
+
 def test_by_the_stored_end_a_holder_two_hours_behind_would_be_robbed(
     make_client: MakeClient, clock: EventfulClock
 ) -> None:
