@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from contextlib import AbstractContextManager
@@ -134,8 +133,8 @@ class Connection:
     @staticmethod
     def _check(field: str, given: object, *, has: str, service: str = "") -> None:
         """Refuses a resource of boto3, a client of aiobotocore or of another service, and so on."""
-        call = getattr(given, "_make_api_call", None)  # Of an autospec, it passes for a coroutine.
-        is_async = inspect.ismethod(call) and inspect.iscoroutinefunction(call)
+        kinds = getattr(given.__class__, "__mro__", ())  # An autospec tells what it stands for.
+        is_async = any(kind.__module__ == "aiobotocore.client" for kind in kinds)
         is_other = is_of_another_service(given, service)
         if given is not None and (is_async or is_other or not hasattr(given, has)):
             raise InvalidRequest(field=field, rule=_BOTO3[field], value=given)

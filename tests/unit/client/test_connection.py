@@ -154,8 +154,9 @@ def test_a_client_of_aiobotocore_is_refused_by_the_one_and_boto3s_by_the_other()
     async def with_both() -> None:
         region = {"region_name": "us-east-1"}
         async with get_session().create_client("dynamodb", **region) as asynchronous:
-            with pytest.raises(InvalidRequest, match=r"^client: must be a client, as boto3"):
-                LockClient("locks", client=cast("Any", asynchronous))
+            for mistaken in (asynchronous, create_autospec(asynchronous), Mock(spec=asynchronous)):
+                with pytest.raises(InvalidRequest, match=r"^client: must be a client, as boto3"):
+                    LockClient("locks", client=cast("Any", mistaken))
             AsyncLockClient("locks", client=asynchronous)
             with pytest.raises(InvalidRequest, match=r"^stepfunctions: .* for stepfunctions;"):
                 AsyncLockClient("locks", stepfunctions=asynchronous)
