@@ -185,7 +185,7 @@ def _two_writes() -> list[dict[str, Any]]:
     acquire = AcquireRequest(
         lock_name="same", owner_id=owner, owner_name="bench", lease_ms=60_000, waits=True
     )
-    release = ReleaseRequest(lock_name="same", owner_id=owner)
+    release = ReleaseRequest(lock_name="same", owner_id=owner, tells_grant=False)
     updates = acquire_permit(acquire, now_ms=now_ms), release_permit(release, now_ms=now_ms)
     return [_request(update) for update in updates]
 
