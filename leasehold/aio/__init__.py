@@ -6,7 +6,7 @@
     connection          aiobotocore clients
     bridge              runs the synchronous protocol in a greenlet, so that it can be awaited
 
-Needs the extra: `pip install 'leasehold[async]'`.
+Needs the extra `async`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ try:
 except ImportError as missing:
     message = (
         "AsyncLockClient needs aiobotocore and greenlet, an optional part of Leasehold: "
-        "pip install 'leasehold[async]'"
+        "install Leasehold from its repository with the extra 'async' "
+        "(the package leasehold on PyPI is another project's)"
     )
     raise ImportError(message, name=missing.name) from missing
 

@@ -10,7 +10,8 @@ except ModuleNotFoundError as missing:
         raise
     message = (
         "leasehold.cdk needs aws-cdk-lib and constructs, an optional part of Leasehold: "
-        "pip install 'leasehold[cdk]'"
+        "install Leasehold from its repository with the extra 'cdk' "
+        "(the package leasehold on PyPI is another project's)"
     )
     raise ModuleNotFoundError(message, name=missing.name) from missing
 

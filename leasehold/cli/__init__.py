@@ -1,6 +1,6 @@
 """The command `leasehold`: holds a lock while a program runs, shows and frees locks, makes tables.
 
-Needs the extra: `pip install 'leasehold[cli]'`.
+Needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -15,5 +15,9 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if missing.name not in {"typer", "rich"}:
             raise
-        sys.exit("leasehold: the command line needs typer: pip install 'leasehold[cli]'")
+        sys.exit(
+            "leasehold: the command line needs typer: "
+            "install Leasehold from its repository with the extra 'cli' "
+            "(the package leasehold on PyPI is another project's)"
+        )
     run_app()

@@ -198,7 +198,9 @@ class LeaseHandle:
             except BaseException:
                 self._may_be_released = True  # By what was sent.
                 raise
-        self.lease.lose("somebody else had its place when it was released", taken=True)
+        self.lease.lose(
+            "another owner had it, or somebody had freed it, before its release", taken=True
+        )
         return False
 
 

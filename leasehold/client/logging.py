@@ -38,7 +38,8 @@ def log_event(event: Event) -> None:
     """Logs an event of the store."""
     match event:
         case Evicted(lock_name=lock_name, holders=holders):
-            logger.warning("lock %r: evicted %d holders whose lease was over", lock_name, holders)
+            evicted = "a holder" if holders == 1 else f"{holders} holders"
+            logger.warning("lock %r: evicted %s whose lease was over", lock_name, evicted)
         case ReleasedByForce():
             logger.warning(
                 "lock %r: released by force by %s: %s; it was held by %s, fencing token %d",

@@ -25,9 +25,9 @@ class _Strict(Formatter):
             raise ValueError("a value is None")
         kind: Any = type(value)
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-            raise ValueError(f"a {kind.__name__} has no text of its own, only an address")
+            raise ValueError(f"{kind.__name__} has no text of its own, only an address")
         if isinstance(value, set | frozenset | Mapping):
-            raise ValueError(f"a {kind.__name__} has its elements in any order")  # noqa: TRY004 - the value is wrong
+            raise ValueError(f"{kind.__name__} has its elements in any order")  # noqa: TRY004 - the value is wrong
         if conversion is None and isinstance(value, str):
             return str.__str__(value)  # As `acquire` takes it: an enum's own text is `Name.ORDERS`.
         return super().convert_field(value, conversion)
@@ -85,7 +85,7 @@ def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> N
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module in {None, "__main__"} or name is None:
-        rule = "must be given: the function's own is no name that other programs do not have"
+        rule = "must be given for a function of the program itself (__main__) or without a name"
         raise InvalidRequest(field="name", rule=rule, missing=True)
     own = f"{module}.{name}"
 

@@ -8,7 +8,7 @@
     failures         errors by name and text
     nesting          refuses a lock inside itself
 
-Needs the extra: `pip install 'leasehold[durable]'`, in the durable function's own package.
+Needs the extra `durable`, in the durable function's own package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ try:
 except ImportError as missing:
     message = (
         "leasehold.durable needs aws-durable-execution-sdk-python, an optional part of Leasehold: "
-        "pip install 'leasehold[durable]'"
+        "install Leasehold from its repository with the extra 'durable' "
+        "(the package leasehold on PyPI is another project's)"
     )
     raise ImportError(message, name=missing.name) from missing
 

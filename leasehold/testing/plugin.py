@@ -66,7 +66,8 @@ def leasehold_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     except ImportError as missing:
         message = (
             "the fixture leasehold_table needs moto, an optional part of Leasehold: "
-            "pip install 'leasehold[testing]'"
+            "install Leasehold from its repository with the extra 'testing' "
+            "(the package leasehold on PyPI is another project's)"
         )
         raise ImportError(message, name=missing.name) from missing
     import boto3  # noqa: PLC0415 - costs nothing if not used

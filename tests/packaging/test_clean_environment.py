@@ -37,7 +37,7 @@ def test_every_name_is_there_and_what_is_optional_says_what_to_install(
 ) -> None:
     needed = (*REQUIRED, *FOR_THE_COMMAND)
     printed, told = run(EVERY_NAME, installed, home_of(needed, tmp_path))
-    assert "pip install 'leasehold[async]'" in str(told["AsyncLockClient"])
-    assert "pip install 'leasehold[cdk]'" in str(told["LockService"])
+    assert "from its repository with the extra 'async'" in str(told["AsyncLockClient"])
+    assert "from its repository with the extra 'cdk'" in str(told["LockService"])
     assert told["loaded"] == []
     assert (printed, told["command"]) == ("leasehold 0.1.0", "0")

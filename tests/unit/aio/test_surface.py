@@ -208,5 +208,6 @@ def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
     )
     assert told.stdout == (
         "AsyncLockClient needs aiobotocore and greenlet, an optional part of Leasehold: "
-        "pip install 'leasehold[async]'\n"
+        "install Leasehold from its repository with the extra 'async' "
+        "(the package leasehold on PyPI is another project's)\n"
     )

@@ -250,4 +250,4 @@ def test_the_command_names_the_extra_that_is_missing(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "constructs", None)
     status, _, errors = asl(monkeypatch, capsys, "--task", str(task), "--lock-name", "x")
-    assert (status, "pip install 'leasehold[cdk]'" in errors) == (64, True)
+    assert (status, "from its repository with the extra 'cdk'" in errors) == (64, True)

@@ -239,7 +239,9 @@ def test_without_its_extra_the_command_says_what_to_install(
     for name in [name for name in sys.modules if name.startswith("leasehold.cli.")]:
         monkeypatch.delitem(sys.modules, name)
     assert status_of(monkeypatch, "show", "x") == (
-        "leasehold: the command line needs typer: pip install 'leasehold[cli]'"
+        "leasehold: the command line needs typer: "
+        "install Leasehold from its repository with the extra 'cli' "
+        "(the package leasehold on PyPI is another project's)"
     )
 
 

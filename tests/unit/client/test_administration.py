@@ -71,6 +71,16 @@ def test_the_heartbeat_of_the_former_holder_raises_lock_lost(make_client: MakeCl
     assert lock.lost.is_set()
 
 
+def test_a_release_after_a_release_by_force_tells_of_no_owner_whom_there_was_not(
+    make_client: MakeClient,
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    make_client("olga").force_release("orders/7", owner=lock.fencing_token, reason=WHY)
+    assert lock.release() is False
+    with pytest.raises(LockLost, match="another owner had it, or somebody had freed it, before"):
+        lock.check()
+
+
 def test_who_and_why_are_logged_observed_and_stored(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from leasehold import Lock, LockClient, LockLost, LockWaitTimeout
+from leasehold.client.logging import log_event
 from leasehold.protocol.model import Holder
 from leasehold.store import lease_expiry
+from leasehold.store.events import Evicted
 from tests.support import acquire, heartbeat, store_over
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
@@ -235,3 +237,12 @@ def test_an_owner_that_was_put_out_and_granted_again_is_watched_from_then_on(
     make_client("ben", takeover="stored_expiry").acquire("a", wait=0).release()
     direct.acquire(acquire("carl", lock_name="a", lease_ms=60_000))
     assert observer.try_acquire("a") is None
+
+
+def test_the_log_tells_how_many_were_evicted(caplog: pytest.LogCaptureFixture) -> None:
+    for holders in (1, 2):
+        log_event(Evicted(lock_name="a", holders=holders))
+    assert caplog.messages == [
+        "lock 'a': evicted a holder whose lease was over",
+        "lock 'a': evicted 2 holders whose lease was over",
+    ]
