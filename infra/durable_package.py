@@ -1,6 +1,6 @@
 """Puts a durable function, Leasehold and the SDK of durable functions into one directory.
 
-In a project of your own `pip install 'leasehold[durable]' --target …` does this.
+In a project of your own `pip install --target …` of the extra `durable` does this.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def package(source: Path, target: Path) -> Path:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name in PACKAGES:
         spec = find_spec(name)
-        assert spec is not None, f"{name} is missing: pip install 'leasehold[durable]'"  # noqa: S101 - for synth
+        assert spec is not None, f"{name} is missing: it comes with Leasehold's extra 'durable'"  # noqa: S101 - for synth
         assert spec.submodule_search_locations is not None  # noqa: S101 - same
         [found] = spec.submodule_search_locations
         ignore = shutil.ignore_patterns(*_NOT_NEEDED)

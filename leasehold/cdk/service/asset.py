@@ -131,7 +131,9 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
-        raise AssetError(f"{name} is not installed: pip install 'leasehold[cdk]'") from error
+        raise AssetError(
+            f"{name} is not installed: it comes with Leasehold's extra 'cdk'"
+        ) from error
     _check_age(name, found.version)
     modules = 0
     for file in found.files or []:
@@ -168,9 +170,7 @@ def _check_age(name: str, version: str) -> None:
     oldest = OLDEST.get(name, ())
     if tuple(int(number) for number in re.findall(r"\d+", version)[: len(oldest)]) < oldest:
         needed = ".".join(map(str, oldest))
-        raise AssetError(
-            f"{name} {version} is too old, {needed} is needed: pip install 'leasehold[cdk]'"
-        )
+        raise AssetError(f"{name} {version} is too old: install {name}>={needed}")
 
 
 def _content_hash(sources: Sources) -> str:
