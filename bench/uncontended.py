@@ -63,7 +63,7 @@ def _systems(endpoint_url: str, count: int) -> dict[str, Callable[[], None]]:
 
 
 def _compare(count: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
-    """Each has its turn in each round, in an order that changes.
+    """Each is measured in each round, in an order that changes.
 
     A program uses one of them, and finds its code in the processor's cache. A machine is not
     equally fast all the time.
@@ -107,8 +107,8 @@ def lines(figures: Figures) -> list[str]:
         "## A lock that nobody else wants",
         "",
         (
-            "Acquire and release, one after the other. In each round each row of the table has its "
-            f"turn, in an order that changes, and does it {_IN_A_ROW} times. CPU time is that of "
+            "Acquire and release, one after the other. A round measures each row of the table "
+            f"{_IN_A_ROW} times, in an order that changes. CPU time is that of "
             "the client's thread; the rest is spent waiting for the server. The row "
             f"“{SAME}” sends what Leasehold sends, prepared beforehand: what Leasehold takes more "
             f"than that, or less, is its own doing. A ratio is over the row “{BARE}”: the median "
