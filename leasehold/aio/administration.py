@@ -12,6 +12,7 @@ from leasehold.client.administration import (
     force_release_request,
     locks_of,
     send_force_release,
+    send_release,
 )
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
@@ -49,6 +50,10 @@ class AsyncLockAdministration(NotCopied, ABC):
             self._administrator_settings(), name, owner, reason=reason, requested_by=requested_by
         )
         await run(send_force_release, self._opened(), request)
+
+    async def release(self, name: str, owner_id: str) -> bool:
+        """Releases what a function or another process has acquired. As `LockClient.release`."""
+        return await run(send_release, self._opened(), name, owner_id)
 
     @abstractmethod
     def _opened(self) -> StoreFactory:

@@ -12,7 +12,7 @@ import typer
 from leasehold.cli import exit_codes, lines
 from leasehold.cli.show import unknown
 from leasehold.client.lock_client import LockClient
-from leasehold.errors import LeaseholdError, LockLost
+from leasehold.errors import LeaseholdError
 from leasehold.protocol.description import DescribedHolder, LockDescription
 from leasehold.text import printable
 
@@ -46,11 +46,7 @@ def release_own(locks: LockClient, name: str, owner_id: str) -> int:
     Raises:
         InvalidRequest: the name or the owner_id breaks its rule.
     """
-    try:
-        is_released = locks.adopt(name, owner_id).release()
-    except LockLost:
-        is_released = False
-    if is_released:
+    if locks.release(name, owner_id):
         typer.echo(f"{printable(name)}: released")
         return 0
     exit_codes.say(f"lock {name!r} is not held by this owner: nothing was released")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Final, NoReturn, TypeVar
 
 from leasehold.client.arguments import default_owner_name, refuse
 from leasehold.client.logging import logger
@@ -19,10 +18,13 @@ from leasehold.errors import (
     VisibleHolder,
 )
 from leasehold.protocol.description import LockDescription
-from leasehold.protocol.model import ForceReleaseRequest, Released
+from leasehold.protocol.model import ForceReleaseRequest, Released, ReleaseRequest
+from leasehold.store.lock_store import LockStore
 from leasehold.wire import rules
 
-_FORCE_SECONDS: Final = 5.0
+_REPEAT_SECONDS: Final = 5.0
+"""How long a release of unknown outcome is sent again."""
+_Answer = TypeVar("_Answer")
 
 
 class NotCopied:
@@ -116,6 +118,29 @@ class LockAdministration(NotCopied, ABC):
         )
         send_force_release(self._opened(), request)
 
+    def release(self, name: str, owner_id: str) -> bool:
+        """Releases what a function or another process has acquired, to the oldest waiter if any.
+
+        For a lock that this client has as a `Lock`, call that one's `release`. Do not release what
+        a guard holds: its execution goes on, and with `keep_alive` takes it for a loss.
+
+        One request if nobody waits; three and a push if somebody does. May be repeated: the
+        answer is True again, as long as nobody else has released the lock in between.
+
+        Args:
+            name: the lock.
+            owner_id: of the acquisition; the proof of ownership.
+
+        Returns:
+            True if this owner has released, by this call or before; False if it does not hold the
+            lock, and was not the last to release it.
+
+        Raises:
+            LockStoreUnavailable: outcome unknown; repeat the call.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+        """
+        return send_release(self._opened(), name, owner_id)
+
     @abstractmethod
     def _opened(self) -> StoreFactory:
         """The lock table; raises `ClientUnusable` once the client is closed."""
@@ -170,9 +195,18 @@ def force_release_request(
     )
 
 
-@dataclass(slots=True)
-class _Attempts:
-    number: int = 0
+def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
+    """Sends the release of an owner, again after an unknown outcome, for 5 s at most.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule; nothing was written.
+        LockStoreUnavailable: outcome unknown, whatever was tried.
+    """
+    name = rules.plain_text("name", rules.LOCK_NAME, name)
+    owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
+    request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
+    answer, _ = _repeat(store_factory, lambda store: store.release(request))
+    return isinstance(answer, Released)
 
 
 def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:
@@ -182,22 +216,11 @@ def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest
         HolderChanged: no holder has that grant.
         LockStoreUnavailable: outcome unknown, whatever was tried.
     """
-    attempts = _Attempts()
-    deadline = store_factory.clock.monotonic() + _FORCE_SECONDS
-    store = store_factory.store(deadline=deadline)
-    budget = RetryBudget(
-        seconds=_FORCE_SECONDS, clock=store_factory.clock, random=store_factory.random
-    )
-
-    def send() -> Released | None:
-        attempts.number += 1
-        return store.force_release(request)
-
-    answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
+    answer, attempts = _repeat(store_factory, lambda store: store.force_release(request))
     if answer is not None:
         return
     lock, token = f"lock {request.lock_name!r}", request.fencing_token
-    if attempts.number > 1:
+    if attempts > 1:
         # An attempt without an answer may have done it, and another forced release came after.
         message = f"{lock}: the grant {token} is over, perhaps by this call; describe the lock"
         raise LockStoreUnavailable(message)
@@ -206,3 +229,21 @@ def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest
         "describe the lock again"
     )
     raise HolderChanged(message, lock_name=request.lock_name, fencing_token=token)
+
+
+def _repeat(
+    store_factory: StoreFactory, call: Callable[[LockStore], _Answer]
+) -> tuple[_Answer, int]:
+    """The answer, and how many attempts it took; raises `LockStoreUnavailable` if none comes."""
+    attempts = 0
+    clock = store_factory.clock
+    store = store_factory.store(deadline=clock.monotonic() + _REPEAT_SECONDS)
+    budget = RetryBudget(seconds=_REPEAT_SECONDS, clock=clock, random=store_factory.random)
+
+    def send() -> _Answer:
+        nonlocal attempts
+        attempts += 1
+        return call(store)
+
+    answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
+    return answer, attempts

@@ -15,7 +15,7 @@ from tests.unit.aio.virtual_time import in_virtual_time
 WHY = "stuck since 3 a.m."
 
 
-@pytest.mark.parametrize("name", ["describe", "list", "force_release"])
+@pytest.mark.parametrize("name", ["describe", "list", "force_release", "release"])
 def test_a_method_takes_what_its_namesake_takes(name: str) -> None:
     assert parameters_of(getattr(AsyncLockClient, name)) == parameters_of(getattr(LockClient, name))
 
@@ -64,6 +64,18 @@ async def test_an_adopted_lock_is_renewed_and_released(
                 await ben.adopt("a", granted.owner_id)
             with pytest.raises(LockLost):
                 await ben.adopt("a", owner("nobody"))
+
+
+@in_virtual_time
+async def test_an_owner_id_is_enough_to_release_and_a_repeat_is_answered_again(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client("anna") as anna, make_client("ben") as ben:
+        lock = await anna.acquire("a")
+        assert await ben.release("a", lock.owner_id) is True
+        assert table.state("a").holders == ()
+        assert await ben.release("a", lock.owner_id) is True
+        assert await ben.release("a", owner("nobody")) is False
 
 
 @in_virtual_time

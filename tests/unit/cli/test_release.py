@@ -194,8 +194,9 @@ def test_an_owner_id_releases_its_own_lock_and_no_other(
     assert release_own(locks, "a", owner("ben")) == exit_codes.LOST
     assert release_own(locks, "a", owner("anna")) == 0
     assert table.state("a").holders == ()
+    assert release_own(locks, "a", owner("anna")) == 0, "its answer may have been lost"
     told = capsys.readouterr()
-    assert told.out == "a: released\n"
+    assert told.out == "a: released\n" * 2
     assert owner("ben") not in told.err
     with pytest.raises(InvalidRequest, match="owner"):
         release_own(locks, "a", "short")

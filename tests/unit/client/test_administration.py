@@ -1,4 +1,4 @@
-"""describe, list and force_release of a client: what they show, send and raise."""
+"""describe, list, release and force_release of a client: what they show, send and raise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from leasehold import (
     LockWaitTimeout,
 )
 from leasehold.errors import ClientUnusable
+from leasehold.protocol.model import Queued
 from leasehold.store.events import Event, ReleasedByForce
+from tests.support import acquire, owner, store_over
 from tests.support.faults import lost_reply, refusal
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
@@ -144,12 +146,61 @@ def test_a_lost_reply_is_repeated_and_answered(
     assert clock.waits, "it was repeated after a pause"
 
 
+def test_an_owner_id_is_enough_to_release_with_one_request_that_may_be_repeated(
+    make_client: MakeClient, table: Table
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    other = make_client("ben")
+    table.log.clear()
+    assert other.release("orders/7", lock.owner_id) is True
+    assert table.log == ["update_item"]
+    assert other.release("orders/7", lock.owner_id) is True, "a repeat"
+    with pytest.raises(LockLost):
+        lock.heartbeat()
+    assert other.release("orders/7", owner("nobody")) is False
+    make_client("carl").acquire("orders/7").release()
+    assert other.release("orders/7", lock.owner_id) is False, "another has released since"
+
+
+def test_a_release_by_owner_id_hands_over_to_who_waits(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    queued = store_over(table, clock).acquire(acquire("ben", lock_name="orders/7", waits=True))
+    assert isinstance(queued, Queued)
+    assert make_client("olga").release("orders/7", lock.owner_id) is True
+    assert [holder.owner_name for holder in table.state("orders/7").holders] == ["ben"]
+
+
+def test_a_release_by_owner_id_whose_reply_is_lost_is_repeated_and_answered(
+    make_client: MakeClient, table: Table
+) -> None:
+    lock = make_client("anna").acquire("orders/7")
+    replies = iter([True, True, True, False])
+    table.before = lambda _name, _arguments: setattr(table, "loses_replies", next(replies, False))
+    assert make_client("olga").release("orders/7", lock.owner_id) is True
+    assert table.log.count("update_item") > 2
+    assert table.state("orders/7").holders == ()
+
+
+@pytest.mark.parametrize(("field", "wrong"), [("name", ""), ("owner_id", "short")])
+def test_a_bad_argument_of_release_is_refused_and_nothing_is_sent(
+    make_client: MakeClient, table: Table, field: str, wrong: str
+) -> None:
+    arguments = {"name": "orders/7", "owner_id": owner("anna"), field: wrong}
+    with pytest.raises(InvalidRequest) as caught:
+        make_client("olga").release(**arguments)
+    assert caught.value.field == field
+    assert table.log == []
+
+
 def test_an_outage_is_no_answer(make_client: MakeClient, table: Table) -> None:
     lock = make_client("anna").acquire("orders/7")
     operator = make_client("olga")
     table.outage = lost_reply()
     for call in (
         lambda: operator.force_release("orders/7", owner=lock.fencing_token, reason=WHY),
+        lambda: operator.release("orders/7", lock.owner_id),
         lambda: operator.describe("orders/7"),
         lambda: list(operator.list()),
     ):
@@ -228,6 +279,7 @@ def test_a_client_that_is_closed_does_none_of_it(make_client: MakeClient) -> Non
         client.list,
         lambda: client.force_release("a", owner=7, reason=WHY),
         lambda: client.adopt("a", "0123456789abcdef"),
+        lambda: client.release("a", "0123456789abcdef"),
     ):
         with pytest.raises(ClientUnusable):
             call()
