@@ -135,6 +135,7 @@ class Calls:
             "list": lambda: client.list(value),
             "force_release": lambda: client.force_release(name, **forced),
             "adopt": lambda: client.adopt(name, value or random.choice(owner_ids)),
+            "release by owner_id": lambda: client.release(name, value or random.choice(owner_ids)),
         }
         how = random.choice(list(calls))
         return f"{how} {shown(name)[:80]} {shown(forced)[:200]}", calls[how]
