@@ -36,6 +36,9 @@ _ABOUT = {
     AMAZONS: "On DynamoDB Local of January 2020, Amazon's own engine, written in Java:",
     PLAIN: f"At a server that answers each write after {ANSWER_MS} ms, whatever it says:",
 }
+_NOT_AT_AMAZONS = (
+    "Not measured on DynamoDB Local, which did not start: it needs Java 17 to 23, and `make bench`."
+)
 
 
 def measure(bed: Bed) -> Figures:
@@ -54,7 +57,7 @@ def measure(bed: Bed) -> Figures:
 
 
 def _systems(endpoint_url: str, count: int) -> dict[str, Callable[[], None]]:
-    """What is compared at each server, so many times, and one turn before to warm up."""
+    """What is compared at each server, so many times, and in one round before to warm up."""
     return {
         BARE: _bare(endpoint_url),
         SAME: _same(endpoint_url, count + _IN_A_ROW),
@@ -96,8 +99,8 @@ def _compare(count: int, pairs: Mapping[str, Callable[[], None]]) -> Figures:
 
 def _ratio(times: Sequence[float], base: Sequence[float]) -> float:
     """The median of the ratios of all rounds: a machine is not equally fast all the time."""
-    turns = [slice(begin, begin + _IN_A_ROW) for begin in range(0, len(times), _IN_A_ROW)]
-    ratios = [statistics.median(times[turn]) / statistics.median(base[turn]) for turn in turns]
+    rounds = [slice(begin, begin + _IN_A_ROW) for begin in range(0, len(times), _IN_A_ROW)]
+    ratios = [statistics.median(times[each]) / statistics.median(base[each]) for each in rounds]
     return round(statistics.median(ratios), 2)
 
 
@@ -115,6 +118,7 @@ def lines(figures: Figures) -> list[str]:
             "of the ratios of all rounds, for a machine is not equally fast all the time."
         ),
         *(line for where in figures for line in ["", _ABOUT[where], "", *_table(figures[where])]),
+        *([] if AMAZONS in figures else ["", _NOT_AT_AMAZONS]),
     ]
 
 

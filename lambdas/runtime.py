@@ -98,8 +98,7 @@ def make_clients(*services: Service) -> None:
 def _session() -> Session:
     """Makes the clients that boto3 makes, but for its version in their user agent.
 
-    boto3 itself would be a twentieth of a cold start, for resources and transfers to S3 that no
-    handler uses.
+    The import of boto3 itself takes longer, for resources and transfers to S3 that no handler uses.
     """
     return get_session()
 

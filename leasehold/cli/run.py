@@ -33,7 +33,7 @@ from leasehold.errors import LeaseholdError, LockLost, LockWaitTimeout
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """A wait does not notice that the machine was suspended, so that none is long."""
-_PATIENCE_SECONDS: Final = 3.0
+_UNTOLD_WAIT_SECONDS: Final = 3.0
 """A wait that is shorter is not worth a line, nor a mail of cron's."""
 
 
@@ -77,7 +77,7 @@ def run(job: Job) -> int:
 def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: SignalPipe) -> int:
     seconds = client.longest_wait(job.lease) if job.wait is None else job.wait
     told = told_of_a_wait(
-        _PATIENCE_SECONDS,
+        _UNTOLD_WAIT_SECONDS,
         job.name,
         lambda: waits_for(client, job.name, seconds=seconds),
         monotonic=clock.monotonic,

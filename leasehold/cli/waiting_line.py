@@ -1,4 +1,4 @@
-"""Two lines for whoever reads why a command began late: it waits, and for whom; it has the lock."""
+"""Two lines that tell why a command began late: for whom it waits, and that it has the lock."""
 
 from __future__ import annotations
 

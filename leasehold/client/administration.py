@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Final, NoReturn, TypeVar
+from collections.abc import Iterator
+from typing import Final, NoReturn
 
 from leasehold.client.arguments import default_owner_name, refuse
 from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
-from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import (
     HolderChanged,
     LockItemMalformed,
@@ -19,12 +18,10 @@ from leasehold.errors import (
 )
 from leasehold.protocol.description import LockDescription
 from leasehold.protocol.model import ForceReleaseRequest, Released, ReleaseRequest
-from leasehold.store.lock_store import LockStore
 from leasehold.wire import rules
 
 _REPEAT_SECONDS: Final = 5.0
 """How long a release of unknown outcome is sent again."""
-_Answer = TypeVar("_Answer")
 
 
 class NotCopied:
@@ -205,7 +202,9 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
     name = rules.plain_text("name", rules.LOCK_NAME, name)
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
     request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
-    answer, _ = _repeat(store_factory, lambda store: store.release(request))
+    answer, _ = store_factory.repeat(
+        lambda store, _attempt: store.release(request), seconds=_REPEAT_SECONDS
+    )
     return isinstance(answer, Released)
 
 
@@ -216,7 +215,9 @@ def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest
         HolderChanged: no holder has that grant.
         LockStoreUnavailable: outcome unknown, whatever was tried.
     """
-    answer, attempts = _repeat(store_factory, lambda store: store.force_release(request))
+    answer, attempts = store_factory.repeat(
+        lambda store, _attempt: store.force_release(request), seconds=_REPEAT_SECONDS
+    )
     if answer is not None:
         return
     lock, token = f"lock {request.lock_name!r}", request.fencing_token
@@ -229,21 +230,3 @@ def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest
         "describe the lock again"
     )
     raise HolderChanged(message, lock_name=request.lock_name, fencing_token=token)
-
-
-def _repeat(
-    store_factory: StoreFactory, call: Callable[[LockStore], _Answer]
-) -> tuple[_Answer, int]:
-    """The answer, and how many attempts it took; raises `LockStoreUnavailable` if none comes."""
-    attempts = 0
-    clock = store_factory.clock
-    store = store_factory.store(deadline=clock.monotonic() + _REPEAT_SECONDS)
-    budget = RetryBudget(seconds=_REPEAT_SECONDS, clock=clock, random=store_factory.random)
-
-    def send() -> _Answer:
-        nonlocal attempts
-        attempts += 1
-        return call(store)
-
-    answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
-    return answer, attempts

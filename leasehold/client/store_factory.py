@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from botocore.exceptions import BotoCoreError
 
@@ -18,7 +19,7 @@ from leasehold.dynamodb.failures import misconfigured
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import NotHeld, Released, ReleaseRequest, SeenLock
+from leasehold.protocol.model import Released, ReleaseRequest, SeenLock
 from leasehold.store.context import LockContext
 from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry
@@ -26,6 +27,7 @@ from leasehold.store.lock_store import LockStore
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,27 @@ class StoreFactory:
         Raises:
             LockStoreUnavailable: no answer in time.
         """
+        answer, attempts = self.repeat(
+            lambda store, attempt: store.release(request, seen=seen if attempt == 1 else None),
+            seconds=seconds,
+        )
+        return attempts > 1 or isinstance(answer, Released)
+
+    def repeat(
+        self, call: Callable[[LockStore, int], _Answer], *, seconds: float
+    ) -> tuple[_Answer, int]:
+        """Makes a call again after each unknown outcome, until there is an answer.
+
+        Args:
+            call: is given the store, and the number of the attempt, from 1.
+            seconds: how long to go on.
+
+        Returns:
+            The answer, and how many attempts it took.
+
+        Raises:
+            LockStoreUnavailable: no answer in time.
+        """
         store = self.store(deadline=self.clock.monotonic() + seconds)
         budget = RetryBudget(
             seconds=seconds,
@@ -103,10 +126,10 @@ class StoreFactory:
         )
         attempts = 0
 
-        def send() -> Released | NotHeld:
+        def send() -> _Answer:
             nonlocal attempts
             attempts += 1
-            return store.release(request, seen=seen if attempts == 1 else None)
+            return call(store, attempts)
 
         answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
-        return attempts > 1 or isinstance(answer, Released)
+        return answer, attempts

@@ -15,21 +15,18 @@ import pytest
 
 from leasehold.cdk.service import byte_code
 from leasehold.cdk.service.byte_code import add_byte_code
+from tests.support.compiling import COUNT_COMPILED
 
 RUNTIME = "python3.13"
 HERE = f"python3.{sys.version_info.minor}"
 MOST_ZIPPED_BYTES = 1_000_000
 ALL = "acquire heartbeat release reap publish inspect force_release"
-COUNT = """
+COUNT = (
+    COUNT_COMPILED
+    + """
 import importlib, json, sys
-from importlib.machinery import SourceFileLoader
 asset, boto3_home, *handlers = sys.argv[1:]
 sys.path[:0] = [asset, boto3_home]
-compiled, to_code = [], SourceFileLoader.source_to_code
-def counted(loader, data, path, **options):
-    compiled.append(path)
-    return to_code(loader, data, path, **options)
-SourceFileLoader.source_to_code = counted
 for handler in handlers:
     importlib.import_module(f"lambdas.{handler}")
 homes = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
@@ -38,6 +35,7 @@ print(json.dumps({
     "compiled": sum(path.startswith(asset) for path in compiled),
 }))
 """
+)
 
 
 def imported_and_compiled(
@@ -111,7 +109,7 @@ def test_python_of_the_functions_runtime_compiles_nothing_either(
     python = shutil.which(RUNTIME)
     if (
         python is None
-        or subprocess.run([python, "-V"], check=False, capture_output=True).returncode
+        or subprocess.run([python, "-V"], check=False, capture_output=True, timeout=60).returncode
     ):
         pytest.skip(f"no {RUNTIME} on the PATH")
     copy = tmp_path / "asset"

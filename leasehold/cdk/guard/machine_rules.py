@@ -125,7 +125,7 @@ class GuardInMachine:
         for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
             steps = [step for step in machines.transitions if step.machine == machine]
             certain = [step for step in steps if not step.by_choice]
-            # Whoever enters the guard again begins anew, and may get a token.
+            # An execution that enters the guard again may be granted the lock, and get a token.
             after = reachable(steps, [gives_up], stop=enter)
             otherwise = reachable(steps, [None], stop=gives_up)
             without = after - otherwise | reachable(certain, [gives_up], stop=enter)

@@ -22,7 +22,7 @@ from typing import Final
 
 _ON_LAMBDA: Final = "/var/task"
 _MOST_SECONDS: Final = 30
-"""For all modules; they take a third of a second."""
+"""For all modules; without byte code a cold start is longer, and a synth must not hang."""
 
 _COMPILE: Final = (
     *("-I", "-S", "-m", "compileall", "-q"),

@@ -14,6 +14,7 @@ import pytest
 
 from leasehold.cdk.service import byte_code
 from leasehold.cdk.service.byte_code import add_byte_code
+from tests.support.compiling import COUNT_COMPILED
 
 RUNTIME = f"python3.{sys.version_info.minor}"
 """The runtime whose Python runs these tests, so that they need no other."""
@@ -26,14 +27,6 @@ BYTE_CODE = {
     f"inner/__pycache__/two.{TAG}.pyc",
 }
 RUN = "import sys; sys.path.insert(0, sys.argv[1]); import one; print(one.VALUE)"
-COUNTED = """
-from importlib.machinery import SourceFileLoader
-compiled, to_code = [], SourceFileLoader.source_to_code
-def counted(loader, data, path, **options):
-    compiled.append(path)
-    return to_code(loader, data, path, **options)
-SourceFileLoader.source_to_code = counted
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +62,7 @@ def names_of(home: Path) -> set[str]:
 
 def run(home: Path) -> tuple[str, int]:
     """The module's value, and how many sources were compiled for it."""
-    script = f"{COUNTED}{RUN}; print(len(compiled))"
+    script = f"{COUNT_COMPILED}{RUN}; print(len(compiled))"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", script, str(home)],
         check=True,
@@ -123,6 +116,12 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
     assert b"/var/task/inner/two.py" in (asset / f"inner/__pycache__/two.{TAG}.pyc").read_bytes()
 
 
+def invalidated_by(mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte code of another kind than the product's; of that, if no mode is given."""
+    if mode is not None:
+        monkeypatch.setattr(byte_code, "_COMPILE", (*byte_code._COMPILE[:-1], mode))  # noqa: SLF001
+
+
 @pytest.mark.parametrize(
     ("mode", "value", "compiled"),
     [
@@ -133,8 +132,7 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
 def test_byte_code_is_used_whatever_time_the_zip_gives_the_sources(
     asset: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, value: str, compiled: int
 ) -> None:
-    if mode:
-        monkeypatch.setattr(byte_code, "_COMPILE", (*byte_code._COMPILE[:-1], mode))  # noqa: SLF001
+    invalidated_by(mode, monkeypatch)
     add_byte_code(asset, RUNTIME)
     os.utime(asset / "one.py", (315_532_800, 315_532_800))
     assert run(asset) == (value, compiled)
@@ -150,8 +148,7 @@ def test_byte_code_is_used_whatever_time_the_zip_gives_the_sources(
 def test_a_source_that_somebody_changed_on_lambda_is_what_runs(
     asset: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, value: str, compiled: int
 ) -> None:
-    if mode:
-        monkeypatch.setattr(byte_code, "_COMPILE", (*byte_code._COMPILE[:-1], mode))  # noqa: SLF001
+    invalidated_by(mode, monkeypatch)
     add_byte_code(asset, RUNTIME)
     (asset / "one.py").write_text("VALUE = 3\n")
     assert run(asset) == (value, compiled)

@@ -1,4 +1,4 @@
-"""Whoever reads the errors of a command, as in a CI log, is told that it waits, and for whom."""
+"""The reader of a command's errors, as of a CI log, is told that it waits, and for whom."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
     return lines
 
 
-def told(patience: float, line: str = "waiting") -> Any:  # noqa: ANN401 - a context
-    return told_of_a_wait(patience, LOCK, lambda: line, monotonic=iter((0.0, 42.4)).__next__)
+def told(after_seconds: float, line: str = "waiting") -> Any:  # noqa: ANN401 - a context
+    return told_of_a_wait(after_seconds, LOCK, lambda: line, monotonic=iter((0.0, 42.4)).__next__)
 
 
 def test_a_long_wait_is_told_once_and_the_lock_at_its_end(lines: Lines) -> None:
@@ -74,12 +74,12 @@ def test_a_wait_that_fails_has_no_second_line(lines: Lines) -> None:
     assert lines.told == ["waiting"]
 
 
-@pytest.mark.parametrize(("patience", "line"), [(BOUND, "waiting"), (0, "")])
+@pytest.mark.parametrize(("after_seconds", "line"), [(BOUND, "waiting"), (0, "")])
 def test_a_short_wait_and_one_for_nobody_are_not_told_and_no_thread_is_left(
-    patience: float, line: str, lines: Lines
+    after_seconds: float, line: str, lines: Lines
 ) -> None:
     before = threading.active_count()
-    with told(patience, line):
+    with told(after_seconds, line):
         pass
     assert threading.active_count() == before
     assert lines.told == []
