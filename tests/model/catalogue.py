@@ -13,6 +13,7 @@ from tests.model.contention.configurations import (
     CONFIGURATIONS,
     KNOWN_GAPS,
     LARGE,
+    LATE_COPIES,
     Configuration,
 )
 from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
@@ -27,7 +28,7 @@ from tests.model.request_names import Names, naming
 from tests.model.search import Report, Search
 
 SEARCHES: Final[dict[str, Configuration | Scene]] = {
-    search.name: search for search in (*CONFIGURATIONS, *KNOWN_GAPS, *SCENES)
+    search.name: search for search in (*CONFIGURATIONS, *LATE_COPIES, *KNOWN_GAPS, *SCENES)
 }
 LARGE_SEARCHES: Final = {search.name: search for search in LARGE}
 MUTANTS: Final[dict[str, Mutant]] = {**MUTANTS_OF_CONTENTION, **MUTANTS_OF_EXECUTIONS}

@@ -27,7 +27,22 @@ from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
 from tests.support import START_MS
 
 EPOCH_MS: Final = 1_000_000
-"""Time stands still within an epoch. The next one begins when every lease of this one is over."""
+"""The next epoch begins when every lease of this one is over."""
+TICKS: Final = 8
+"""Instants of an epoch. Time stands still between two ticks: a tick is a time-out that passes."""
+_TICK_MS: Final = 2_000
+
+
+def time_ms(instant: int) -> int:
+    """The time of an instant; instants are counted over all epochs."""
+    epoch, tick = divmod(instant, TICKS)
+    return START_MS + epoch * EPOCH_MS + tick * _TICK_MS
+
+
+def next_epoch(instant: int) -> int:
+    """The first instant at which all leases of this one's epoch are over."""
+    return (instant // TICKS + 1) * TICKS
+
 
 _NOT_MADE: Final = {PUSH, DESCRIBE, END_HEARTBEAT, READ}
 """Calls whose payload is made by none of the protocol's functions."""
@@ -55,7 +70,7 @@ class RecordedWorld:
 
     Attributes:
         answers: to the first calls of the operation.
-        epochs: when the operation began, and when each of the answers came.
+        instants: when the operation began, and when each of the answers came.
         offset_ms: added to the clock; differs between two runs of one owner, as it would.
         claim: what the claim of a call is that is answered at once.
         names: told by `naming` which function made each request.
@@ -63,7 +78,7 @@ class RecordedWorld:
     """
 
     answers: Sequence[Any]
-    epochs: Sequence[int]
+    instants: Sequence[int]
     offset_ms: int
     names: Names
     claims_of: str | None = None
@@ -103,7 +118,7 @@ class RecordedWorld:
         return lambda payload: self._ask(method, payload)
 
     def wall_ms(self) -> int:
-        return START_MS + self.epochs[self.asked] * EPOCH_MS + self.offset_ms
+        return time_ms(self.instants[self.asked]) + self.offset_ms
 
     def monotonic(self) -> float:
         return 0.0

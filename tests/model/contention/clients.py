@@ -27,7 +27,7 @@ from leasehold.protocol.model import (
 from leasehold.store.lock_store import LockStore
 from leasehold.testing.expressions import Item
 from tests.model.numbered_tables import LOCK
-from tests.model.replay import EPOCH_MS
+from tests.model.replay import time_ms
 from tests.support import START_MS
 
 LEASE_MS: Final = 10_000
@@ -145,12 +145,12 @@ class Local(NamedTuple):
         heartbeats: how many heartbeats are left.
         told: the fencing token that it was told.
         orphaned: whether its workflow is dead, and only the handler is still at work.
-        claimed_in: the epoch of its first call, which its claim remembers.
+        claimed_at: the instant of its first call, which its claim remembers.
         ticket: of its place in the queue, if it polls and was told; else 0.
         remembered: number of the table that it remembers, plus 1; 0 if it remembers none.
         half_joined: whether its join has happened, and queries do not show its waiter yet.
         answers: numbers of the answers that the operation under way has had.
-        epochs: when that operation began, and when each answer came; empty if it must yet begin.
+        instants: when that operation began, and when each answer came; empty if it must yet begin.
     """
 
     client: int
@@ -160,22 +160,24 @@ class Local(NamedTuple):
     heartbeats: int = 0
     told: int = 0
     orphaned: bool = False
-    claimed_in: int = 0
+    claimed_at: int = 0
     ticket: int = 0
     remembered: int = 0
     half_joined: bool = False
     answers: tuple[int, ...] = ()
-    epochs: tuple[int, ...] = ()
+    instants: tuple[int, ...] = ()
 
     def at(self, status: Status, **changes: Any) -> Local:  # noqa: ANN401 - fields
         if status in OVER:
             changes["remembered"] = 0
-        return self._replace(status=status, half_joined=False, answers=(), epochs=(), **changes)
+        return self._replace(status=status, half_joined=False, answers=(), instants=(), **changes)
 
-    def begun(self, epoch: int) -> Local:
-        """It begins an operation in this epoch."""
+    def begun(self, instant: int) -> Local:
+        """It begins an operation at this instant."""
         claims = self.status is Status.ACQUIRING and self.calls == 1
-        return self._replace(epochs=(epoch,), claimed_in=epoch if claims else self.claimed_in)
+        return self._replace(
+            instants=(instant,), claimed_at=instant if claims else self.claimed_at
+        )
 
     def again(self) -> Local:
         """Its reply was lost, or its handler was killed: it begins the operation anew."""
@@ -216,7 +218,7 @@ def claim_of(client: Client, index: int, local: Local) -> Item:
     """The claim that an acquire of this client finds: after the first call, what that has left."""
     if not (client.waits and client.pushed):
         return {}
-    first_ms = START_MS + local.claimed_in * EPOCH_MS + offset_ms(index, 1)
+    first_ms = time_ms(local.claimed_at) + offset_ms(index, 1)
     place: Item = {schema.ENTERED_AT_MS: number(first_ms)}
     return place if local.calls == 1 else {**place, schema.REVISION: number(local.calls - 1)}
 

@@ -228,6 +228,32 @@ CONFIGURATIONS: Final = (
 )
 """Each search finds nothing."""
 
+LATE_COPIES: Final = (
+    Configuration(
+        name="a late copy beside a client that renews",
+        clients=(
+            Client(name="anna", pushed=False, waits=False, heartbeats=2),
+            Client(name="ben", pushed=False, waits=False, heartbeats=1),
+        ),
+        faults=Faults(copies=1, epochs=1),
+    ),
+    Configuration(
+        name="a late copy beside workflows",
+        clients=workflows(3),
+        faults=Faults(copies=1),
+    ),
+    Configuration(
+        name="a late copy beside waiters that ask again and give up",
+        clients=(_ANNA, _BEN_ASKS_AGAIN, Client(name="carl", polls=1)),
+        faults=Faults(copies=1),
+    ),
+    Configuration(
+        name="a late copy, a workflow dies, and leases end",
+        clients=workflows(3),
+        faults=Faults(copies=1, crashes=1, epochs=1),
+    ),
+)
+
 LARGE: Final = (
     Configuration(
         name="mixed limits, a workflow dies, and leases end",

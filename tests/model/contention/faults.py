@@ -20,6 +20,8 @@ class Faults:
         repeats: boto3 sends a write twice, and returns the second answer.
         epochs: so much time passes that all leases are over.
         late_joins: a join has happened, and its waiter is not seen by queries until its next step.
+        copies: a write is given up after its time-out and sent again, and the first sending stays
+            on the wire; or its caller begins the operation anew.
     """
 
     crashes: int = 0
@@ -29,9 +31,14 @@ class Faults:
     repeats: int = 0
     epochs: int = 0
     late_joins: int = 0
+    copies: int = 0
 
 
-CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH, LATE_JOIN = range(7)
+CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH, LATE_JOIN, COPY = range(8)
+LANDS: Final = 8
+"""What a copy does when it may: it needs no allowance."""
+HELD_BACK: Final = 9
+"""As `COPY`, but no sending arrived: the caller begins anew."""
 NONE: Final = -1
 
 

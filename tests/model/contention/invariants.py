@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
-from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, LockState
+from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder, LockState
 from tests.model.contention.clients import Status
 from tests.model.contention.faults import CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.model.numbered_tables import LockOfTable
-from tests.model.replay import EPOCH_MS
-from tests.support import START_MS
+from tests.model.replay import TICKS, time_ms
 
 
 class Invariant(StrEnum):
@@ -22,6 +21,7 @@ class Invariant(StrEnum):
     LIMIT = "no more hold than the limit of any holder, and all holders are counted"
     IN_FORCE = "the limit in force is never above the limit of a holder"
     TOKENS = "a token is issued once, and tokens rise"
+    END = "the end of a grant never moves back"
     ORDER = "grants come in the order of queueing"
     EVICTED = (
         "only a holder whose lease is over is evicted, and never a workflow that runs; a release "
@@ -63,22 +63,24 @@ class Checker:
 
     def broken_by(self, state: State, move: Move) -> Invariant | None:
         """The first of the wanted invariants that a change of the table breaks."""
-        before, after, epoch = state[0], move.to[0], move.to[1]
+        before, after, instant = state[0], move.to[0], move.to[1]
         if before == after:
             return None
-        key = (before, after, epoch)
+        key = (before, after, instant)
         if key not in self._changes:
             old, new = self.world.tables.lock(before), self.world.tables.lock(after)
             self._changes[key] = (
-                self._change(old, new, epoch),
-                _evicted(old.state, new.state, epoch),
+                self._change(old, new, instant),
+                _evicted(old.state, new.state, instant),
             )
         found, evicted = self._changes[key]
         early = evicted and any(self._runs(state, owner) for owner in evicted)
         return found or (self._pick((Invariant.EVICTED, False)) if early else None)
 
-    def _change(self, before: LockOfTable, after: LockOfTable, epoch: int) -> Invariant | None:
+    def _change(self, before: LockOfTable, after: LockOfTable, instant: int) -> Invariant | None:
         old, new = before.state, after.state
+        if any(_ends_earlier(holder, new) for holder in old.holders):
+            return self._pick((Invariant.END, False))
         tokens = {h.owner_id: h.fencing_token for h in old.holders}
         granted = [h for h in new.holders if tokens.get(h.owner_id) != h.fencing_token]
         if not granted:
@@ -92,7 +94,7 @@ class Checker:
             ahead = [owner for owner in arrived if self._is_before(owner, me, before)]
         return self._pick(
             (Invariant.TOKENS, rising and me not in tokens),
-            (Invariant.ORDER, not any(_still_asks(after, owner, epoch) for owner in ahead)),
+            (Invariant.ORDER, not any(_still_asks(after, owner, instant) for owner in ahead)),
         )
 
     def _is_before(self, owner_id: str, other_id: str, lock: LockOfTable) -> bool:
@@ -110,14 +112,14 @@ class Checker:
 
     def broken_in(self, state: State) -> Invariant | None:
         """The first of the wanted invariants that the table or a client's own view breaks."""
-        table, epoch, rest = state[:FIRST_CLIENT]
+        table, instant, rest = state[:3]
         if table not in self._tables:
             self._tables[table] = self._table(self.world.tables.lock(table))
         if self._tables[table] is not None:
             return self._tables[table]
         lost = int(self.world.budget.spent(rest, LOST_REPLY))
         for number in state[FIRST_CLIENT:-1]:
-            key = (table, epoch, number, lost)
+            key = (table, instant, number, lost)
             if key not in self._clients:
                 self._clients[key] = self._client(*key)
             if self._clients[key] is not None:
@@ -136,12 +138,12 @@ class Checker:
             (Invariant.QUEUE, not any(state.holder(owner) for owner in waiting)),
         )
 
-    def _client(self, table: int, epoch: int, number: int, lost: int) -> Invariant | None:
+    def _client(self, table: int, instant: int, number: int, lost: int) -> Invariant | None:
         lock, waiting, _ = self.world.tables.lock(table)
         local = self.world.progress.known[number].local
         client = self.world.clients[local.client]
         status = local.status
-        sure = client.pushed or epoch == 0
+        sure = client.pushed or instant < TICKS
         if client.is_echo:
             return None
         mine = lock.holder(client.owner_id)
@@ -186,19 +188,26 @@ class Checker:
         return lock.held < min(self._limits[one] for one in (owner, *inside))
 
 
-def _still_asks(lock: LockOfTable, owner_id: str, epoch: int) -> bool:
+def _still_asks(lock: LockOfTable, owner_id: str, instant: int) -> bool:
     """Whether an owner waits that has not been away for too long."""
-    now_ms = START_MS + epoch * EPOCH_MS
+    now_ms = time_ms(instant)
     place = lock.places.get(owner_id)
     return place is not None and place.expires_at_ms + DEFAULT_CLOCK_TOLERANCE_MS >= now_ms
 
 
-def _evicted(old: LockState, new: LockState, epoch: int) -> list[str]:
+def _ends_earlier(holder: Holder, new: LockState) -> bool:
+    """Whether a grant that goes on has an earlier end than before."""
+    after = new.holder(holder.owner_id)
+    same = after is not None and after.fencing_token == holder.fencing_token
+    return same and after.expires_at_ms < holder.expires_at_ms
+
+
+def _evicted(old: LockState, new: LockState, instant: int) -> list[str]:
     """Owners that lost their permit before their lease was over, and did not give it back.
 
     Nor was that grant released by force.
     """
-    now_ms = START_MS + epoch * EPOCH_MS
+    now_ms = time_ms(instant)
     last = new.last_forced_release
     forced = None if last is None else last.fencing_token
     return [

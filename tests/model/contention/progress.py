@@ -39,8 +39,8 @@ class Known:
         call: number of the request that it is about to make, if it is in an operation.
         active: whether it will take its next step by itself, soon.
         listens_to: the task token through which it can be told at this moment.
-        starts: numbers of the locals that begin an operation, by epoch.
-        answered: number of the local after an answer, by the answer's number and the epoch.
+        starts: numbers of the locals that begin an operation, by instant.
+        answered: number of the local after an answer, by the answer's number and the instant.
     """
 
     local: Local
@@ -85,27 +85,27 @@ class Progress:
             self.known.append(Known(local, asked, local.status in OPERATING, token))
         return found
 
-    def starts(self, number: int, epoch: int) -> list[int]:
+    def starts(self, number: int, instant: int) -> list[int]:
         """The client at the first request of each operation that it may begin now."""
         known = self.known[number]
         if known.call is not None:
             return [number]
-        found = known.starts.get(epoch)
+        found = known.starts.get(instant)
         if found is None:
             client = self.clients[known.local.client]
-            begun = [b.begun(epoch) for b in beginnings(client, known.local)]
-            found = known.starts[epoch] = [self._run(local) for local in begun]
+            begun = [b.begun(instant) for b in beginnings(client, known.local)]
+            found = known.starts[instant] = [self._run(local) for local in begun]
         return found
 
-    def answered(self, number: int, answer: int, epoch: int) -> int:
+    def answered(self, number: int, answer: int, instant: int) -> int:
         """The client after it got an answer."""
         known = self.known[number]
-        key = (answer, epoch)
+        key = (answer, instant)
         found = known.answered.get(key)
         if found is None:
             local = known.local
-            answers, epochs = (*local.answers, answer), (*local.epochs, epoch)
-            longer = local._replace(half_joined=False, answers=answers, epochs=epochs)
+            answers, instants = (*local.answers, answer), (*local.instants, instant)
+            longer = local._replace(half_joined=False, answers=answers, instants=instants)
             endless = len(answers) > _LONGEST_OPERATION
             ended = self.number(local.at(Status.ENDLESS)) if endless else None
             found = known.answered[key] = ended or self._run(longer)
@@ -119,7 +119,7 @@ class Progress:
             lambda store, _world: operate(client, local, store, self._remembered(local)),
             RecordedWorld(
                 answers,
-                local.epochs,
+                local.instants,
                 offset_ms(index, local.calls),
                 self._names,
                 claim=claim_of(client, index, local),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.model.contention.clients import OVER, Local, Status
 from tests.model.contention.faults import CRASH, ORPHAN
 from tests.model.contention.transitions import FIRST_CLIENT, State, World
+from tests.model.replay import next_epoch
 
 
 class Recovery:
@@ -21,7 +22,7 @@ class Recovery:
     def works(self, state: State) -> bool:
         """Whether each of these calls, and all of them one after another, do what they must."""
         if self._world.budget.spent(state[2], CRASH, ORPHAN):
-            state = (state[0], state[1] + 1, *state[2:])
+            state = (state[0], next_epoch(state[1]), *state[2:])
         sleepers = [at for at in self._clients(state) if self._status(state, at) is Status.ASLEEP]
         newcomer = len(state) - 1
         if not sleepers:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tests.model.contention.faults import (
+    COPY,
     CRASH,
     EPOCH,
+    HELD_BACK,
+    LANDS,
     LATE_JOIN,
     LOST_PUSH,
     LOST_REPLY,
@@ -23,6 +26,8 @@ _FAULTS = {
     LOST_PUSH: "is lost",
     REPEAT: "is sent twice",
     LATE_JOIN: "happens, but queries do not show its waiter yet",
+    COPY: "is sent again after its time-out; the first sending stays on the wire",
+    HELD_BACK: "stays on the wire; the caller begins anew after its time-out",
     EPOCH: "time passes, until all leases of before are over",
 }
 
@@ -34,6 +39,8 @@ def tell(world: World, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
 
 
 def _event(world: World, before: State, move: Move) -> str:
+    if move.fault == LANDS:
+        return f"the late copy of {world.progress.calls[move.call].name} lands"
     if move.by == NONE:
         return _FAULTS[move.fault]
     at = move.by

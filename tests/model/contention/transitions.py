@@ -9,8 +9,11 @@ from leasehold.protocol.model import Grant, Liveness
 from leasehold.workflows.engine import Delivery, Execution
 from tests.model.contention.clients import OVER, Client, Status
 from tests.model.contention.faults import (
+    COPY,
     CRASH,
     EPOCH,
+    HELD_BACK,
+    LANDS,
     LATE_JOIN,
     LOST_PUSH,
     LOST_REPLY,
@@ -22,12 +25,17 @@ from tests.model.contention.faults import (
 )
 from tests.model.contention.progress import Progress
 from tests.model.numbered_tables import EMPTY, NumberedTables
+from tests.model.replay import next_epoch
 from tests.model.request_names import DESCRIBE, PUSH, Names
 
 State = tuple[int, ...]
-"""Numbers: the table, the epoch, the faults that are left, and how far each client is."""
-FIRST_CLIENT: Final = 3
+"""Numbers: the table, the instant, the faults that are left, what is on the wire, and how far each
+client is."""
+WIRE: Final = 3
+"""Where a state has the request that is still on its way: its number and 1; 0 if there is none."""
+FIRST_CLIENT: Final = 4
 _REPEATABLE: Final = {"update", "delete"}
+_WRITES: Final = {*_REPEATABLE, "transact"}
 
 
 class Move(NamedTuple):
@@ -60,7 +68,7 @@ class World:
         self._late_joins = faults.late_joins > 0
         self.tables = NumberedTables(by_arrival=True)
         self.progress = Progress(clients, self.tables, names)
-        self.start: State = (EMPTY, 0, 0, *self.progress.first())
+        self.start: State = (EMPTY, 0, 0, 0, *self.progress.first())
         self._pushed = {outcome: self.tables.answer_number(outcome) for outcome in Delivery}
         self._written = self.tables.answer_number(Written({}))
         self._liveness = {value: self.tables.answer_number(Execution(value)) for value in Liveness}
@@ -68,10 +76,10 @@ class World:
     def moves(self, state: State) -> list[Move]:
         """Everything that may happen next."""
         found: list[Move] = []
-        table, epoch, rest = state[:FIRST_CLIENT]
+        table, instant, rest, wire = state[:FIRST_CLIENT]
         fails = not self.budget.exhausted(rest)
         for at in range(FIRST_CLIENT, len(state) - 1):
-            for number in self.progress.starts(state[at], epoch):
+            for number in self.progress.starts(state[at], instant):
                 found.append(self.step(state, at, number))
                 if fails:
                     self._add_failures(state, at, number, found)
@@ -79,8 +87,10 @@ class World:
                 self._add_deaths(state, at, found)
         left = self.budget.spend(rest, EPOCH)
         if left != NONE:
-            later = (table, epoch + 1, left, *state[FIRST_CLIENT:])
+            later = (table, next_epoch(instant), left, *state[WIRE:])
             found.append(Move(later, NONE, NONE, EPOCH))
+        if wire:
+            found.append(self._landed(state))
         return found
 
     def step(self, state: State, at: int, number: int) -> Move:
@@ -159,6 +169,35 @@ class World:
             after = (second.table, *state[1:])
             found.append(Move(_with(_spent(after, again), at, answered), at, asked, REPEAT))
 
+        self._add_copies(state, at, number, found)
+
+    def _add_copies(self, state: State, at: int, number: int, found: list[Move]) -> None:
+        """A sending of this write stays on the wire, for at least as long as a time-out.
+
+        botocore sends it again, and the caller gets the answer to that sending; or the caller gives
+        up, and begins the operation anew. DynamoDB remembers the request token of a transaction
+        that was committed, so a copy of that one changes nothing.
+        """
+        progress, left = self.progress, self.budget.spend(state[2], COPY)
+        asked = progress.known[number].call
+        assert asked is not None
+        call = progress.calls[asked]
+        if left == NONE or state[WIRE] or call.method not in _WRITES:
+            return
+        waited = (state[0], state[1] + 1, left, asked + 1, *state[FIRST_CLIENT:])
+        anew = progress.number(progress.known[number].local.again())
+        found.append(Move(_with(waited, at, anew), at, asked, HELD_BACK))
+        done = self.tables.apply(state[0], call)
+        if call.method != "transact" or done.answer != self._written:
+            sent_again = self.step(waited, at, number)
+            found.append(sent_again._replace(fault=COPY))
+
+    def _landed(self, state: State) -> Move:
+        """The request on the wire arrives; nobody waits for its answer."""
+        asked = state[WIRE] - 1
+        done = self.tables.apply(state[0], self.progress.calls[asked])
+        return Move((done.table, *state[1:WIRE], 0, *state[FIRST_CLIENT:]), NONE, asked, LANDS)
+
     def _add_late_join(self, state: State, at: int, number: int, found: list[Move]) -> None:
         """A transaction that joins is seen by a query only in part, until its caller goes on."""
         progress, left = self.progress, self.budget.spend(state[2], LATE_JOIN)
@@ -198,4 +237,4 @@ def _with(state: State, at: int, number: int) -> State:
 
 
 def _spent(state: State, rest: int) -> State:
-    return (*state[:2], rest, *state[FIRST_CLIENT:])
+    return (*state[:2], rest, *state[WIRE:])

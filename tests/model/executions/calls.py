@@ -44,7 +44,7 @@ class Calls:
             self._next[number] = run_to_next_call(
                 lambda store, world: actor.operate(call, store, world),
                 RecordedWorld(
-                    answers, call.epochs, first_ms + call.number, self._names, STOPPABLE, claim
+                    answers, call.instants, first_ms + call.number, self._names, STOPPABLE, claim
                 ),
             )
         return number
@@ -54,8 +54,8 @@ class Calls:
         key = (call, answer, epoch)
         if key not in self._further:
             before = self.operation(call)
-            answers, epochs = (*before.answers, answer), (*before.epochs, epoch)
-            after = before._replace(answers=answers, epochs=epochs)
+            answers, instants = (*before.answers, answer), (*before.instants, epoch)
+            after = before._replace(answers=answers, instants=instants)
             self._further[key] = self.number(at, after)
         return self._further[key]
 

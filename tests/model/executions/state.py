@@ -28,7 +28,7 @@ class Operation(NamedTuple):
         owner: counts the acquisitions of its workflow.
         run: how often the stoppable execution had been stopped when the call began.
         answers: numbers of the answers that it has had.
-        epochs: when it began, and when each answer came.
+        instants: when it began, and when each answer came.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Operation(NamedTuple):
     owner: int
     run: int
     answers: tuple[int, ...]
-    epochs: tuple[int, ...]
+    instants: tuple[int, ...]
 
 
 class Local(NamedTuple):

@@ -21,9 +21,8 @@ from tests.model.executions.actors import (
 from tests.model.executions.calls import Calls
 from tests.model.executions.scene import Scene
 from tests.model.executions.state import Local, Move, Operation, State, Status
-from tests.model.replay import EPOCH_MS, Call
+from tests.model.replay import TICKS, Call, time_ms
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, Names
-from tests.support import START_MS
 
 MOST_ACQUISITIONS: Final = 3
 
@@ -79,7 +78,7 @@ class World:
             owner = state.locals[self._at[actor.workflow.name]].owner
         number = local.calls + 1
         call = self.calls.number(
-            at, Operation(name, number, owner, state.stops, (), (state.epoch,))
+            at, Operation(name, number, owner, state.stops, (), (state.epoch * TICKS,))
         )
         status = Status.RELEASING if name == RELEASE else local.status
         return state.with_local(at, local._replace(status=status, calls=number, current=call))
@@ -99,7 +98,7 @@ class World:
 
     def _answered(self, state: State, at: int, call: int, answer: int) -> State:
         """After the answer to a request that was done."""
-        further = self.calls.answered(at, call, answer, state.epoch)
+        further = self.calls.answered(at, call, answer, state.epoch * TICKS)
         outcome = self.calls.result_of(further)
         local = state.locals[at]
         if outcome is None:
@@ -128,7 +127,7 @@ class World:
         if state.runs:
             return Execution(Liveness.RUNNING, state.redrives)
         just_now = self._has_forgeries and self._acquires_are_under_way(state, state.redrives)
-        ended_at_ms = START_MS + state.epoch * EPOCH_MS if just_now else None
+        ended_at_ms = time_ms(state.epoch * TICKS) if just_now else None
         return Execution(Liveness.OVER, state.redrives, ended_at_ms)
 
     def _acquires_are_under_way(self, state: State, redrives: int) -> bool:
