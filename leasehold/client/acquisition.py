@@ -318,7 +318,9 @@ class Acquisition:
         if granted.since + least_seconds > sent and left_seconds >= least_seconds:
             return granted
         heartbeat = HeartbeatRequest(
-            lock_name=self.request.lock_name, owner_id=self.request.owner_id
+            lock_name=self.request.lock_name,
+            owner_id=self.request.owner_id,
+            lease_ms=self.request.lease_ms,
         )
         try:
             answer = self._store().heartbeat(heartbeat)

@@ -66,7 +66,10 @@ class LeaseHandle:
                 # It may be written without an answer, and be shorter than before.
                 lease.shorten(sent + lease_ms / 1000)
             request = HeartbeatRequest(
-                lock_name=lease.lock_name, owner_id=lease.owner_id, lease_ms=lease_ms, data=data
+                lock_name=lease.lock_name,
+                owner_id=lease.owner_id,
+                lease_ms=round(lease.seconds * 1000) if lease_ms is None else lease_ms,
+                data=data,
             )
             answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(request)
             if not isinstance(answer, Grant):
@@ -186,7 +189,10 @@ class LeaseHandle:
                 return False
             lease = self.lease
             request = ReleaseRequest(
-                lock_name=lease.lock_name, owner_id=lease.owner_id, tells_grant=False
+                lock_name=lease.lock_name,
+                owner_id=lease.owner_id,
+                tells_grant=False,
+                fencing_token=lease.fencing_token,
             )
             try:
                 now = self._store_factory.clock.monotonic()

@@ -24,6 +24,7 @@ from leasehold.dynamodb.failures import (
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
 from leasehold.protocol.requests import (
+    Check,
     Delete,
     Deletes,
     Item,
@@ -38,6 +39,7 @@ from leasehold.protocol.requests import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import (
+        ConditionCheckTypeDef,
         DeleteTypeDef,
         PutTypeDef,
         QueryInputTypeDef,
@@ -237,16 +239,21 @@ class LockTable:
             }
         }
 
-    def _write_of(self, write: Put | Delete) -> TransactWriteItemTypeDef:
+    def _write_of(self, write: Put | Delete | Check) -> TransactWriteItemTypeDef:
         if isinstance(write, Put):
             put: PutTypeDef = {"TableName": self._name, "Item": write.item}
             if write.condition is not None:
                 put["ConditionExpression"] = write.condition
                 put["ExpressionAttributeNames"] = write.names
+                if write.values:
+                    put["ExpressionAttributeValues"] = write.values
             return {"Put": put}
+        if isinstance(write, Check):
+            return {"ConditionCheck": cast("ConditionCheckTypeDef", self._delete_of(write))}
         return {"Delete": self._delete_of(write)}
 
-    def _delete_of(self, delete: Delete) -> DeleteTypeDef:
+    def _delete_of(self, delete: Delete | Check) -> DeleteTypeDef:
+        """A delete, and a check of the same shape."""
         fields: DeleteTypeDef = {
             "TableName": self._name,
             "Key": delete.key,

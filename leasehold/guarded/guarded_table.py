@@ -38,7 +38,6 @@ from leasehold.errors import (
 )
 from leasehold.guarded.item_check import require_well_formed
 from leasehold.guarded.pending_calls import PendingCall, SentTransaction
-from leasehold.protocol.condition_check import guarded
 from leasehold.protocol.items import read_state
 from leasehold.protocol.requests import Item, Transaction, Update
 from leasehold.wire import rules
@@ -104,14 +103,14 @@ class GuardedTable(LockTable):
         """Sends the holder's departure with the items, and any later update as it is."""
         if self.committed:
             return super().update(update)
-        failed = self.commit([self._update_of(self._on_this_grant(update))])
+        failed = self.commit([self._update_of(update)])
         return Written({}) if failed is None else ConditionFailed(self._still_held(failed[0]))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends the holder's departure with the items, and any later transaction as it is."""
         if self.committed:
             return super().transact(transaction)
-        state = self._update_of(self._on_this_grant(transaction.state))
+        state = self._update_of(transaction.state)
         failed = self.commit([state, self._write_of(transaction.other)])
         if failed is None:
             return Written({})
@@ -184,10 +183,6 @@ class GuardedTable(LockTable):
             f"each table, and permission for each write and a ConditionCheck of the lock ({error})"
         )
         return LockStoreMisconfigured(message, table_name=self._name, code=code)
-
-    def _on_this_grant(self, update: Update) -> Update:
-        grant = self._grant
-        return guarded(update, owner_id=grant.owner_id, fencing_token=grant.fencing_token)
 
     def _still_held(self, reason: dict[str, Any]) -> Item:
         """The lock's item after a failed departure, if this grant still holds the lock.

@@ -8,6 +8,7 @@ lock is still held and that the items are written.
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -23,11 +24,11 @@ from leasehold.protocol.condition_check import MOST_ITEMS, condition_check
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.holders import read_holder
 from leasehold.protocol.items import read_state
-from leasehold.protocol.model import ReleaseRequest
+from leasehold.protocol.model import LockState, ReleaseRequest
 from leasehold.protocol.permits import release_permit
 from leasehold.protocol.schema import PARTITION_KEY, partition_of
 from leasehold.store.context import LockContext
-from leasehold.store.hand_over import hand_over
+from leasehold.store.hand_over import hand_over, pause_or_give_up
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -170,15 +171,26 @@ class GuardedWrites:
 
     def _write_and_release(self, table: GuardedTable) -> None:
         """As `store.release`, with a table that has the items in its transaction."""
-        request = ReleaseRequest(lock_name=self._grant.lock_name, owner_id=self._grant.owner_id)
-        outcome = table.update(release_permit(request, now_ms=self._context.clock.wall_ms()))
-        if isinstance(outcome, Written):
-            return
-        state = read_state(outcome.item)
-        departing = DepartingHolder(read_holder(outcome.item, request.owner_id), voluntary=True)
-        hand_over(
-            replace(self._context, table=table), request.lock_name, state, departing=departing
+        request = ReleaseRequest(
+            lock_name=self._grant.lock_name,
+            owner_id=self._grant.owner_id,
+            fencing_token=self._grant.fencing_token,
         )
+        context, state = self._context, LockState()
+        began = context.retry_budget.clock.monotonic()
+        for attempt in itertools.count():
+            departure = release_permit(request, left_at_ms=context.leaving_ms(state))
+            outcome = table.update(departure)
+            if isinstance(outcome, Written):
+                return
+            state = read_state(outcome.item)
+            if state.contended:
+                break
+            # An owner whose clock is ahead of ours left last: ours must not seem earlier.
+            pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+        holder = read_holder(outcome.item, request.owner_id)
+        departing = DepartingHolder(holder, voluntary=True)
+        hand_over(replace(context, table=table), request.lock_name, state, departing=departing)
 
     def _has_happened(self, table: GuardedTable, sent: SentTransaction) -> bool:
         """Whether this transaction, sent by an earlier call, has happened; or does so now.

@@ -4,7 +4,7 @@
       │ condition_check    ── one ──▶ I hold, with this token
       │                                                   ───▶ written
       │
-      │ guarded(release_permit) ── one ──▶ I hold, with this token,
+      │ release_permit ─────────── one ──▶ I hold, with this token,
       │                               and leave           ───▶ written
 
 The token counts and not only the owner: an acquisition that was evicted and granted again under its
@@ -13,12 +13,10 @@ old owner_id has a newer token, and decisions under the older one are stale.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import I_HOLD, all_of, number
-from leasehold.protocol.requests import Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
@@ -45,13 +43,3 @@ def condition_check(
             "ExpressionAttributeValues": {":guard_token": number(fencing_token)},
         }
     }
-
-
-def guarded(update: Update, *, owner_id: str, fencing_token: int) -> Update:
-    """The same update of a lock, on condition that the owner holds it with this token."""
-    return replace(
-        update,
-        condition=all_of(update.condition, _SAME_TOKEN),
-        names={**update.names, "#guard_token": schema.token_attribute(owner_id)},
-        values={**update.values, ":guard_token": number(fencing_token)},
-    )

@@ -61,6 +61,14 @@ def names_in(expression: str) -> dict[str, str]:
     return _used_in(_placeholders(expression), _NAMES)
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of an item when a write happens, and the values that this uses."""
+
+    expression: str
+    values: Values
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """The part of an update that removes holders; empty if none leaves.

@@ -36,6 +36,7 @@ def hand_over_permit(
     departing: DepartingHolder | None,
     *,
     unless_joined: bool,
+    left_at_ms: int,
     now_ms: int,
 ) -> tuple[Transaction, Holder]:
     """Give the permit of the departing holder, or a free one if there is none, to a waiter.
@@ -50,7 +51,8 @@ def hand_over_permit(
     """
     request = waiter.request
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
-    leaving, executions = removal(departing), shared_executions(request, state)
+    leaving = removal(departing, left_at_ms=left_at_ms)
+    executions = shared_executions(request, state)
     room = may_enter_as_seen(request.limit, state, [departing.holder] if departing else [])
     # The state as seen stands: `retain_until` moves only with a grant or with a longer retention.
     retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
@@ -84,14 +86,14 @@ def leave_without_successor(
     *,
     waiters_limit: int | None,
     wait_seq: int,
-    now_ms: int,
+    left_at_ms: int,
 ) -> Update:
     """Leave a lock of which more permits are out than the oldest waiter's limit allows.
 
     If that limit is None nobody waits, and the lock may be acquired again from now on: on condition
     that nobody joined the queue since `wait_seq` was seen.
     """
-    leaving, condition = removal(departing), "#held > :limit"
+    leaving, condition = removal(departing, left_at_ms=left_at_ms), "#held > :limit"
     if waiters_limit is None:
         closing = {**leaving.names, "#contended": schema.CONTENDED}
         leaving, condition = replace(leaving, names=closing), _WAIT_SEQ_UNMOVED
@@ -101,7 +103,7 @@ def leave_without_successor(
         condition=condition,
         values={":limit": number(waiters_limit or 0), ":wait_seq": number(wait_seq)},
         removal=leaving,
-        now_ms=now_ms,
+        now_ms=left_at_ms,
     )
 
 
@@ -118,11 +120,14 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
 def mark_undelivered(grant: Grant) -> Update:
     """Mark a grant of which nobody was there to be told. Refused if its owner has renewed since.
 
+    And refused if the owner has another grant by now, whose first revision is the same.
+
     The owner may still ask again; or its branch of a running workflow was stopped, and never will.
     """
     return conditional_update(
         schema.lock_key(grant.lock_name),
         grant.owner_id,
         change="SET #mine.#h_undelivered = :yes",
-        condition="#mine.#h_revision = :one",
+        condition="#my_token = :seen_grant AND #mine.#h_revision = :one",
+        values={":seen_grant": number(grant.fencing_token)},
     )

@@ -30,6 +30,7 @@ def new_waiter(waiter: Waiter) -> Item:
         schema.OWNER_ID: {"S": request.owner_id},
         schema.LIMIT: number(request.limit),
         schema.ENTERED_AT_MS: number(waiter.entered_at_ms),
+        schema.ASKED_AT_MS: number(waiter.asked_at_ms),
         schema.EXPIRES_AT_MS: number(waiter.expires_at_ms),
         schema.TTL_ATTRIBUTE: number(
             schema.ttl_seconds(waiter.expires_at_ms, schema.DEAD_WAITER_RETENTION_MS)
@@ -59,8 +60,12 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         task_token=_text(item, schema.TASK_TOKEN),
         poll_interval_ms=_number_or_none(item, schema.POLL_INTERVAL_MS),
     )
-    expires_at_ms = _number(item, schema.EXPIRES_AT_MS)
-    return Waiter(request=request, entered_at_ms=entered_at_ms, expires_at_ms=expires_at_ms)
+    return Waiter(
+        request=request,
+        entered_at_ms=entered_at_ms,
+        asked_at_ms=_number(item, schema.ASKED_AT_MS),
+        expires_at_ms=_number(item, schema.EXPIRES_AT_MS),
+    )
 
 
 @reads_an_item
@@ -69,6 +74,7 @@ def read_place(item: Item) -> Place:
     return Place(
         owner_id=item[schema.OWNER_ID]["S"],
         entered_at_ms=_number(item, schema.ENTERED_AT_MS),
+        asked_at_ms=_number(item, schema.ASKED_AT_MS),
         expires_at_ms=_number(item, schema.EXPIRES_AT_MS),
     )
 
@@ -82,6 +88,7 @@ def read_state(item: Item) -> LockState:
         held=_number(item, schema.HELD),
         limit=_number(item, schema.LIMIT),
         last_released=_text(item, schema.LAST_RELEASED),
+        released_at_ms=_number_or_none(item, schema.RELEASED_AT),
         contended=schema.CONTENDED in item,
         wait_seq=_number(item, schema.WAIT_SEQ),
         retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),

@@ -17,10 +17,10 @@ write; never too high.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from leasehold.protocol.expressions import Values, number
+from leasehold.protocol.expressions import Condition, Values, number
 from leasehold.protocol.model import Holder, LockState
 
 PERMIT_FREE: Final = (
@@ -31,30 +31,12 @@ NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"
 SET_LIMIT: Final = "#limit = :limit"
 
 
-@dataclass(frozen=True, slots=True)
-class LimitCondition:
-    """What must hold of a lock's limits when a write happens, and the values that this uses."""
-
-    expression: str
-    values: Values
+def may_enter(limit: int) -> Condition:
+    """A permit is free for an owner with this limit, if nothing is known of the lock."""
+    return Condition(PERMIT_FREE, {":limit": number(limit)})
 
 
-def may_enter(limit: int, seen: LockState | None) -> LimitCondition:
-    """A permit is free for an owner with this limit.
-
-    Args:
-        limit: the owner's own.
-        seen: the state on which an earlier write failed although it has room for the owner; None if
-            this is the first.
-    """
-    if seen is not None and seen.held and seen.limit != limit:
-        return may_enter_as_seen(limit, seen)
-    return LimitCondition(PERMIT_FREE, {":limit": number(limit)})
-
-
-def may_enter_as_seen(
-    limit: int, seen: LockState, leaving: Sequence[Holder] = ()
-) -> LimitCondition:
+def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = ()) -> Condition:
     """There is as much room for an owner with this limit as was seen, or more: others may leave.
 
     Args:
@@ -65,11 +47,13 @@ def may_enter_as_seen(
     gone = {holder.owner_id for holder in leaving}
     staying = tuple(holder for holder in seen.holders if holder.owner_id not in gone)
     in_force = replace(seen, holders=staying).limit_for(limit)
-    seen_token = number(seen.fencing_token)
-    return LimitCondition(NOBODY_CAME_IN, {":limit": number(in_force), ":seen_token": seen_token})
+    values: Values = {":limit": number(in_force)}
+    if not seen.fencing_token:  # Only its waiters have written this item.
+        return Condition("attribute_not_exists(#fencing_token)", values)
+    return Condition(NOBODY_CAME_IN, values | {":seen_token": number(seen.fencing_token)})
 
 
-def may_not_enter(limit: int, seen: LockState) -> LimitCondition:
+def may_not_enter(limit: int, seen: LockState) -> Condition:
     """No permit is free for an owner with this limit.
 
     If only the limits of holders are in its way, they must be there as they were seen.
@@ -77,7 +61,7 @@ def may_not_enter(limit: int, seen: LockState) -> LimitCondition:
     values: Values = {":limit": number(limit)}
     lowest = seen.limit_for(limit)
     if lowest == limit:
-        return LimitCondition("#held >= :limit", values)
+        return Condition("#held >= :limit", values)
     values |= {":lowest": number(lowest), ":seen_token": number(seen.fencing_token)}
     expression = f"(#held >= :limit OR ({NOBODY_CAME_IN} AND #held >= :lowest))"
-    return LimitCondition(expression, values)
+    return Condition(expression, values)

@@ -34,6 +34,8 @@ class AcquireRequest:
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
+        called_at_ms: when this call was made: AWS's time at the earliest. A call that comes late,
+            when others have left the lock since, is not taken for a new one. None for now.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
@@ -53,6 +55,7 @@ class AcquireRequest:
     entered_at_ms: int | None = None
     ticket: int | None = None
     claimed_at_ms: int | None = None
+    called_at_ms: int | None = None
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
@@ -94,6 +97,8 @@ class ReleaseRequest:
         keep_alive: whether its workflow sends heartbeats, which end with this release.
         tells_grant: whether the answer has to tell of the grant that ended; that of an execution
             has to, for its claim goes with it.
+        fencing_token: of the grant that is to end; None ends any grant of this owner. With it, a
+            late copy of this request cannot end a later grant of the same owner.
     """
 
     lock_name: str
@@ -103,6 +108,7 @@ class ReleaseRequest:
     execution_arn: str | None = None
     keep_alive: bool = False
     tells_grant: bool = True
+    fencing_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +198,7 @@ class LockState:
 
     Attributes:
         limit: the limit in force, never above that of a holder; 0 if nobody ever held.
+        released_at_ms: when a holder or a waiter left last; None if none ever did.
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
         last_forced_release: the last release by force; None if there was none.
@@ -201,6 +208,7 @@ class LockState:
     held: int = 0
     limit: int = 0
     last_released: str | None = None
+    released_at_ms: int | None = None
     contended: bool = False
     wait_seq: int = 0
     retain_until_seconds: int | None = None
@@ -231,11 +239,13 @@ class Waiter:
 
     Attributes:
         entered_at_ms: its place in the queue.
+        asked_at_ms: when its last call was sent: AWS's time at the earliest.
         expires_at_ms: when it counts as gone unless it asks again.
     """
 
     request: AcquireRequest
     entered_at_ms: int
+    asked_at_ms: int
     expires_at_ms: int
 
     @property
@@ -258,6 +268,7 @@ class Waiter:
         return Place(
             owner_id=self.request.owner_id,
             entered_at_ms=self.entered_at_ms,
+            asked_at_ms=self.asked_at_ms,
             expires_at_ms=self.expires_at_ms,
         )
 
@@ -288,10 +299,11 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A place in the queue: whose it is, and when it counts as given up."""
+    """A place in the queue: whose it is, when that asked, and when it counts as given up."""
 
     owner_id: str = field(repr=False)
     entered_at_ms: int
+    asked_at_ms: int
     expires_at_ms: int
 
 
@@ -411,8 +423,10 @@ class Released:
     """Yes: this acquisition is over.
 
     Attributes:
-        held_ms: how long the permit was held; None if this answer repeats an earlier one, if the
-            acquisition was still waiting, or if the request need not be told.
+        gave_back: whether this call has ended a grant; not if it repeats an earlier one, or if the
+            acquisition was still waiting.
+        held_ms: how long the permit was held; None if none was given back, or if that was not asked
+            for.
         left_queue: whether it was still waiting.
         fencing_token: of the grant that ended; None as `held_ms`.
         execution_arn: the workflow execution that the holder belonged to.
@@ -420,6 +434,7 @@ class Released:
 
     lock_name: str
     owner_id: str = field(repr=False)
+    gave_back: bool = False
     held_ms: int | None = None
     left_queue: bool = False
     fencing_token: int | None = None

@@ -42,6 +42,7 @@ def next_step(
     *,
     unread: bool = False,
     passed_over: bool = False,
+    left_at_ms: int,
     now_ms: int,
 ) -> Step | None:
     """The next write on a lock seen in this state, its queue read after it; None if all is done.
@@ -53,12 +54,19 @@ def next_step(
         departing: the holder that leaves; None if there are only free permits to grant.
         unread: whether there is more of the queue than was read.
         passed_over: whether waiters were left out of `queue` because they did not ask in time.
+        left_at_ms: the present at the latest, for what leaves.
         now_ms: by the clock of the caller.
     """
     remaining = _without(state, departing)
     if queue and remaining.has_room(queue[0].request.limit):
         return _hand_over(
-            state, remaining, queue, departing, passed_over=passed_over, now_ms=now_ms
+            state,
+            remaining,
+            queue,
+            departing,
+            passed_over=passed_over,
+            left_at_ms=left_at_ms,
+            now_ms=now_ms,
         )
     if departing is not None:
         waiters_limit = 0 if unread else None
@@ -67,7 +75,7 @@ def next_step(
             departing,
             waiters_limit=queue[0].request.limit if queue else waiters_limit,
             wait_seq=state.wait_seq,
-            now_ms=now_ms,
+            left_at_ms=left_at_ms,
         )
         return Step(update, replace(remaining, contended=bool(queue) or unread))
     if state.contended and not queue and not unread:
@@ -83,6 +91,7 @@ def _hand_over(
     departing: DepartingHolder | None,
     *,
     passed_over: bool,
+    left_at_ms: int,
     now_ms: int,
 ) -> Step:
     waiter = queue[0]
@@ -92,7 +101,12 @@ def _hand_over(
     # And a waiter that was passed over may have asked again since: then it comes first.
     unless_joined = len(queue) == 1 and (limit > 1 or passed_over)
     transaction, holder = hand_over_permit(
-        state, waiter, departing, unless_joined=unless_joined, now_ms=now_ms
+        state,
+        waiter,
+        departing,
+        unless_joined=unless_joined,
+        left_at_ms=left_at_ms,
+        now_ms=now_ms,
     )
     after = replace(
         remaining,

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.protocol import schema
+from leasehold.protocol.departure import LEFT_LAST, LEFT_NOW, departure_times, not_outdated
 from leasehold.protocol.expressions import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
@@ -51,18 +52,30 @@ MOST_DELETES: Final = 100
 """Of one transaction; DynamoDB allows no more."""
 
 _EXISTS: Final = "attribute_exists(#pk)"
+_IS_NEW: Final = "attribute_not_exists(#pk)"
+_NEWER: Final = "#asked_at_ms <= :asked_at"
+"""A late copy of an older call must not put its dead task token over that of a newer call."""
 
 
 def join_queue(
-    waiter: Waiter, seen: LockState, *, behind_others: bool, again: bool, now_ms: int
+    waiter: Waiter,
+    seen: LockState,
+    *,
+    behind_others: bool,
+    again: bool,
+    now_ms: int,
 ) -> Transaction:
     """Enter the queue; or `again`, keep the place in it with a new task token, if it is still held.
 
     Only while all permits are out, by the waiter's own limit or by those of the holders that were
     seen; or, `behind_others`, while a permit is free that does not help, because a waiter with a
     lower limit came first.
+
+    A late copy must not enter for a caller that has been and gone: refused if an owner has left
+    since it was sent, or if a later call of the same waiter is there, whose task token is awaited.
     """
     request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
+    fresh = not_outdated(waiter.asked_at_ms)
     state = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
@@ -73,12 +86,18 @@ def join_queue(
             f"({no_permit.expression} OR attribute_exists(#contended))"
             if behind_others
             else no_permit.expression,
+            fresh.expression,
         ),
-        values=no_permit.values,
+        values={**no_permit.values, **fresh.values},
         now_ms=now_ms,
     )
-    item = new_waiter(waiter)
-    put = Put(item=item, condition=_EXISTS, names=names_in(_EXISTS)) if again else Put(item=item)
+    condition = f"{_EXISTS} AND {_NEWER}" if again else f"({_IS_NEW} OR {_NEWER})"
+    put = Put(
+        item=new_waiter(waiter),
+        condition=condition,
+        names=names_in(condition),
+        values={":asked_at": number(waiter.asked_at_ms)},
+    )
     return Transaction(state=state, other=put)
 
 
@@ -121,7 +140,7 @@ def lock_and_oldest_waiters(lock_name: str) -> Query:
 
 def places(lock_name: str, *, up_to: str | None = None) -> Query:
     """Who waits, and how long each keeps its place; all, or up to a sort key."""
-    attributes = "#owner_id, #entered_at_ms, #expires_at_ms"
+    attributes = "#owner_id, #entered_at_ms, #asked_at_ms, #expires_at_ms"
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     values: Values = {
         ":pk": {"S": schema.partition_of(lock_name)},
@@ -167,21 +186,22 @@ def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
     )
 
 
-def mark_released(request: ReleaseRequest, *, now_ms: int) -> Update:
+def mark_released(request: ReleaseRequest, *, left_at_ms: int) -> Update:
     """Remember the owner that gave up, so that a delayed acquire of its own is refused."""
     return conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
-        change=f"SET #last_released = :me, {RETAIN_ITEM}",
-        condition=I_DO_NOT_HOLD,
-        now_ms=now_ms,
+        change=f"SET #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM}",
+        condition=all_of(I_DO_NOT_HOLD, LEFT_LAST),
+        values=departure_times(left_at_ms),
+        now_ms=left_at_ms,
     )
 
 
-def give_up(request: ReleaseRequest, *, entered_at_ms: int, now_ms: int) -> Transaction:
+def give_up(request: ReleaseRequest, *, entered_at_ms: int, left_at_ms: int) -> Transaction:
     """Leave the queue for good: no acquire of this owner that is under way may succeed or join."""
     return Transaction(
-        state=mark_released(request, now_ms=now_ms),
+        state=mark_released(request, left_at_ms=left_at_ms),
         other=leave_queue(request, entered_at_ms=entered_at_ms),
     )
 

@@ -38,6 +38,7 @@ class Put:
     item: Item = field(repr=False)
     condition: str | None = None
     names: Mapping[str, str] = field(default_factory=dict, repr=False)
+    values: Item = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +59,21 @@ class Deletes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A condition on an item that the rest of a transaction depends on, and does not write."""
+
+    key: Item = field(repr=False)
+    condition: str
+    names: Mapping[str, str] = field(repr=False)
+    values: Item = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """Writes that happen together or not at all; the lock's state comes first."""
 
     state: Update
-    other: Put | Delete
+    other: Put | Delete | Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
                                       limit, expiry_time, retain_until, executions,
-                                      last_forced_release,
+                                      released_at, last_forced_release,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, and how to wake it
@@ -11,9 +11,10 @@
                                       the claim of a workflow: a lock to free when it is over
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
-there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `executions` how
-the ARNs of executions begin (`holders.py`), `last_forced_release` who released a holder by force,
-and why. Each holder is a top-level attribute. One nested map of
+there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `released_at`
+says when a holder or a waiter left last (`departure.py`), `executions` how the ARNs of executions
+begin (`holders.py`), `last_forced_release` who released a holder by force, and why. Each holder is
+a top-level attribute. One nested map of
 holders would not do: DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so
 the first acquire would take two requests.
 """
@@ -37,6 +38,7 @@ CONTENDED: Final = "contended"
 WAIT_SEQ: Final = "wait_seq"
 RETAIN_UNTIL: Final = "retain_until"
 LAST_RELEASED: Final = "last_released"
+RELEASED_AT: Final = "released_at"
 LAST_FORCED_RELEASE: Final = "last_forced_release"
 
 EXECUTIONS: Final = "executions"
@@ -70,10 +72,12 @@ LOCK_NAME: Final = "lock_name"
 OWNER_ID: Final = "owner_id"
 LIMIT: Final = "limit"
 ENTERED_AT_MS: Final = "entered_at_ms"
+ASKED_AT_MS: Final = "asked_at_ms"
 TASK_TOKEN: Final = "task_token"
 POLL_INTERVAL_MS: Final = "poll_interval_ms"
 
 ENDED: Final = "ended"
+DONE: Final = "done"
 FENCED: Final = "fenced"
 
 RETENTION_MS: Final = 48 * 3_600_000
@@ -84,6 +88,9 @@ WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
 it holds as long as its execution runs, which Step Functions ends after a year."""
 REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
 """How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""
+DONE_CLAIM_RETENTION_MS: Final = 3_600_000
+"""How long the claim of an acquisition stays that was released. Longer than any call of a function
+can be under way: it refuses late ones."""
 DEAD_WAITER_RETENTION_MS: Final = 3_600_000
 """How long the item of a waiter that stopped asking stays; far longer than any clock error."""
 LONGEST_FALLBACK_SECONDS: Final = 12 * 3600

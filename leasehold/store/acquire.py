@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
+from leasehold.protocol.claims import claim_of, claim_stands
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.items import read_granted_token, read_state
 from leasehold.protocol.model import (
@@ -31,8 +32,13 @@ from leasehold.protocol.model import (
     RefusalReason,
     SeenLock,
 )
-from leasehold.protocol.permits import acquire_permit, evict, take_over_permit
-from leasehold.protocol.requests import Update
+from leasehold.protocol.permits import (
+    acquire_permit,
+    acquire_permit_as_seen,
+    evict,
+    take_over_permit,
+)
+from leasehold.protocol.requests import Item, Transaction, Update
 from leasehold.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted, MixedLimits
@@ -52,12 +58,14 @@ class _Attempt:
         now_ms: when the lease begins.
         taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
+        token_before: the fencing token that a transaction depends on.
     """
 
-    update: Update
+    write: Update | Transaction
     now_ms: int
     taken_over: int = 0
     waiters_served: bool = False
+    token_before: int = 0
 
 
 def acquire(
@@ -73,10 +81,12 @@ def acquire(
         attempt = first_step
     number = 0
     while True:
-        outcome = context.table.update(attempt.update)
-        if isinstance(outcome, Written):
-            return _granted(request, attempt, read_granted_token(outcome.item, attempt.update))
-        state = read_state(outcome.item)
+        outcome = _send(context, attempt)
+        if isinstance(outcome, int):
+            return _granted(request, attempt, outcome)
+        if outcome is None:
+            return already_released(request)
+        state = read_state(outcome)
         if number == 0:
             _report_mixed_limits(context, request, state)
         step = _react(context, request, state, attempt)
@@ -138,7 +148,7 @@ def _react(
         case Situation.ALREADY_RELEASED:
             return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
         case Situation.FREE:
-            return _attempt(context, request, state)
+            return _attempt_as_seen(context, request, state)
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
             return _serve_waiters(context, request, state)
         case LeasesOver(candidates, needed):
@@ -163,14 +173,14 @@ def _take_over(
         evicted = DepartingHolder(evictable[0], voluntary=False)
         hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
-    now_ms = context.clock.wall_ms()
+    now_ms, left_at_ms = context.clock.wall_ms(), context.leaving_ms(state)
     if len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
-        update = evict(request.lock_name, evictable, now_ms=now_ms)
+        update = evict(request.lock_name, evictable, left_at_ms=left_at_ms, now_ms=now_ms)
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)
-    update = take_over_permit(request, evictable, now_ms=now_ms, seen=state)
+    update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
     return _Attempt(update, now_ms, taken_over=len(evictable))
 
 
@@ -200,12 +210,41 @@ def _wait_or_refuse(
     return joined.queued if grant is None else replace(grant, repeated=True)
 
 
-def _attempt(
-    context: LockContext, request: AcquireRequest, failed_on: LockState | None = None
-) -> _Attempt:
-    """Takes a free permit; `failed_on` is the state if an attempt failed though one was free."""
+def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
+    """Takes a free permit, whatever the state of the lock."""
     now_ms = context.clock.wall_ms()
-    return _Attempt(acquire_permit(request, now_ms=now_ms, seen=failed_on), now_ms)
+    sent_at_ms = context.earliest_ms() if request.called_at_ms is None else request.called_at_ms
+    return _Attempt(acquire_permit(request, sent_at_ms=sent_at_ms, now_ms=now_ms), now_ms)
+
+
+def _attempt_as_seen(context: LockContext, request: AcquireRequest, seen: LockState) -> _Attempt:
+    """Takes a permit that was free when the attempt before was refused.
+
+    A call of a workflow may have stalled until its acquisition was over, and go on here: then its
+    claim says so. A copy on the wire cannot repeat itself, a call is code and does.
+    """
+    now_ms = context.clock.wall_ms()
+    update = acquire_permit_as_seen(request, seen, now_ms=now_ms)
+    if request.execution_arn is None:
+        return _Attempt(update, now_ms)
+    check = claim_stands(claim_of(request, request.execution_arn))
+    return _Attempt(Transaction(state=update, other=check), now_ms, token_before=seen.fencing_token)
+
+
+def _send(context: LockContext, attempt: _Attempt) -> int | Item | None:
+    """The fencing token of the grant; or the lock's item; or None if the claim no longer stands."""
+    if isinstance(attempt.write, Update):
+        outcome = context.table.update(attempt.write)
+        if isinstance(outcome, Written):
+            return read_granted_token(outcome.item, attempt.write)
+        return outcome.item
+    result = context.table.transact(attempt.write)
+    if not isinstance(result, Written):
+        return result.state
+    # A transaction returns nothing. It happened on condition that the token was as seen.
+    if attempt.token_before:
+        return attempt.token_before + 1
+    return read_granted_token({}, attempt.write.state)
 
 
 def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockState) -> _Attempt:

@@ -1,4 +1,4 @@
-"""Claims around the operations of a workflow: written before it asks, deleted once it has released.
+"""Claims around the operations of a workflow: written before it asks, done once it has released.
 
 Callers without an execution pay nothing here.
 """
@@ -12,7 +12,7 @@ from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.claims import (
     claim_of,
-    delete_claim,
+    mark_done,
     mark_ended,
     place_in,
     read_claim,
@@ -36,6 +36,9 @@ def register_claim(
         found to be over.
     """
     claim = claim_of(request, execution_arn)
+    # Before the claim is written: if this call stalls afterwards, while a later call of the same
+    # acquisition is granted the lock and releases it, what it asks for counts as that old.
+    called_at_ms = context.earliest_ms()
     now_ms = context.clock.wall_ms()
     outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
     if not isinstance(outcome, Written):
@@ -44,18 +47,21 @@ def register_claim(
     place = written.entered_at_ms
     # Nobody waits under a claim that was not there before.
     return replace(
-        request, claimed_at_ms=place, ticket=None if written.revision == _FIRST else place
+        request,
+        claimed_at_ms=place,
+        ticket=None if written.revision == _FIRST else place,
+        called_at_ms=called_at_ms,
     )
 
 
-def remove_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
-    """Deletes the claim of an acquisition that has ended; never fails, as the lock is free.
+def close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
+    """Marks the claim of an acquisition as done; never fails, as the lock is free.
 
-    The claim of an owner that gave up waiting stays, marked as ended: an acquire of that owner may
+    The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
     still be under way.
     """
-    was_held = isinstance(answer, Released) and answer.held_ms is not None
-    if request.waits and not was_held:
+    gave_back = isinstance(answer, Released) and answer.gave_back
+    if request.waits and not gave_back:
         return
     execution_arn = request.execution_arn
     if execution_arn is None and isinstance(answer, Released):
@@ -63,7 +69,8 @@ def remove_claim(context: LockContext, request: ReleaseRequest, answer: Released
     if execution_arn is None:
         return
     try:
-        context.table.delete(delete_claim(claim_of(request, execution_arn)))
+        claim = claim_of(request, execution_arn)
+        context.table.update(mark_done(claim, now_ms=context.clock.wall_ms()))
     except LockStoreUnavailable:
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
 

@@ -10,7 +10,7 @@ from leasehold.backoff import Random
 from leasehold.clock import Clock, SystemClock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder, SeenLock
+from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder, LockState, SeenLock
 from leasehold.store.events import Observe, ignore_events
 from leasehold.store.lease_expiry import LeaseExpiry, StoredExpiry
 from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
@@ -51,6 +51,18 @@ class LockContext:
     note_hand_off: NoteHandOff = note_nothing
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
+
+    def earliest_ms(self) -> int:
+        """The present at the earliest, for what must not be taken for later than it is."""
+        return self.clock.wall_ms()
+
+    def latest_ms(self) -> int:
+        """The present at the latest, for what must not be taken for earlier than it is."""
+        return self.clock.wall_ms()
+
+    def leaving_ms(self, seen: LockState) -> int:
+        """The present at the latest, for an owner that leaves a lock seen in this state."""
+        return max(self.latest_ms(), seen.released_at_ms or 0)
 
     def is_lease_over(self, lock_name: str, holder: Holder) -> bool:
         """Whether another owner's lease is over."""

@@ -30,7 +30,7 @@ from leasehold.protocol.permits import release_by_force
 from leasehold.protocol.schema import lock_key
 from leasehold.store.context import LockContext
 from leasehold.store.events import ReleasedByForce
-from leasehold.store.hand_over import REPLY_LOST, hand_over, outcome_unknown
+from leasehold.store.hand_over import REPLY_LOST, hand_over, outcome_unknown, pause_or_give_up
 
 
 def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
@@ -40,10 +40,11 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
     if holder is None:
         return _released_before(request, state)
     departing = DepartingHolder(holder, voluntary=False, forced=_mark(context, request))
-    if not state.contended:
-        now_ms = context.clock.wall_ms()
+    began, attempt = context.retry_budget.clock.monotonic(), 0
+    while not state.contended and departing.is_still_in(state):
+        left_at_ms = context.leaving_ms(state)
         outcome = context.table.update(
-            release_by_force(request.lock_name, departing, now_ms=now_ms)
+            release_by_force(request.lock_name, departing, left_at_ms=left_at_ms)
         )
         if isinstance(outcome, Written):
             return _released(context, request, holder)
@@ -52,6 +53,8 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
             return _released(context, request, holder)
         if outcome.repeated and not departing.is_still_in(state):
             raise outcome_unknown(request.lock_name, REPLY_LOST)
+        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+        attempt += 1
     if hand_over(context, request.lock_name, state, departing=departing):
         return _released(context, request, holder)
     return None

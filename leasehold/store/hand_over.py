@@ -99,6 +99,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             departing,
             unread=queue.has_more,
             passed_over=queue.has_passed_over,
+            left_at_ms=context.leaving_ms(state),
             now_ms=now_ms,
         )
         if step is None and has_written and not state.is_full():

@@ -60,6 +60,7 @@ class _Entry:
     """One try to get or to keep a place.
 
     Attributes:
+        asked_at_ms: when this call was sent.
         advised_seconds: when to ask again, if the position does not make it sooner.
         began: reading of the monotonic clock at which it began.
         known: the lock with its whole queue, if that is known.
@@ -70,6 +71,7 @@ class _Entry:
     state: LockState
     behind_others: bool
     now_ms: int
+    asked_at_ms: int
     advised_seconds: int
     began: float
     known: SeenLock | None = None
@@ -89,6 +91,7 @@ class _Entry:
         return Waiter(
             request=self.request,
             entered_at_ms=entered_at_ms,
+            asked_at_ms=self.asked_at_ms,
             expires_at_ms=self.now_ms + gone_ms,
         )
 
@@ -147,7 +150,8 @@ def join(
     now_ms = context.clock.wall_ms()
     began = context.retry_budget.clock.monotonic()
     advised = advise(context, request, state)
-    entry = _Entry(context, request, state, behind_others, now_ms, advised, began)
+    asked_at_ms = context.earliest_ms() if request.called_at_ms is None else request.called_at_ms
+    entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
     if known is not None and known.is_whole and request.ticket is None:
         entry = replace(entry, known=known)
     if request.ticket is not None:
@@ -166,11 +170,16 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         if entry.known is None
         else [waiter.place for waiter in entry.known.waiters]
     )
-    mine = [place.entered_at_ms for place in waiting if place.owner_id == request.owner_id]
+    mine = [place for place in waiting if place.owner_id == request.owner_id]
+    if mine:
+        # An earlier call of this waiter was made by a clock that is ahead of ours.
+        latest_ms = max(place.asked_at_ms for place in mine)
+        entry = replace(entry, asked_at_ms=max(entry.asked_at_ms, latest_ms + 1))
     if mine and request.claimed_at_ms is None:
-        if not isinstance(entry.enter(mine[0], again=True), Written):
+        entered_at_ms = mine[0].entered_at_ms
+        if not isinstance(entry.enter(entered_at_ms, again=True), Written):
             return None
-        return entry.joined(mine[0], _position(entry, mine[0]))
+        return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
     length = count_live(context, waiting, now_ms=now_ms)
     if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
         return _queue_full(request, entry)

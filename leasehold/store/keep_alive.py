@@ -26,14 +26,23 @@ from leasehold.protocol.claims import (
     has_ended,
     is_fenced,
     reacquire_after_redrive,
+    read_claim,
     record_heartbeat,
+    renew_under_fence,
 )
 from leasehold.protocol.holders import read_holder
 from leasehold.protocol.items import read_state
-from leasehold.protocol.model import Grant, HeartbeatRequest, KeepAliveRequest, LockState
-from leasehold.protocol.permits import renew
+from leasehold.protocol.model import (
+    AcquireRequest,
+    Grant,
+    HeartbeatRequest,
+    KeepAliveRequest,
+    LockState,
+)
+from leasehold.protocol.permits import renew, renew_as_seen
+from leasehold.protocol.retention import needs_longer_retention
 from leasehold.store.context import LockContext
-from leasehold.store.hand_over import outcome_unknown
+from leasehold.store.hand_over import outcome_unknown, pause_or_give_up
 
 
 class KeepAliveOutcome(Enum):
@@ -47,19 +56,29 @@ class KeepAliveOutcome(Enum):
 
 
 def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None:
-    """Lets the lease end one lease from now; None if its owner is no holder.
+    """Lets the lease end one lease from now, or later; None if its owner is no holder.
 
-    One request, and one more when the item must be retained for longer.
+    One request, and one more if the first supposed something else of the grant than is stored: that
+    it ends no later than asked, has the usual lease if the request names none, and is on an item
+    that TTL spares (`retention.py`).
+
+    Raises:
+        LockStoreUnavailable: outcome unknown, or other heartbeats kept changing the grant.
     """
-    for retain_long in (False, True):
-        update = renew(request, now_ms=context.clock.wall_ms(), retain_long=retain_long)
+    began = context.retry_budget.clock.monotonic()
+    update, number = renew(request, now_ms=context.clock.wall_ms()), 0
+    while True:
         outcome = context.table.update(update)
         if isinstance(outcome, Written):
             return Grant.of(request.lock_name, read_holder(outcome.item, request.owner_id))
-        if read_state(outcome.item).holder(request.owner_id) is None:
-            break
-        # A holder was refused: TTL would soon delete the lock that it holds, see `retention.py`.
-    return None
+        state = read_state(outcome.item)
+        holder = state.holder(request.owner_id)
+        if holder is None:
+            return None
+        pause_or_give_up(context, request.lock_name, began=began, attempt=number)
+        now_ms, number = context.clock.wall_ms(), number + 1
+        retain_long = needs_longer_retention(state, now_ms=now_ms)
+        update = renew_as_seen(request, holder, now_ms=now_ms, retain_long=retain_long)
 
 
 def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:
@@ -70,19 +89,18 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
     found = recorded.item
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
-        owner_id, lease_ms = acquisition.owner_id, acquisition.lease_ms
-        heartbeat = HeartbeatRequest(
-            lock_name=acquisition.lock_name, owner_id=owner_id, lease_ms=lease_ms
-        )
-        if renew_lease(context, heartbeat) is not None:
+        if renew_lease(context, _heartbeat_of(acquisition)) is not None:
             return KeepAliveOutcome.RENEWED
         found = context.table.read(claim.key)
     if has_ended(found):
         return KeepAliveOutcome.DONE
-    return _take_again(context, request, claim) if is_fenced(found) else KeepAliveOutcome.LOST
+    if not is_fenced(found):
+        return KeepAliveOutcome.LOST
+    return _take_again(context, request, read_claim(request.execution_arn, found))
 
 
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
+    """For an execution that was reaped, and redriven: it takes the lock again, or still holds."""
     acquisition = request.acquisition
     outcome = _reacquire(context, request, claim)
     if isinstance(outcome, Cancelled) and outcome.state is not None:
@@ -94,12 +112,27 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED
     if outcome.state is not None:
-        if read_state(outcome.state).holder(acquisition.owner_id) is None:
+        holder = read_state(outcome.state).holder(acquisition.owner_id)
+        if holder is None:
             return KeepAliveOutcome.LOST
+        # The fence came late, when the execution was redriven already.
+        heartbeat = _heartbeat_of(acquisition)
+        now_ms = context.clock.wall_ms()
+        renewal = renew_under_fence(claim, heartbeat, holder, request.task_token, now_ms=now_ms)
+        if isinstance(context.table.transact(renewal), Written):
+            return KeepAliveOutcome.RENEWED
     elif has_ended(context.table.read(claim.key)):
         return KeepAliveOutcome.DONE
     # The reaper is at work, or another copy of this heartbeat is.
     raise outcome_unknown(acquisition.lock_name, "its claim changed at the same time")
+
+
+def _heartbeat_of(acquisition: AcquireRequest) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        lock_name=acquisition.lock_name,
+        owner_id=acquisition.owner_id,
+        lease_ms=acquisition.lease_ms,
+    )
 
 
 def _reacquire(

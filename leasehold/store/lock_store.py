@@ -25,7 +25,7 @@ from leasehold.protocol.model import (
 )
 from leasehold.protocol.schema import lock_key
 from leasehold.store.acquire import acquire, already_released
-from leasehold.store.claims import end_claim, register_claim, remove_claim
+from leasehold.store.claims import close_claim, end_claim, register_claim
 from leasehold.store.context import LockContext
 from leasehold.store.force_release import force_release
 from leasehold.store.inspect import describe, list_locks
@@ -123,7 +123,7 @@ class LockStore:
                 self._context.workflows.end_heartbeat(task_token, answer)
             return answer
         answer = release(self._context, request, seen=seen)
-        remove_claim(self._context, request, answer)
+        close_claim(self._context, request, answer)
         return answer
 
     def keep_alive(self, request: KeepAliveRequest) -> KeepAliveOutcome:

@@ -38,6 +38,7 @@ from leasehold.protocol.claims import (
     claims_of,
     fence_claim,
     read_claim,
+    still_reaped,
 )
 from leasehold.protocol.model import ExecutionEnded, Liveness, Reaped, Released, ReleaseRequest
 from leasehold.protocol.queue import leave_queue
@@ -177,9 +178,14 @@ def _stop_waiting(context: LockContext, claim: Claim) -> bool:
 
 
 def _free(context: LockContext, claim: Claim) -> bool:
-    """Releases the lock on behalf of the execution; tells whether there was a permit to free."""
-    answer = release(context, _release_request(claim), is_queued=False)
-    return isinstance(answer, Released) and answer.held_ms is not None
+    """Releases the lock on behalf of the execution; tells whether there was a permit to free.
+
+    On condition that the claim stands as it was seen: a late copy of this write must not free what
+    the redriven execution was granted since, under the same owner_id.
+    """
+    check = still_reaped(claim)
+    answer = release(context, _release_request(claim), is_queued=False, check=check)
+    return isinstance(answer, Released) and answer.gave_back
 
 
 def _release_request(claim: Claim) -> ReleaseRequest:

@@ -12,7 +12,9 @@ give back ──▶ written ─────────────────�
 
 from __future__ import annotations
 
-from leasehold.dynamodb.lock_table import Written
+import itertools
+
+from leasehold.dynamodb.lock_table import ConditionFailed, Written
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.holders import read_holder
 from leasehold.protocol.items import read_state
@@ -26,10 +28,11 @@ from leasehold.protocol.model import (
 )
 from leasehold.protocol.permits import release_permit
 from leasehold.protocol.queue import give_up, leave_queue, mark_released
+from leasehold.protocol.requests import Check, Transaction
 from leasehold.protocol.schema import lock_key
 from leasehold.store.claims import end_claim
 from leasehold.store.context import LockContext
-from leasehold.store.hand_over import REPLY_LOST, hand_over, outcome_unknown
+from leasehold.store.hand_over import REPLY_LOST, hand_over, outcome_unknown, pause_or_give_up
 from leasehold.store.queue import read_places
 
 
@@ -39,14 +42,23 @@ def release(
     *,
     is_queued: bool = True,
     seen: SeenLock | None = None,
+    check: Check | None = None,
 ) -> Released | NotHeld:
-    """See `LockStore.release`. Unless `is_queued`, a waiter of the caller has been removed."""
-    holder = None if seen is None else _only_holder(seen.state, request.owner_id)
+    """See `LockStore.release`.
+
+    Args:
+        context: the table and its services.
+        request: what to release.
+        is_queued: whether a waiter of the caller may be there; the reaper has removed it.
+        seen: the lock as it was at some moment since its grant to this owner, if that is known.
+        check: what the release depends on besides, in the same transaction.
+    """
+    holder = None if seen is None else _only_holder(seen.state, request)
     if seen is not None and holder is not None:
         departing = DepartingHolder(holder, voluntary=True)
         if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
             return _gave_back(context, request, holder)
-    answer, state = _release_permit(context, request)
+    answer, state = _release_permit(context, request, check)
     if answer is None and request.waits:
         answer = _stop_waiting(context, request, is_queued=is_queued)
     if answer is None and state.last_released == request.owner_id:
@@ -54,38 +66,63 @@ def release(
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
 
-def _only_holder(seen: LockState, owner_id: str) -> Holder | None:
+def _only_holder(seen: LockState, request: ReleaseRequest) -> Holder | None:
     """The owner as a holder, if it was the only one of a lock that others wait for.
 
     Beside other holders a hand-over by an outdated state would mostly fail: each grant moves the
     fencing token.
     """
-    holder = seen.holder(owner_id)
+    holder = _granted(seen, request)
     return holder if seen.contended and len(seen.holders) == 1 else None
 
 
 def _release_permit(
-    context: LockContext, request: ReleaseRequest
+    context: LockContext, request: ReleaseRequest, check: Check | None = None
 ) -> tuple[Released | None, LockState]:
     """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
-    outcome = context.table.update(release_permit(request, now_ms=context.clock.wall_ms()))
-    if isinstance(outcome, Written):
-        if not request.tells_grant:
-            return _released(request), LockState()
-        holder = read_holder(outcome.item, request.owner_id)
-        return _gave_back(context, request, holder), LockState()
-    state = read_state(outcome.item)
-    me = state.holder(request.owner_id)
-    if me is None:
-        may_have_left = outcome.repeated and not request.waits
-        if may_have_left and state.last_released != request.owner_id:
-            # The first sending gave the permit back, or others took it before: nobody can tell.
-            raise outcome_unknown(request.lock_name, REPLY_LOST)
-        return None, state
-    departing = DepartingHolder(me, voluntary=True)
-    if hand_over(context, request.lock_name, state, departing=departing):
-        return _gave_back(context, request, me), state
-    return None, state
+    began, state = context.retry_budget.clock.monotonic(), LockState()
+    for attempt in itertools.count():
+        outcome = _send(context, request, state, check)
+        if outcome is None or isinstance(outcome, Released):
+            return outcome, LockState()
+        state = read_state(outcome.item)
+        me = _granted(state, request)
+        if me is None:
+            _require_known(request, state, outcome)
+            return None, state
+        if state.contended:
+            departing = DepartingHolder(me, voluntary=True)
+            if hand_over(context, request.lock_name, state, departing=departing):
+                return _gave_back(context, request, me), state
+            return None, state
+        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
+        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+    raise AssertionError  # pragma: no cover - count() has no end
+
+
+def _send(
+    context: LockContext, request: ReleaseRequest, seen: LockState, check: Check | None
+) -> Released | ConditionFailed | None:
+    """Sends the release of an uncontended lock; None if what it depends on no longer holds."""
+    departure = release_permit(request, left_at_ms=context.leaving_ms(seen))
+    if check is not None:
+        result = context.table.transact(Transaction(state=departure, other=check))
+        if isinstance(result, Written):
+            return _released(request, gave_back=True)
+        return None if result.state is None else ConditionFailed(result.state)
+    outcome = context.table.update(departure)
+    if isinstance(outcome, ConditionFailed):
+        return outcome
+    if not request.tells_grant:
+        return _released(request, gave_back=True)
+    return _gave_back(context, request, read_holder(outcome.item, request.owner_id))
+
+
+def _require_known(request: ReleaseRequest, state: LockState, outcome: ConditionFailed) -> None:
+    """Raises if the first sending gave the permit back, or others took it before: nothing tells."""
+    may_have_left = outcome.repeated and not request.waits
+    if may_have_left and state.last_released != request.owner_id:
+        raise outcome_unknown(request.lock_name, REPLY_LOST)
 
 
 def _stop_waiting(
@@ -93,25 +130,58 @@ def _stop_waiting(
 ) -> Released | None:
     """Leaves the queue. If the waiter is gone, its owner was perhaps granted the lock just now.
 
-    The answer is "released" also if there was neither: whatever this acquisition had, it has no
+    The answer is "released" even if there was neither: whatever this acquisition had, it has no
     more, and a repeated call gets the same answer.
     """
     # First of all: an acquire of ours that is still under way must not write its claim any more.
     entered_at_ms = request.ticket
     if request.execution_arn is not None:
         entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
-    if is_queued and entered_at_ms is not None:
-        leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=context.clock.wall_ms())
-        outcome = context.table.transact(leaving)
-        if isinstance(outcome, Written):
-            state = read_state(context.table.read(lock_key(request.lock_name)))
-            return _left_queue(context, request, state, was_waiting=True)
-        if outcome.state is not None:
+    place = entered_at_ms if is_queued else None
+    began, state = context.retry_budget.clock.monotonic(), LockState()
+    for attempt in itertools.count():
+        left = _leave(context, request, state, place)
+        if left is None:  # No waiter of ours was there. It may join in this moment, and be granted.
+            place = None
+            continue
+        if isinstance(left, Written):
+            return _left(context, request, left, place, entered_at_ms, is_queued=is_queued)
+        state = left
+        if state.holder(request.owner_id) is not None:
             return _release_permit(context, request)[0]
-    # No waiter of ours was there. It may join in this moment, and be granted in the next.
-    marked = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
-    if not isinstance(marked, Written):
-        return _release_permit(context, request)[0]
+        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
+        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+    raise AssertionError  # pragma: no cover - count() has no end
+
+
+def _leave(
+    context: LockContext, request: ReleaseRequest, seen: LockState, place: int | None
+) -> Written | LockState | None:
+    """Marks the owner as gone, with its waiter if its place is known; None if none is there."""
+    left_at_ms = context.leaving_ms(seen)
+    if place is None:
+        marked = context.table.update(mark_released(request, left_at_ms=left_at_ms))
+        return marked if isinstance(marked, Written) else read_state(marked.item)
+    leaving = give_up(request, entered_at_ms=place, left_at_ms=left_at_ms)
+    outcome = context.table.transact(leaving)
+    if isinstance(outcome, Written):
+        return outcome
+    return None if outcome.state is None else read_state(outcome.state)
+
+
+def _left(
+    context: LockContext,
+    request: ReleaseRequest,
+    written: Written,
+    place: int | None,
+    entered_at_ms: int | None,
+    *,
+    is_queued: bool,
+) -> Released:
+    """The answer to an owner that is marked as gone; removes its waiters, wherever they are."""
+    if place is not None:
+        state = read_state(context.table.read(lock_key(request.lock_name)))
+        return _left_queue(context, request, state, was_waiting=True)
     places = [] if entered_at_ms is None else [entered_at_ms]
     if is_queued and request.execution_arn is None:
         places += _other_places(context, request)
@@ -121,7 +191,8 @@ def _stop_waiting(
         answer, _ = _release_permit(context, request)
         if answer is not None:
             return answer
-    return _left_queue(context, request, read_state(marked.item), was_waiting=was_waiting)
+    state = read_state(written.item)
+    return _left_queue(context, request, state, was_waiting=was_waiting)
 
 
 def _other_places(context: LockContext, request: ReleaseRequest) -> list[int]:
@@ -139,14 +210,23 @@ def _left_queue(
     return Released(lock_name=request.lock_name, owner_id=request.owner_id, left_queue=was_waiting)
 
 
-def _released(request: ReleaseRequest) -> Released:
-    return Released(lock_name=request.lock_name, owner_id=request.owner_id)
+def _granted(state: LockState, request: ReleaseRequest) -> Holder | None:
+    """The grant that the request is to end, if it is there."""
+    holder = state.holder(request.owner_id)
+    if holder is None or request.fencing_token in (None, holder.fencing_token):
+        return holder
+    return None
+
+
+def _released(request: ReleaseRequest, *, gave_back: bool = False) -> Released:
+    return Released(lock_name=request.lock_name, owner_id=request.owner_id, gave_back=gave_back)
 
 
 def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
     return Released(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
+        gave_back=True,
         held_ms=max(0, context.clock.wall_ms() - holder.acquired_at_ms),
         fencing_token=holder.fencing_token,
         execution_arn=holder.execution_arn,

@@ -175,9 +175,7 @@ class Local(NamedTuple):
     def begun(self, instant: int) -> Local:
         """It begins an operation at this instant."""
         claims = self.status is Status.ACQUIRING and self.calls == 1
-        return self._replace(
-            instants=(instant,), claimed_at=instant if claims else self.claimed_at
-        )
+        return self._replace(instants=(instant,), claimed_at=instant if claims else self.claimed_at)
 
     def again(self) -> Local:
         """Its reply was lost, or its handler was killed: it begins the operation anew."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder, LockState
 from tests.model.contention.clients import Status
-from tests.model.contention.faults import CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
+from tests.model.contention.faults import COPY, CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.model.numbered_tables import LockOfTable
@@ -117,7 +117,7 @@ class Checker:
             self._tables[table] = self._table(self.world.tables.lock(table))
         if self._tables[table] is not None:
             return self._tables[table]
-        lost = int(self.world.budget.spent(rest, LOST_REPLY))
+        lost = int(self.world.budget.spent(rest, LOST_REPLY, COPY))
         for number in state[FIRST_CLIENT:-1]:
             key = (table, instant, number, lost)
             if key not in self._clients:
@@ -166,7 +166,7 @@ class Checker:
         known, rest = self.world.progress.known, state[2]
         if any(known[number].active for number in state[FIRST_CLIENT:-1]):
             return None
-        if self.world.budget.spent(rest, CRASH, ORPHAN, LOST_PUSH, LOST_REPLY):
+        if self.world.budget.spent(rest, CRASH, ORPHAN, LOST_PUSH, LOST_REPLY, COPY):
             heals = Invariant.HEALS not in self._wanted or self._recovery.works(state)
             return self._pick((Invariant.HEALS, heals))
         seen = self.world.tables.lock(state[0])
@@ -198,8 +198,9 @@ def _still_asks(lock: LockOfTable, owner_id: str, instant: int) -> bool:
 def _ends_earlier(holder: Holder, new: LockState) -> bool:
     """Whether a grant that goes on has an earlier end than before."""
     after = new.holder(holder.owner_id)
-    same = after is not None and after.fencing_token == holder.fencing_token
-    return same and after.expires_at_ms < holder.expires_at_ms
+    if after is None or after.fencing_token != holder.fencing_token:
+        return False
+    return after.expires_at_ms < holder.expires_at_ms
 
 
 def _evicted(old: LockState, new: LockState, instant: int) -> list[str]:

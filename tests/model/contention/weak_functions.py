@@ -13,8 +13,8 @@ from leasehold.protocol.items import read_state
 from leasehold.protocol.limits import NOBODY_CAME_IN
 from leasehold.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
 from leasehold.protocol.next_step import Step, next_step
-from leasehold.protocol.permits import acquire_permit
-from leasehold.protocol.requests import Put, Transaction, Update
+from leasehold.protocol.permits import acquire_permit_as_seen
+from leasehold.protocol.requests import Delete, Put, Transaction, Update
 from leasehold.store import hand_over, join, release
 from leasehold.store.context import LockContext
 from leasehold.store.takeover import ExpiredHolders
@@ -24,7 +24,7 @@ _SEND: Final = hand_over._send  # noqa: SLF001 - mutants differ in this step
 _JOIN: Final = join.join
 _NO_LIMIT: Final = 100
 _NEXT_STEP: Final = next_step
-_ACQUIRE_PERMIT: Final = acquire_permit
+_ACQUIRE_PERMIT_AS_SEEN: Final = acquire_permit_as_seen
 _JOIN_ANEW: Final = join._join_anew  # noqa: SLF001 - same
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
@@ -54,6 +54,7 @@ def send_in_two_writes(context: LockContext, step: Step, state: LockState) -> An
     outcome = context.table.update(step.write.state)
     if isinstance(outcome, ConditionFailed):
         return hand_over._Moved(read_state(outcome.item))  # noqa: SLF001 - same
+    assert isinstance(step.write.other, Delete)
     context.table.delete(step.write.other)
     return None
 
@@ -70,12 +71,12 @@ def next_step_by_the_waiters_limit(
 
 
 def acquire_permit_raising_at_any_time(
-    request: AcquireRequest, *, now_ms: int, seen: LockState | None = None
+    request: AcquireRequest, seen: LockState, *, now_ms: int
 ) -> Update:
     """Raises the limit in force on condition of the number of holders only."""
-    update = _ACQUIRE_PERMIT(request, now_ms=now_ms, seen=seen)
+    update = _ACQUIRE_PERMIT_AS_SEEN(request, seen, now_ms=now_ms)
     in_force: Any = update.values[":limit"]
-    if seen is None or int(in_force["N"]) <= seen.limit:
+    if int(in_force["N"]) <= seen.limit:
         return update
     weak: Update = weaker(update, NOBODY_CAME_IN, instead="#held < :limit")
     return weak

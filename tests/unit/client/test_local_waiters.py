@@ -36,7 +36,9 @@ def held_by(owner_id: str, token: int, *, waiters: tuple[Waiter, ...] = ()) -> S
 
 def waiter_of(owner_id: str) -> Waiter:
     request = AcquireRequest(lock_name=NAME, owner_id=owner_id)
-    return Waiter(request=request, entered_at_ms=START_MS, expires_at_ms=START_MS)
+    return Waiter(
+        request=request, entered_at_ms=START_MS, asked_at_ms=START_MS, expires_at_ms=START_MS
+    )
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_the_owner_id_is_not_shown_by_repr(kind: type) -> None:
 
 def test_nor_by_the_repr_of_what_contains_it() -> None:
     request = AcquireRequest(lock_name="a", owner_id=OWNER_ID)
-    waiter = Waiter(request=request, entered_at_ms=1, expires_at_ms=2)
+    waiter = Waiter(request=request, entered_at_ms=1, asked_at_ms=1, expires_at_ms=2)
     grant = Grant.of("a", waiter.as_holder(fencing_token=1, now_ms=1))
     assert OWNER_ID not in repr(HandOff(grant=grant, waiter=waiter, waited_ms=0))
 

@@ -47,6 +47,7 @@ def invent(bench: Bench, number: int, **fields: Any) -> None:  # noqa: ANN401 - 
         waiter = Waiter(
             request=request,
             entered_at_ms=bench.clock.now_ms,
+            asked_at_ms=bench.clock.now_ms,
             expires_at_ms=bench.clock.now_ms + (1_000 if not fields else 600_000),
         )
         item = new_waiter(waiter)

@@ -151,12 +151,16 @@ def test_without_the_mark_a_repeat_could_not_tell_its_own_doing(
 ) -> None:
     """The control of the test above."""
 
-    def unmarked(departing: departure.DepartingHolder | None) -> Removal:
-        found = removal(departing)
+    def unmarked(departing: departure.DepartingHolder | None, *, left_at_ms: int) -> Removal:
+        found = removal(departing, left_at_ms=left_at_ms)
         return Removal(
             conditions=found.conditions,
             names=found.names,
-            values={name: v for name, v in found.values.items() if name != ":forced"},
+            values={
+                name: v
+                for name, v in found.values.items()
+                if name not in (":forced", ":released_at")
+            },
         )
 
     monkeypatch.setattr(permits, "removal", unmarked)
@@ -215,9 +219,10 @@ def test_by_the_owner_alone_a_later_grant_would_be_taken_out(
 ) -> None:
     """The control of the test above."""
 
-    def by_owner(holder: departure.DepartingHolder | None) -> Removal:
-        found = removal(holder)
-        values = {name: v for name, v in found.values.items() if name != ":seen_grant"}
+    def by_owner(holder: departure.DepartingHolder | None, *, left_at_ms: int) -> Removal:
+        found = removal(holder, left_at_ms=left_at_ms)
+        unused = (":seen_grant", ":late_limit")
+        values = {name: v for name, v in found.values.items() if name not in unused}
         return Removal(
             also_set=found.also_set,
             conditions=("attribute_exists(#departing)",),
