@@ -8,7 +8,6 @@
                                   left: so a heartbeat that finds the lock free knows that it is not
                                   lost, and a late acquire knows that nobody wants the lock any more
     keep_alive  record_heartbeat  the task token of the state that sends heartbeats
-                claim_stands      the condition of a grant to a caller whose first write was refused
     reap        fence_claim       from now on an acquire that comes late cannot write the claim; the
                                   claim stays, so that the second pass finds what was under way
                 advance_claim     how far a pass is with the claim; it never goes back
@@ -134,12 +133,6 @@ def mark_done(claim: Claim, *, now_ms: int) -> Update:
         values={":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS))},
         returns="NONE",
     )
-
-
-def claim_stands(claim: Claim) -> Check:
-    """The work of this claim has not ended, and its execution was not found to be over."""
-    condition = all_of("attribute_exists(#pk)", _NOT_ENDED, _NOT_FENCED)
-    return Check(key=claim.key, condition=condition, names=names_in(condition))
 
 
 def still_reaped(claim: Claim) -> Check:

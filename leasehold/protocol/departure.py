@@ -55,6 +55,11 @@ def not_outdated(sent_at_ms: int) -> Condition:
     )
 
 
+def is_outdated(seen: LockState, sent_at_ms: int) -> bool:
+    """Whether `not_outdated` refuses a request that was sent at this time."""
+    return seen.released_at_ms is not None and seen.released_at_ms > sent_at_ms + SLACK_MS
+
+
 def nobody_left(seen: LockState) -> Condition:
     """No holder and no waiter has left since the lock was seen in this state."""
     if seen.released_at_ms is None:

@@ -18,8 +18,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.dynamodb.lock_table import Written
-from leasehold.protocol.claims import claim_of, claim_stands
-from leasehold.protocol.departure import DepartingHolder
+from leasehold.protocol.departure import DepartingHolder, is_outdated
 from leasehold.protocol.items import read_granted_token, read_state
 from leasehold.protocol.model import (
     AcquireRequest,
@@ -38,8 +37,9 @@ from leasehold.protocol.permits import (
     evict,
     take_over_permit,
 )
-from leasehold.protocol.requests import Item, Transaction, Update
+from leasehold.protocol.requests import Update
 from leasehold.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
+from leasehold.store.claims import still_wanted
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted, MixedLimits
 from leasehold.store.hand_over import hand_over, pause_or_give_up
@@ -58,14 +58,12 @@ class _Attempt:
         now_ms: when the lease begins.
         taken_over: how many holders lose their place by it.
         waiters_served: whether all permits that waiters may have were handed over just before.
-        token_before: the fencing token that a transaction depends on.
     """
 
-    write: Update | Transaction
+    update: Update
     now_ms: int
     taken_over: int = 0
     waiters_served: bool = False
-    token_before: int = 0
 
 
 def acquire(
@@ -81,12 +79,17 @@ def acquire(
         attempt = first_step
     number = 0
     while True:
-        outcome = _send(context, attempt)
-        if isinstance(outcome, int):
-            return _granted(request, attempt, outcome)
-        if outcome is None:
-            return already_released(request)
-        state = read_state(outcome)
+        outcome = context.table.update(attempt.update)
+        if isinstance(outcome, Written):
+            return _granted(request, attempt, read_granted_token(outcome.item, attempt.update))
+        state = read_state(outcome.item)
+        if request.called_at_ms is not None and is_outdated(state, request.called_at_ms):
+            # This call may have stalled until its acquisition was over. What it was shown is new
+            # to it all the same, so no condition on that would tell.
+            wanted = still_wanted(context, request)
+            if wanted is None:
+                return already_released(request)
+            request = wanted
         if number == 0:
             _report_mixed_limits(context, request, state)
         step = _react(context, request, state, attempt)
@@ -218,33 +221,9 @@ def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
 
 
 def _attempt_as_seen(context: LockContext, request: AcquireRequest, seen: LockState) -> _Attempt:
-    """Takes a permit that was free when the attempt before was refused.
-
-    A call of a workflow may have stalled until its acquisition was over, and go on here: then its
-    claim says so. A copy on the wire cannot repeat itself, a call is code and does.
-    """
+    """Takes a permit that was free when the attempt before was refused."""
     now_ms = context.clock.wall_ms()
-    update = acquire_permit_as_seen(request, seen, now_ms=now_ms)
-    if request.execution_arn is None:
-        return _Attempt(update, now_ms)
-    check = claim_stands(claim_of(request, request.execution_arn))
-    return _Attempt(Transaction(state=update, other=check), now_ms, token_before=seen.fencing_token)
-
-
-def _send(context: LockContext, attempt: _Attempt) -> int | Item | None:
-    """The fencing token of the grant; or the lock's item; or None if the claim no longer stands."""
-    if isinstance(attempt.write, Update):
-        outcome = context.table.update(attempt.write)
-        if isinstance(outcome, Written):
-            return read_granted_token(outcome.item, attempt.write)
-        return outcome.item
-    result = context.table.transact(attempt.write)
-    if not isinstance(result, Written):
-        return result.state
-    # A transaction returns nothing. It happened on condition that the token was as seen.
-    if attempt.token_before:
-        return attempt.token_before + 1
-    return read_granted_token({}, attempt.write.state)
+    return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
 
 
 def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockState) -> _Attempt:

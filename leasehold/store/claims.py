@@ -12,6 +12,8 @@ from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.claims import (
     claim_of,
+    has_ended,
+    is_fenced,
     mark_done,
     mark_ended,
     place_in,
@@ -52,6 +54,17 @@ def register_claim(
         ticket=None if written.revision == _FIRST else place,
         called_at_ms=called_at_ms,
     )
+
+
+def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireRequest | None:
+    """The request of a call as of now, if its claim says that its work is not over; else None."""
+    if request.execution_arn is None:
+        return request
+    called_at_ms = context.earliest_ms()  # Before the read: it may be over right after it.
+    found = context.table.read(claim_of(request, request.execution_arn).key)
+    if not found or has_ended(found) or is_fenced(found):
+        return None
+    return replace(request, called_at_ms=called_at_ms)
 
 
 def close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:

@@ -18,9 +18,10 @@ from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.departure import DepartingHolder
 from leasehold.protocol.hand_over import mark_undelivered
 from leasehold.protocol.items import read_state
-from leasehold.protocol.model import HandOff, Liveness, LockState, SeenLock
+from leasehold.protocol.model import Grant, HandOff, Liveness, LockState, SeenLock
 from leasehold.protocol.next_step import Step, next_step
 from leasehold.protocol.requests import Update
+from leasehold.protocol.schema import lock_key
 from leasehold.store.context import LockContext
 from leasehold.store.events import Evicted, HandedOver, PushUnknown
 from leasehold.store.queue import SeenQueue
@@ -192,11 +193,26 @@ def _send(context: LockContext, step: Step, state: LockState) -> _Moved | None:
         if isinstance(outcome, Written):
             return None
         return _Moved(read_state(outcome.item), repeated=outcome.repeated)
-    result = context.table.transact(step.write)
+    try:
+        result = context.table.transact(step.write)
+    except LockStoreUnavailable:
+        # If it happened, its waiter sleeps until it is told: a repeat of this call would not know.
+        if step.hand_off is None or not _has_happened(context, step.hand_off.grant):
+            raise
+        return None
     if isinstance(result, Written):
         return None
     # If only the waiter has moved, the state still stands: its conditions guard the next write.
     return _Moved(state if result.state is None else read_state(result.state))
+
+
+def _has_happened(context: LockContext, grant: Grant) -> bool:
+    """Whether a hand-off whose answer was lost is seen to have happened."""
+    with suppress(LockStoreUnavailable):
+        state = read_state(context.table.read(lock_key(grant.lock_name)))
+        holder = state.holder(grant.owner_id)
+        return holder is not None and holder.fencing_token == grant.fencing_token
+    return False
 
 
 def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:

@@ -41,8 +41,9 @@ from leasehold.protocol.model import (
 )
 from leasehold.protocol.permits import renew, renew_as_seen
 from leasehold.protocol.retention import needs_longer_retention
+from leasehold.protocol.schema import lock_key
 from leasehold.store.context import LockContext
-from leasehold.store.hand_over import outcome_unknown, pause_or_give_up
+from leasehold.store.hand_over import hand_over, outcome_unknown, pause_or_give_up
 
 
 class KeepAliveOutcome(Enum):
@@ -105,9 +106,12 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     outcome = _reacquire(context, request, claim)
     if isinstance(outcome, Cancelled) and outcome.state is not None:
         state = read_state(outcome.state)
-        is_free = not state.contended and state.has_room(acquisition.limit)
+        is_free = state.has_room(acquisition.limit)
         if is_free and state.holder(acquisition.owner_id) is None:
-            # The holders name other limits.
+            # The holders name other limits; or a late join has left the mark of a queue.
+            if state.contended:
+                hand_over(context, acquisition.lock_name, state)
+                state = read_state(context.table.read(lock_key(acquisition.lock_name)))
             outcome = _reacquire(context, request, claim, seen=state)
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED

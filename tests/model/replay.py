@@ -8,16 +8,16 @@ many states runs the code once for each history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, cast
 
 from leasehold.clock import Alarm
-from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Grant, NotHeld, Released
-from leasehold.protocol.requests import Check, Delete, Query, Transaction, Update
+from leasehold.protocol.requests import Delete, Query, Update
 from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
@@ -96,13 +96,11 @@ class RecordedWorld:
             return True
         return cast("bool", self._ask("delete", delete))
 
-    def transact(self, transaction: Transaction) -> Written | Cancelled:
-        """The claims that a transaction may depend on stand: they are no moves here."""
-        other = transaction.other
-        if not isinstance(other, Check) or not self._is_no_move(other):
-            return cast("Written | Cancelled", self._ask("transact", transaction))
-        outcome = cast("Written | ConditionFailed", self._ask("update", transaction.state))
-        return outcome if isinstance(outcome, Written) else Cancelled(outcome.item)
+    def read(self, key: Mapping[str, Any]) -> Item:
+        """The claim of a call that is no move stands."""
+        if self._is_claim(key):
+            return {PARTITION_KEY: key[PARTITION_KEY], **self.claim}
+        return cast("Item", self._ask("read", key))
 
     def query_all(self, query: Query) -> list[Item]:
         """The length of a queue decides nothing here; a workflow finds its place in its claim."""
@@ -144,9 +142,12 @@ class RecordedWorld:
         self.asked += 1
         return self.answers[self.asked - 1]
 
-    def _is_no_move(self, request: Update | Delete | Check) -> bool:
+    def _is_no_move(self, request: Update | Delete) -> bool:
         """Claims decide nothing about who holds a lock."""
-        partition = request.key[PARTITION_KEY]["S"]
+        return self._is_claim(request.key)
+
+    def _is_claim(self, key: Mapping[str, Any]) -> bool:
+        partition = str(key[PARTITION_KEY]["S"])
         of_execution = partition.startswith("EXECUTION#")
         return of_execution and partition != f"EXECUTION#{self.claims_of}"
 

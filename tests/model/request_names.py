@@ -28,6 +28,8 @@ from leasehold.store import queue as queue_of_store
 
 _NO_REQUESTS: Final = frozenset(
     {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}
+    # A part of a transaction whose other part gives it its name.
+    | {"still_reaped"}
     # The poll of a Python client: it decides nothing, and no operation of the model makes it.
     | {"lock_and_oldest_waiters"}
 )
@@ -79,7 +81,10 @@ class Names:
 
     def of(self, request: object) -> str:
         """Fails for a request of an unknown function: the model would not know what it is."""
-        return self._names[id(request)]
+        whole = self._names.get(id(request))
+        if whole is None and isinstance(request, Transaction):
+            return self._names[id(request.state)]
+        return self._names[id(request)] if whole is None else whole
 
 
 @contextmanager

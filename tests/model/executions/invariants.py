@@ -9,7 +9,7 @@ from leasehold.protocol.model import LockState
 from tests.model.executions.actors import HEARTBEAT, Heartbeats, ReapPass, Workflow
 from tests.model.executions.scene import Invariant
 from tests.model.executions.state import Move, State, Status
-from tests.model.executions.transitions import MOST_ACQUISITIONS, World
+from tests.model.executions.transitions import MOST_ACQUISITIONS, NOBODY, World
 from tests.model.numbered_tables import LockOfTable
 
 
@@ -29,7 +29,9 @@ class Checker:
 
     def broken_by(self, state: State, move: Move) -> Invariant | None:
         """The first of the wanted invariants that a pass of the reaper breaks."""
-        if state.table == move.to.table or not isinstance(self._actors[move.by], ReapPass):
+        if state.table == move.to.table or move.by == NOBODY:
+            return None
+        if not isinstance(self._actors[move.by], ReapPass):
             return None
         before, after = self._lock(state.table).state, self._lock(move.to.table).state
         held = {h.owner_id for h in before.holders}
@@ -75,7 +77,9 @@ class Checker:
             if isinstance(actor, Workflow) and local.status is Status.ASLEEP
         }
         held = {holder.owner_id for holder in lock.holders}
-        untold = asleep if state.kills < self._world.scene.kills else set()
+        scene = self._world.scene
+        may_be_untold = state.kills < scene.kills or state.copies < scene.copies
+        untold = asleep if may_be_untold else set()
         ends = (
             state.locals[at].status is Status.DONE
             for at in (*self._heartbeats(), *self._workflows())

@@ -37,6 +37,7 @@ class Scene:
         epochs: how often all leases run out.
         kills: how many functions are killed after a request.
         hangs: how many calls are given up by their workflow, and go on.
+        copies: how many writes are given up after a time-out, and land at any time later.
         outdated: how many answers of Step Functions call an execution running that was stopped.
         arrived: names of workflows that asked for the lock before the search begins, in order.
         stopped_in_calls: whether the execution may be stopped while a call of it is under way.
@@ -52,5 +53,6 @@ class Scene:
     epochs: int = 0
     kills: int = 0
     hangs: int = 0
+    copies: int = 0
     outdated: int = 0
     invariants: frozenset[StrEnum] = ALL

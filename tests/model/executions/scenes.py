@@ -185,4 +185,30 @@ KEEP_ALIVE: Final = (
         invariants=frozenset({Invariant.LIMIT, Invariant.SILENT}),
     ),
 )
-SCENES: Final = (*REAPING, *KEEP_ALIVE)
+LATE_COPIES: Final = (
+    Scene(
+        name="a late copy, and an execution is stopped that holds before another",
+        actors=(ANNA, BEN, FIRST, SECOND),
+        arrived=("anna", "ben"),
+        stops=1,
+        copies=1,
+        stopped_in_calls=False,
+    ),
+    Scene(
+        name="a late copy, and an execution with keep_alive is redriven",
+        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), FIRST, SECOND),
+        arrived=("anna",),
+        stops=1,
+        redrives=1,
+        copies=1,
+        stopped_in_calls=False,
+        invariants=_AFTER_A_LOSS,
+    ),
+    Scene(
+        name="a late copy while a call stalls, and another acquires and releases",
+        actors=(ANNA, BEN),
+        hangs=1,
+        copies=1,
+    ),
+)
+SCENES: Final = (*REAPING, *KEEP_ALIVE, *LATE_COPIES)

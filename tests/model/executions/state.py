@@ -89,22 +89,26 @@ class State(NamedTuple):
 
     Attributes:
         table: its number.
-        epoch: see `replay`.
+        instant: see `replay`.
         stops: how often the stoppable execution was stopped.
         redrives: how often it was redriven; it runs if that is as often as it was stopped.
         kills: how many functions may still be killed.
         hangs: how many calls may still be given up by their workflow, and go on.
         outdated: how many answers may still call an execution running that was stopped.
+        copies: how many writes may still be given up and land later.
+        wire: the call whose request is on its way, and 1; 0 if there is none.
         locals: how far each actor is.
     """
 
     table: int
-    epoch: int
+    instant: int
     stops: int
     redrives: int
     kills: int
     hangs: int
     outdated: int
+    copies: int
+    wire: int
     locals: tuple[Local, ...]
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from leasehold.dynamodb.lock_table import Written
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Grant, Liveness, Queued, Reaped, Refusal
 from leasehold.workflows.engine import Delivery, Execution
@@ -21,10 +22,12 @@ from tests.model.executions.actors import (
 from tests.model.executions.calls import Calls
 from tests.model.executions.scene import Scene
 from tests.model.executions.state import Local, Move, Operation, State, Status
-from tests.model.replay import TICKS, Call, time_ms
+from tests.model.replay import TICKS, Call, next_epoch, time_ms
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, Names
 
 MOST_ACQUISITIONS: Final = 3
+NOBODY: Final = -1
+_WRITES: Final = {"update", "delete", "transact"}
 
 
 class World:
@@ -36,7 +39,9 @@ class World:
         self._has_forgeries = any(isinstance(a, ReapPass) and a.forged for a in scene.actors)
         self._at = {actor.name: i for i, actor in enumerate(scene.actors)}
         first = tuple(Local() for _ in scene.actors)
-        self.start = State(0, 0, 0, 0, scene.kills, scene.hangs, scene.outdated, first)
+        self.start = State(
+            0, 0, 0, 0, scene.kills, scene.hangs, scene.outdated, scene.copies, 0, first
+        )
         for name in scene.arrived:
             self.start = self.finished(self.start, self._at[name], ACQUIRE)
 
@@ -66,8 +71,11 @@ class World:
             yield Move(self._stopped(state), -1, "stopped", must=False)
         if not state.runs and state.redrives < scene.redrives:
             yield Move(state._replace(redrives=state.redrives + 1), -1, "redriven", must=False)
-        if state.epoch < scene.epochs:
-            yield Move(state._replace(epoch=state.epoch + 1), -1, "leases end", must=False)
+        if state.instant < scene.epochs * TICKS:
+            later = state._replace(instant=next_epoch(state.instant))
+            yield Move(later, -1, "leases end", must=False)
+        if state.wire:
+            yield self._landed(state)
 
     # --- calls
 
@@ -78,7 +86,7 @@ class World:
             owner = state.locals[self._at[actor.workflow.name]].owner
         number = local.calls + 1
         call = self.calls.number(
-            at, Operation(name, number, owner, state.stops, (), (state.epoch * TICKS,))
+            at, Operation(name, number, owner, state.stops, (), (state.instant,))
         )
         status = Status.RELEASING if name == RELEASE else local.status
         return state.with_local(at, local._replace(status=status, calls=number, current=call))
@@ -98,7 +106,7 @@ class World:
 
     def _answered(self, state: State, at: int, call: int, answer: int) -> State:
         """After the answer to a request that was done."""
-        further = self.calls.answered(at, call, answer, state.epoch * TICKS)
+        further = self.calls.answered(at, call, answer, state.instant)
         outcome = self.calls.result_of(further)
         local = state.locals[at]
         if outcome is None:
@@ -127,7 +135,7 @@ class World:
         if state.runs:
             return Execution(Liveness.RUNNING, state.redrives)
         just_now = self._has_forgeries and self._acquires_are_under_way(state, state.redrives)
-        ended_at_ms = time_ms(state.epoch * TICKS) if just_now else None
+        ended_at_ms = time_ms(state.instant) if just_now else None
         return Execution(Liveness.OVER, state.redrives, ended_at_ms)
 
     def _acquires_are_under_way(self, state: State, redrives: int) -> bool:
@@ -236,9 +244,39 @@ class World:
             gone = happened.locals[at].with_(call, None)
             killed = happened.with_local(at, gone)._replace(kills=state.kills - 1)
             yield Move(killed, at, f"{asked.name}, killed after it", must=False)
-        if state.hangs and local.current == call:
-            hung = state.with_local(at, local.abandoned())._replace(hangs=state.hangs - 1)
+        if state.hangs and local.current == call and self.scene.actors[at].stoppable:
+            hung = state.with_local(at, local.abandoned())
+            hung = hung._replace(hangs=state.hangs - 1, instant=state.instant + 1)
             yield Move(hung, at, "is not waited for any more", must=False)
+
+        yield from self._copies(state, at, call)
+
+    def _copies(self, state: State, at: int, call: int) -> Iterator[Move]:
+        """A write stays on the wire, for at least as long as a time-out.
+
+        botocore sends it again, and the call goes on; or the function is given up, and its caller
+        asks again. DynamoDB remembers the request token of a transaction that was committed, so a
+        copy of that one changes nothing.
+        """
+        asked = self.calls.request_of(call)
+        if not state.copies or state.wire or asked.method not in _WRITES:
+            return
+        waited = state._replace(copies=state.copies - 1, wire=call + 1, instant=state.instant + 1)
+        given_up = waited.with_local(at, state.locals[at].with_(call, None))
+        yield Move(given_up, at, f"{asked.name}, stays on the wire and is given up", must=False)
+        _, answer = self._ask(state, asked)
+        committed = isinstance(self.calls.tables.answer(answer), Written)
+        if asked.method != "transact" or not committed:
+            again = self.step(waited, at, call)
+            name = f"{asked.name}, sent again; the first sending stays on the wire"
+            yield again._replace(name=name, must=False)
+
+    def _landed(self, state: State) -> Move:
+        """The request on the wire arrives; nobody waits for its answer."""
+        asked = self.calls.request_of(state.wire - 1)
+        done = self.calls.tables.apply(state.table, asked)
+        after = state._replace(table=done.table, wire=0)
+        return Move(after, NOBODY, f"the late copy of {asked.name} lands", must=False)
 
     def _may_stop(self, state: State) -> bool:
         under_way = (local.under_way() for local in self._locals_of_stoppable(state))
