@@ -86,9 +86,9 @@ def _current_wait_ms(
     """
     if isinstance(answer, Queued):
         return max(0, now_ms - answer.entered_at_ms)
-    if request.entered_at_ms is None or answer.reason is RefusalReason.ALREADY_RELEASED:
+    if request.waiting_since_ms is None or answer.reason is RefusalReason.ALREADY_RELEASED:
         return None
-    waited_ms = max(0, now_ms - request.entered_at_ms)
+    waited_ms = max(0, now_ms - request.waiting_since_ms)
     return waited_ms if waited_ms <= LONGEST_TOLD_WAIT_MS else None
 
 

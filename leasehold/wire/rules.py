@@ -206,7 +206,7 @@ CALLBACK_ID: Final = Rule(
     lambda value: isinstance(value, str) and is_callback_id(value),
 )
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
-ENTERED_AT_MS: Final = Rule(
+EPOCH_MS: Final = Rule(
     "must be a whole number of milliseconds since the epoch",
     lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
 )

@@ -127,7 +127,7 @@ def run(alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     run: Run, now: Now, *, polls: bool
 ) -> None:
-    polling = {**LOCK, "owner_id": "poller-0123456789", "entered_at_ms": now.wall_ms()}
+    polling = {**LOCK, "owner_id": "poller-0123456789", "waiting_since_ms": now.wall_ms()}
     request, period = (polling, 60) if polls else (QUEUED, FALLBACK_SECONDS + LATE_SECONDS)
     seen = run.ask(request, minutes=75, period_seconds=period)
     first = seen.index(True)
@@ -161,18 +161,20 @@ def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(
     assert run.fires()
 
 
-@pytest.mark.parametrize("entered_at_ms", [1, 4_000_000_000_000])
-def test_a_caller_that_polls_raises_no_alarm_by_an_absurd_time_of_entry(
-    run: Run, entered_at_ms: int
+@pytest.mark.parametrize("waiting_since_ms", [1, 4_000_000_000_000])
+def test_a_caller_that_polls_raises_no_alarm_by_an_absurd_begin_of_its_wait(
+    run: Run, waiting_since_ms: int
 ) -> None:
-    polling = {**LOCK, "owner_id": "poller-0123456789", "entered_at_ms": entered_at_ms}
+    polling = {**LOCK, "owner_id": "poller-0123456789", "waiting_since_ms": waiting_since_ms}
     assert not any(run.ask(polling, minutes=3, period_seconds=60))
 
 
-def test_a_waiter_raises_no_alarm_by_any_time_of_entry(run: Run, now: Now) -> None:
+def test_a_waiter_raises_no_alarm_by_what_it_says_of_its_wait(run: Run, now: Now) -> None:
     """The service knows since when it is in the queue."""
     an_hour_ago = now.wall_ms() - 3_600_000
-    assert not any(run.ask({**QUEUED, "entered_at_ms": an_hour_ago}, minutes=3, period_seconds=60))
+    assert not any(
+        run.ask({**QUEUED, "waiting_since_ms": an_hour_ago}, minutes=3, period_seconds=60)
+    )
 
 
 def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(

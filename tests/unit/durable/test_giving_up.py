@@ -38,7 +38,7 @@ class LateGrant:
         self.service.after = self._after
 
     def _before(self, name: str, request: Json) -> None:
-        if name == "release" and self.moment == MOMENTS[1] and "entered_at_ms" in request:
+        if name == "release" and self.moment == MOMENTS[1] and "queue" in request:
             self._free(request["owner_id"])
 
     def _after(self, name: str, request: Json, _answer: Json) -> None:
