@@ -1,4 +1,4 @@
-"""The names of the metrics, for those who emit them (`lambdas`) and those who read them (`cdk`)."""
+"""Names that several packages must agree on: metrics, environment variables, parameters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,26 @@ from typing import Final
 NAMESPACE: Final = "Leasehold"
 SERVICE: Final = "leasehold"
 """Value of the only dimension, `service`. Lock names are unbounded, so they never are one."""
+
+
+TABLE_NAME_VARIABLE: Final = "LEASEHOLD_TABLE_NAME"
+"""The environment variable with the name of the lock table, of the functions and of programs."""
+ACQUIRE_FUNCTION_VARIABLE: Final = "LEASEHOLD_ACQUIRE_FUNCTION"
+RELEASE_FUNCTION_VARIABLE: Final = "LEASEHOLD_RELEASE_FUNCTION"
+"""By which `leasehold.durable` finds the service, in the environment of a durable function."""
+MEETS_DURABLE_VARIABLE: Final = "LEASEHOLD_DURABLE"
+"""Tells the service's functions that they will meet durable executions."""
+REAP_QUEUE_VARIABLE: Final = "LEASEHOLD_REAP_QUEUE_URL"
+"""The queue to which the reaper's function sends the messages of second passes."""
+HELD_LOCKS_VARIABLE: Final = "LEASEHOLD_HELD_LOCKS"
+"""Tells a command, and what it starts, which locks the `leasehold run` around it holds."""
+TABLE_NAME_PARAMETER: Final = "LockTableName"
+"""The name of the lock table, among the outputs and the parameters of a service's stack."""
+
+
+def stack_parameter(stack: str, name: str) -> str:
+    """Where in the Parameter Store the service of a stack tells a name, for other stacks."""
+    return f"/leasehold/{stack}/{name}"
 
 
 class MetricName(StrEnum):
