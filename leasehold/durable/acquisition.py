@@ -192,7 +192,7 @@ class Acquisition:
             self._warn(str(error))
             return None
         if "failure" in departure:
-            self._warn(departure["failure"]["message"])
+            self._warn(str(error_named(**departure["failure"])))
             return None
         return departure
 

@@ -246,7 +246,6 @@ def _environment(aws: FaultyAws) -> Iterator[StringIO]:
     variables = {
         "LEASEHOLD_TABLE_NAME": "locks",
         "LEASEHOLD_REAP_QUEUE_URL": "queue",
-        "LEASEHOLD_SECOND_PASS_SECONDS": "35",
     }
     streams = [handler for handler in telemetry.logger.handlers if hasattr(handler, "stream")]
     before = [(handler, handler.stream) for handler in streams]

@@ -166,25 +166,6 @@ def test_to_watch_machines_does_not_narrow_durable_functions(own: Stack) -> None
     assert len(resources(template, "AWS::Events::Rule")) == 2
 
 
-def test_an_imported_service_gives_what_the_function_needs(own: Stack) -> None:
-    arn = "arn:aws:lambda:us-east-1:123456789012:function:{}"
-    locks = LockService.from_function_arns(
-        own,
-        "Locks",
-        acquire_function_arn=arn.format("acquire"),
-        heartbeat_function_arn=arn.format("heartbeat"),
-        release_function_arn=arn.format("release"),
-    )
-    function = durable_function(own)
-    locks.grant_durable(function)
-    template = dict(Template.from_stack(own).to_json())
-    [resource] = resources(template, "AWS::Lambda::Function").values()
-    assert resource["Properties"]["Environment"]["Variables"] == {
-        "LEASEHOLD_ACQUIRE_FUNCTION": arn.format("acquire"),
-        "LEASEHOLD_RELEASE_FUNCTION": arn.format("release"),
-    }
-
-
 def test_versions_and_aliases_are_refused(own: Stack) -> None:
     locks, function = LockService(own, "Locks"), durable_function(own)
     with pytest.raises(InvalidRequest, match=r"^function: must be a lambda_.Function"):

@@ -59,7 +59,6 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
     if operation == "ReaperReap":
         queue, _ = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
         variables["LEASEHOLD_REAP_QUEUE_URL"] = {"Ref": queue}
-        variables["LEASEHOLD_SECOND_PASS_SECONDS"] = "35"
     properties = dict(function["Properties"])
     assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
     assert properties.pop("Description").startswith("Leasehold: ")
