@@ -77,7 +77,7 @@ def _fallback_seconds(fallback: Span | None, wait_seconds: int) -> int:
 
 def _seconds(field: str, value: object) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or seconds % 1:  # NaN and infinity have no remainder that is 0.
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds % 1:
+        # NaN and infinity leave a remainder that is not 0.
         raise InvalidRequest(field=field, rule=_WHOLE_SECONDS, value=value)
     return int(seconds)

@@ -12,8 +12,6 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
 from leasehold.cdk import LockService
-from leasehold.cdk.service import durable as of_service
-from leasehold.durable import lock_functions
 from leasehold.errors import InvalidRequest
 from tests.unit.cdk.template import resources
 from tests.unit.cdk.test_security import findings
@@ -187,8 +185,3 @@ def test_the_permissions_of_the_service_are_acknowledged(own: Stack, serves_all:
     # Beside them stand the findings of the user's own function.
     of_function = {f"{function.node.path}/{each}" for each in OF_USERS}
     assert {path for _, path in findings(own)} <= of_function
-
-
-def test_the_construct_and_the_library_agree_on_the_variables() -> None:
-    assert of_service.ACQUIRE_VARIABLE == lock_functions.ACQUIRE_VARIABLE
-    assert of_service.RELEASE_VARIABLE == lock_functions.RELEASE_VARIABLE
