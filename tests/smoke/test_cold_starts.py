@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from leasehold.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
-from leasehold.protocol.claims import SECOND_PASS_MS
+from tests.e2e.reap_passes import SECOND_PASS_SECONDS
 from tests.smoke.account import Account
 
-LONGEST_COLD_START_SECONDS: Final = SECOND_PASS_MS // 1000 - FUNCTION_TIMEOUT_SECONDS
+LONGEST_COLD_START_SECONDS: Final = SECOND_PASS_SECONDS - FUNCTION_TIMEOUT_SECONDS
 """What the reaper's second pass allows for, beside the time of the function."""
 NOBODY: Final = {"lock_name": "cold", "owner_id": "nobody at all..."}
 OPERATIONS: Final = ("Acquire", "Heartbeat", "Release", "Reap")
