@@ -101,7 +101,7 @@ def _run(
             lock = client.acquire(
                 job.name,
                 lease=job.lease,
-                wait=job.max_wait,
+                max_wait=job.max_wait,
                 limit=job.limit,
                 data=job.data,
                 on_lost=lambda _lock, _reason: signals.wake_up(),
