@@ -1,6 +1,6 @@
 """`python -m bench.dashboard`: draws the dashboard of `LockMonitoring` from its definition.
 
-The graphs, their metrics, statistics and expressions are those that the construct declares; the
+The graphs, their metrics and statistics are those that the construct declares; the
 values are those of `dashboard_hours`. Writes docs/images/dashboard.svg.
 """
 
@@ -60,19 +60,11 @@ def _reference(part: Json) -> str:
 
 
 def series_of(rows: list[list[Any]], data: Data) -> dict[str, Series]:
-    """What a graph shows, by label: metrics and expressions that are visible."""
-    shown: dict[str, Series] = {}
-    by_id: dict[str, Series] = {}
-    for *metric, options in rows:
-        if metric:
-            series = _statistic(metric, options, data)
-            by_id[options.get("id", "")] = series
-            if options.get("visible", True):
-                shown[options.get("label", metric[1])] = series
-    for row in rows:
-        if len(row) == 1:
-            shown[row[0]["label"]] = _expression(row[0], by_id)
-    return shown
+    """What a graph shows, by label."""
+    return {
+        options.get("label", metric[1]): _statistic(metric, options, data)
+        for *metric, options in rows
+    }
 
 
 def _statistic(metric: list[str], options: Json, data: Data) -> Series:
@@ -83,19 +75,6 @@ def _statistic(metric: list[str], options: Json, data: Data) -> Series:
     for second, each in data.get(key, ()):
         values.setdefault(second // period * period, []).append(each)
     return {begin: _STATISTICS[options["stat"]](each) for begin, each in sorted(values.items())}
-
-
-def _expression(row: Json, by_id: dict[str, Series]) -> Series:
-    """Sums of products with FILL(metric,0), which is all that the definition uses."""
-    found: Series = {}
-    for begin in range(0, HOURS * 3600, row["period"]):
-        filled = re.sub(
-            r"FILL\((\w+),0\)",
-            lambda match, at=begin: str(by_id[match[1]].get(at, 0)),  # type: ignore[misc]  # a default, to bind it
-            row["expression"],
-        )
-        found[begin] = eval(filled)  # noqa: S307 - numbers, + and *
-    return found
 
 
 def draw(graphs: list[Json], data: Data, path: Path) -> None:
@@ -119,17 +98,10 @@ def _rounded(attribute: re.Match[str]) -> str:
 
 def _draw_graph(axes: Axes, graph: Json, shown: dict[str, Series]) -> None:
     axes.set_title(graph["title"], loc="left", fontsize=8, fontweight="bold")
-    if graph["stacked"]:
-        begins = sorted({begin for series in shown.values() for begin in series})
-        heights = [[series.get(begin, 0) for begin in begins] for series in shown.values()]
-        hours = [begin / 3600 for begin in [*begins, HOURS * 3600]]
-        until_the_end = [[*each, each[-1]] for each in heights]
-        axes.stackplot(hours, until_the_end, labels=list(shown), step="post", alpha=0.8)
-    else:
-        for label, series in shown.items():
-            hours = [begin / 3600 for begin in series]
-            marker = "." if len(series) == 1 else ""
-            axes.plot(hours, list(series.values()), marker=marker, linewidth=1, label=label)
+    for label, series in shown.items():
+        hours = [begin / 3600 for begin in series]
+        marker = "." if len(series) == 1 else ""
+        axes.plot(hours, list(series.values()), marker=marker, linewidth=1, label=label)
     axes.set(xlim=(0, HOURS), ylim=(0, None))
     axes.locator_params(nbins=5)
     axes.grid(visible=True, alpha=0.3)

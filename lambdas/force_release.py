@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import caller_fields, logger, metrics
+from leasehold.metrics import LogMessage
 from leasehold.wire.answers import force_release_answer
 from leasehold.wire.requests import parse_force_release
 
@@ -22,11 +24,14 @@ make_clients("dynamodb", "stepfunctions")
 
 @logger.inject_lambda_context
 @metrics.log_metrics
+@reports_faults
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases that grant or nothing; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_force_release(event)
     answer = lock_store(context).force_release(request)
     if answer is None:
         asked = {"fencing_token": request.fencing_token, "requested_by": request.requested_by}
-        logger.warning("holder changed", extra={**caller_fields(request.lock_name), **asked})
+        logger.warning(
+            LogMessage.HOLDER_CHANGED, extra={**caller_fields(request.lock_name), **asked}
+        )
     return force_release_answer(request, answer)

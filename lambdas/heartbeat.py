@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.task_tokens import keep_alive
 from lambdas.telemetry import logger, metrics, observe_heartbeat
@@ -20,6 +21,7 @@ make_clients("dynamodb", "stepfunctions")
 
 @logger.inject_lambda_context
 @metrics.log_metrics
+@reports_faults
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Renews or refuses; raises InvalidRequest or LockStoreUnavailable.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import logger, metrics
 from leasehold.wire.answers import describe_answer
@@ -21,6 +22,7 @@ make_clients("dynamodb")
 
 @logger.inject_lambda_context
 @metrics.log_metrics
+@reports_faults
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Describes one lock, or lists those that are in use; raises InvalidRequest."""
     request = parse_inspect(event)

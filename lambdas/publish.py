@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lambdas.runtime import make_clients, put_events
 from lambdas.telemetry import logger
 from leasehold.errors import LockItemMalformed
+from leasehold.metrics import LogMessage
 from leasehold.protocol.lifecycle import events_of
 from leasehold.wire.lifecycle import lifecycle_json
 
@@ -44,7 +45,7 @@ def _entries(record: dict[str, Any]) -> Iterator[dict[str, str]]:
         told = list(events_of(written.get("OldImage", {}), written.get("NewImage", {})))
     except LockItemMalformed as error:
         # A repeat would not help, and all later records would wait for it.
-        logger.warning("no event: an item is malformed", extra={"reason": str(error)})
+        logger.warning(LogMessage.MALFORMED, extra={"reason": str(error)})
         return
     for number, event in enumerate(told):
         detail = lifecycle_json(event, event_id=f"{record['eventID']}-{number}", at_ms=at_ms)

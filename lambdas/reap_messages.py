@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from lambdas.runtime import hide_message, send_message
 from lambdas.telemetry import count, logger
 from leasehold.errors import InvalidRequest, LockStoreUnavailable
-from leasehold.metrics import MetricName
+from leasehold.metrics import REAP_QUEUE_VARIABLE, LogMessage, MetricName
+from leasehold.protocol.claims import SECOND_PASS_MS
 from leasehold.protocol.model import ExecutionEnded
 from leasehold.store.lock_store import LockStore
 from leasehold.store.reap import AskedTooEarly
@@ -59,12 +60,12 @@ def reap_record(make_store: Callable[[], LockStore], record: SQSRecord) -> None:
     except AskedTooEarly:
         tries = int(record.attributes.approximate_receive_count)
         pause_seconds = min(2**tries, _LONGEST_PAUSE_SECONDS)
-        hide_message(os.environ["LEASEHOLD_REAP_QUEUE_URL"], record.receipt_handle, pause_seconds)
+        hide_message(os.environ[REAP_QUEUE_VARIABLE], record.receipt_handle, pause_seconds)
         raise
     count(MetricName.REAPED, reaped.holders)
     count(MetricName.REAPED_WAITERS, reaped.waiters)
     found = {"holders": reaped.holders, "waiters": reaped.waiters}
-    logger.info("reaped", extra={"execution_arn": message.ended.execution_arn, **found})
+    logger.info(LogMessage.REAPED, extra={"execution_arn": message.ended.execution_arn, **found})
     schedule_next_pass(message, complete=reaped.complete)
 
 
@@ -133,5 +134,5 @@ def schedule_next_pass(message: ReapMessage, *, complete: bool) -> None:
         "second_pass": ended.second_pass or complete,
         "rounds": 0 if complete else message.rounds + 1,
     }
-    delay_seconds = int(os.environ["LEASEHOLD_SECOND_PASS_SECONDS"]) if complete else 0
-    send_message(os.environ["LEASEHOLD_REAP_QUEUE_URL"], json.dumps(order), delay_seconds)
+    delay_seconds = SECOND_PASS_MS // 1000 if complete else 0
+    send_message(os.environ[REAP_QUEUE_VARIABLE], json.dumps(order), delay_seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import logger, metrics, observe_release
 from leasehold.wire.answers import release_answer
@@ -18,6 +19,7 @@ make_clients("dynamodb", "stepfunctions")
 
 @logger.inject_lambda_context
 @metrics.log_metrics
+@reports_faults
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_release(event)

@@ -21,6 +21,7 @@ from lambdas.telemetry import observe_event
 from leasehold.dynamodb.client_config import OWN_REQUESTS_CONFIG
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
+from leasehold.metrics import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.durable_functions import DurableFunctions
@@ -40,7 +41,7 @@ def lock_store(invocation: LambdaContext) -> LockStore:
     """The store over the table named by LEASEHOLD_TABLE_NAME, with the invocation's deadline."""
     remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
     retry_budget = RetryBudget(deadline=time.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER)
-    table_name = os.environ["LEASEHOLD_TABLE_NAME"]
+    table_name = os.environ[TABLE_NAME_VARIABLE]
     context = LockContext(
         table=LockTable(_client("dynamodb"), table_name, retry_budget=retry_budget),
         workflows=workflows,
@@ -86,7 +87,7 @@ def make_clients(*services: Service) -> None:
     takes as long as all others, so it is made only where durable functions may be met.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-        durable: tuple[Service, ...] = ("lambda",) if "LEASEHOLD_DURABLE" in os.environ else ()
+        durable: tuple[Service, ...] = ("lambda",) if MEETS_DURABLE_VARIABLE in os.environ else ()
         for service in (*services, *durable):
             _client(service)
         if not gc.isenabled():  # See `lambdas/__init__.py`.

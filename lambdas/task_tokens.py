@@ -7,7 +7,7 @@ from typing import Any
 from lambdas.runtime import workflows
 from lambdas.telemetry import count, logger, request_fields
 from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from leasehold.metrics import MetricName
+from leasehold.metrics import LogMessage, MetricName
 from leasehold.protocol.model import (
     Grant,
     KeepAliveRequest,
@@ -74,9 +74,9 @@ def _observe(request: KeepAliveRequest, outcome: KeepAliveOutcome, delivery: Del
     # If the state is over, its work has failed and released: that is no loss.
     if outcome is KeepAliveOutcome.LOST and delivery is not Delivery.GONE:
         count(MetricName.LOST)
-        logger.warning("lost", extra=caller)
+        logger.warning(LogMessage.LOST, extra=caller)
     elif outcome is KeepAliveOutcome.REACQUIRED:
         count(MetricName.REACQUIRED)
-        logger.warning("reacquired", extra=caller)
+        logger.warning(LogMessage.REACQUIRED, extra=caller)
     else:
-        logger.debug(outcome.name.lower(), extra=caller)
+        logger.debug(LogMessage[outcome.name], extra=caller)

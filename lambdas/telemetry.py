@@ -8,6 +8,7 @@ request names them, and by the request id, which CloudTrail knows with the princ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
@@ -18,7 +19,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from leasehold.metrics import NAMESPACE, SERVICE, MetricName
+from leasehold.metrics import NAMESPACE, SERVICE_NAME_VARIABLE, LogMessage, MetricName
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
@@ -47,8 +48,10 @@ class _Provider(AmazonCloudWatchEMFProvider):
 LONGEST_TOLD_WAIT_MS: Final = 7 * 24 * 3_600_000
 """More than the longest wait of a guard that polls, and of one whose queue is full."""
 
-logger: Final = Logger(service=SERVICE, utc=True)
-metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=SERVICE))
+_SERVICE: Final = os.environ.get(SERVICE_NAME_VARIABLE, "leasehold")
+
+logger: Final = Logger(service=_SERVICE, utc=True)
+metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVICE))
 
 
 def count(name: MetricName, number: int = 1) -> None:
@@ -86,9 +89,9 @@ def _current_wait_ms(
     """
     if isinstance(answer, Queued):
         return max(0, now_ms - answer.entered_at_ms)
-    if request.entered_at_ms is None or answer.reason is RefusalReason.ALREADY_RELEASED:
+    if request.waiting_since_ms is None or answer.reason is RefusalReason.ALREADY_RELEASED:
         return None
-    waited_ms = max(0, now_ms - request.entered_at_ms)
+    waited_ms = max(0, now_ms - request.waiting_since_ms)
     return waited_ms if waited_ms <= LONGEST_TOLD_WAIT_MS else None
 
 
@@ -112,25 +115,27 @@ def observe_acquire(
         case Grant():
             count(MetricName.GRANTED, 0 if answer.repeated else 1)
             count(MetricName.TAKEN_OVER, answer.taken_over)
-            logger.info("granted", extra={**caller, "fencing_token": answer.fencing_token})
+            logger.info(LogMessage.GRANTED, extra={**caller, "fencing_token": answer.fencing_token})
         case Queued():
             count(MetricName.QUEUED)
             if answer.position is not None:  # A caller that asks again is not told it.
                 count(MetricName.QUEUE_LENGTH, answer.position)
-            logger.info("queued", extra={**caller, **waits, "position": answer.position})
+            logger.info(LogMessage.QUEUED, extra={**caller, **waits, "position": answer.position})
         case Refusal():
             count(MetricName.BUSY, int(answer.reason is not RefusalReason.ALREADY_RELEASED))
-            logger.info("refused", extra={**caller, **waits, "reason": answer.reason.value})
+            logger.info(
+                LogMessage.REFUSED, extra={**caller, **waits, "reason": answer.reason.value}
+            )
 
 
 def observe_heartbeat(answer: Grant | NotHeld) -> None:
     """Counts and logs the answer to a heartbeat."""
     lock = caller_fields(answer.lock_name)
     if isinstance(answer, Grant):
-        logger.debug("renewed", extra={**lock, "fencing_token": answer.fencing_token})
+        logger.debug(LogMessage.RENEWED, extra={**lock, "fencing_token": answer.fencing_token})
     else:
         count(MetricName.LOST)
-        logger.warning("not held", extra=lock)
+        logger.warning(LogMessage.NOT_HELD, extra=lock)
 
 
 def observe_release(request: ReleaseRequest, answer: Released | NotHeld) -> None:
@@ -138,14 +143,14 @@ def observe_release(request: ReleaseRequest, answer: Released | NotHeld) -> None
     caller = caller_fields(request.lock_name, execution_arn=request.execution_arn)
     if isinstance(answer, NotHeld):
         count(MetricName.LOST, 0 if request.waits else 1)
-        logger.warning("not held", extra=caller)
+        logger.warning(LogMessage.NOT_HELD, extra=caller)
         return
     count(MetricName.LEFT_QUEUE, int(answer.left_queue))
     if answer.held_ms is not None:
         count(MetricName.RELEASED)
         _measure_ms(MetricName.HELD_TIME, answer.held_ms)
     held = {"fencing_token": answer.fencing_token, "held_ms": answer.held_ms}
-    logger.info("released", extra={**caller, **held})
+    logger.info(LogMessage.RELEASED, extra={**caller, **held})
 
 
 def observe_event(event: events.Event) -> None:
@@ -155,19 +160,31 @@ def observe_event(event: events.Event) -> None:
         count(MetricName.HANDED_OVER)
         _measure_ms(MetricName.WAIT_TIME, event.waited_ms)
         _measure_ms(MetricName.HAND_OFF_LATENCY, event.latency_ms)
-        logger.info("handed over", extra=asdict(event))
+        logger.info(LogMessage.HANDED_OVER, extra=asdict(event))
         return
     name, log, message = _EVENTS[type(event)]
     count(name, event.holders if isinstance(event, events.Evicted) else 1)
     log(message, extra=asdict(event))
 
 
-_EVENTS: Final[dict[type[events.Event], tuple[MetricName, Callable[..., None], str]]] = {
-    events.Evicted: (MetricName.TAKEN_OVER, logger.warning, "evicted"),
-    events.ReleasedByForce: (MetricName.FORCED_RELEASE, logger.warning, "released by force"),
-    events.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, "mixed limits"),
-    events.Extended: (MetricName.EXTENDED, logger.info, "extended"),
-    events.LivenessUnknown: (MetricName.LIVENESS_UNKNOWN, logger.warning, "liveness unknown"),
-    events.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, "push unknown"),
-    events.ClaimNotRemoved: (MetricName.CLAIM_NOT_REMOVED, logger.warning, "claim not removed"),
+_EVENTS: Final[dict[type[events.Event], tuple[MetricName, Callable[..., None], LogMessage]]] = {
+    events.Evicted: (MetricName.TAKEN_OVER, logger.warning, LogMessage.EVICTED),
+    events.ReleasedByForce: (
+        MetricName.FORCED_RELEASE,
+        logger.warning,
+        LogMessage.RELEASED_BY_FORCE,
+    ),
+    events.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, LogMessage.MIXED_LIMITS),
+    events.Extended: (MetricName.EXTENDED, logger.info, LogMessage.EXTENDED),
+    events.LivenessUnknown: (
+        MetricName.LIVENESS_UNKNOWN,
+        logger.warning,
+        LogMessage.LIVENESS_UNKNOWN,
+    ),
+    events.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, LogMessage.PUSH_UNKNOWN),
+    events.ClaimNotRemoved: (
+        MetricName.CLAIM_NOT_REMOVED,
+        logger.warning,
+        LogMessage.CLAIM_NOT_REMOVED,
+    ),
 }

@@ -29,7 +29,7 @@ Random = Callable[[], float]
 def advise_retry_seconds(
     *,
     now_ms: int,
-    entered_at_ms: int | None,
+    waiting_since_ms: int | None,
     lease_ends_ms: Iterable[int],
     random: Random,
 ) -> int:
@@ -37,11 +37,11 @@ def advise_retry_seconds(
 
     Args:
         now_ms: the present.
-        entered_at_ms: when the caller began to wait; None if this is its first try.
+        waiting_since_ms: when the caller began to wait; None if this is its first try.
         lease_ends_ms: when each holder's lease may be considered over by others.
         random: the source of jitter, which keeps callers that were refused together apart.
     """
-    waited_seconds = 0 if entered_at_ms is None else max(0, now_ms - entered_at_ms) / 1000
+    waited_seconds = 0 if waiting_since_ms is None else max(0, now_ms - waiting_since_ms) / 1000
     share = min(max(waited_seconds * SHARE_OF_WAIT, SHORTEST_SECONDS), LONGEST_SECONDS)
     jittered = share * (1 + _JITTER * (2 * random() - 1))
     next_end = min((end - now_ms for end in lease_ends_ms if end > now_ms), default=None)

@@ -1,4 +1,4 @@
-"""The names of the metrics, for those who emit them (`lambdas`) and those who read them (`cdk`)."""
+"""Names that several packages must agree on: metrics, environment variables, parameters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,58 @@ from enum import StrEnum
 from typing import Final
 
 NAMESPACE: Final = "Leasehold"
-SERVICE: Final = "leasehold"
-"""Value of the only dimension, `service`. Lock names are unbounded, so they never are one."""
+SERVICE_NAME_VARIABLE: Final = "POWERTOOLS_SERVICE_NAME"
+"""The value of the only dimension, `service`, and of `service` in each log line: which of the lock
+services of an account it is. Lock names are unbounded, so they never are a dimension."""
+
+
+TABLE_NAME_VARIABLE: Final = "LEASEHOLD_TABLE_NAME"
+"""The environment variable with the name of the lock table, of the functions and of programs."""
+ACQUIRE_FUNCTION_VARIABLE: Final = "LEASEHOLD_ACQUIRE_FUNCTION"
+RELEASE_FUNCTION_VARIABLE: Final = "LEASEHOLD_RELEASE_FUNCTION"
+"""By which `leasehold.durable` finds the service, in the environment of a durable function."""
+MEETS_DURABLE_VARIABLE: Final = "LEASEHOLD_DURABLE"
+"""Tells the service's functions that they will meet durable executions."""
+REAP_QUEUE_VARIABLE: Final = "LEASEHOLD_REAP_QUEUE_URL"
+"""The queue to which the reaper's function sends the messages of second passes."""
+HELD_LOCKS_VARIABLE: Final = "LEASEHOLD_HELD_LOCKS"
+"""Tells a command, and what it starts, which locks the `leasehold run` around it holds."""
+TABLE_NAME_PARAMETER: Final = "LockTableName"
+"""The name of the lock table, among the outputs and the parameters of a service's stack."""
+
+
+def stack_parameter(stack: str, name: str) -> str:
+    """Where in the Parameter Store the service of a stack tells a name, for other stacks."""
+    return f"/leasehold/{stack}/{name}"
+
+
+class LogMessage(StrEnum):
+    """What the functions log, one line an event; the saved queries search for it."""
+
+    GRANTED = "granted"
+    QUEUED = "queued"
+    REFUSED = "refused"
+    RENEWED = "renewed"
+    RELEASED = "released"
+    NOT_HELD = "not held"
+    """A heartbeat or a release came from an owner that does not hold the lock any more."""
+    HANDED_OVER = "handed over"
+    EVICTED = "evicted"
+    RELEASED_BY_FORCE = "released by force"
+    HOLDER_CHANGED = "holder changed"
+    """A release by force came too late: another one holds by now."""
+    LOST = "lost"
+    """A workflow with keep_alive has lost its lock: its work was stopped."""
+    REACQUIRED = "reacquired"
+    DONE = "done"
+    """A heartbeat beside the work found that the work has ended."""
+    REAPED = "reaped"
+    MALFORMED = "no event: an item is malformed"
+    MIXED_LIMITS = "mixed limits"
+    EXTENDED = "extended"
+    LIVENESS_UNKNOWN = "liveness unknown"
+    PUSH_UNKNOWN = "push unknown"
+    CLAIM_NOT_REMOVED = "claim not removed"
 
 
 class MetricName(StrEnum):

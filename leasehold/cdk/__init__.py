@@ -20,19 +20,20 @@ from leasehold.cdk.guard.waiting import Waiting
 from leasehold.cdk.monitoring.monitoring import LockMonitoring
 from leasehold.cdk.monitoring.thresholds import LockAlarms
 from leasehold.cdk.optimistic.optimistic_update import OptimisticUpdate
-from leasehold.cdk.service.imported_service import ILockService, ImportedLockService
+from leasehold.cdk.service.imported_service import ILockService
 from leasehold.cdk.service.lock_service import LockService
 from leasehold.cdk.service.reaper import ExecutionReaper
 from leasehold.cdk.service.shared_service import SharedLockService
+from leasehold.metrics import MetricName
 
 __all__ = [
     "ExecutionReaper",
     "ILockService",
-    "ImportedLockService",
     "LockAlarms",
     "LockGuard",
     "LockMonitoring",
     "LockService",
+    "MetricName",
     "OptimisticUpdate",
     "SharedLockService",
     "Waiting",

@@ -15,12 +15,21 @@ from leasehold.cli.asl import commands as asl_commands
 from leasehold.cli.exit_codes import Ended, end, statuses
 from leasehold.cli.log_lines import log_lines
 from leasehold.cli.operating import commands
-from leasehold.cli.options import EndpointUrl, LockName, Profile, Region, Table
+from leasehold.cli.options import (
+    TIME,
+    EndpointUrl,
+    LockName,
+    Profile,
+    Region,
+    Stack,
+    Table,
+    seconds,
+)
 from leasehold.cli.run import Job, run
-from leasehold.cli.target import Target
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS
+from leasehold.cli.target import Target, target_of
 from leasehold.dynamodb.create_table import create_table
 from leasehold.dynamodb.failures import misconfigured, raise_if_unknown
+from leasehold.wire.rules import DEFAULT_LEASE_SECONDS
 
 _WRONG_USAGE: Final = 2
 """The exit status of the parser of options."""
@@ -71,15 +80,21 @@ def run_command(
         list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
     ],
     *,
-    table: Table = "",
+    table: Table = None,
+    stack: Stack = None,
     lease: Annotated[
-        float, typer.Option(help="Seconds until a lock that is not renewed is free.")
+        float,
+        typer.Option(
+            parser=seconds(), metavar=TIME, help="Time until a lock that is not renewed is free."
+        ),
     ] = DEFAULT_LEASE_SECONDS,
-    wait: Annotated[
+    max_wait: Annotated[
         float | None,
         typer.Option(
-            help="Longest seconds to wait for the lock; else twice the lease, at least 120. "
-            "0 does not wait."
+            parser=seconds(),
+            metavar=TIME,
+            help="Longest wait for the lock; else twice the lease, at least 120 s. "
+            "0 does not wait.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
@@ -90,9 +105,12 @@ def run_command(
         str | None, typer.Option(help="JSON object that others can read while the lock is held.")
     ] = None,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds from TERM to KILL if the lock is lost.")
-    ] = 10.0,
-    if_taken: Annotated[
+        float,
+        typer.Option(
+            parser=seconds(), metavar=TIME, help="Time from TERM to KILL if the lock is lost."
+        ),
+    ] = 10,
+    taken_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
     ] = exit_codes.TAKEN,
     quiet: Annotated[
@@ -105,19 +123,22 @@ def run_command(
     """Holds a lock while a command runs, and passes on its exit status.
 
     The command finds LEASEHOLD_LOCK_NAME and LEASEHOLD_FENCING_TOKEN in its environment. If the
-    lock is lost, its whole process group is sent TERM, and KILL after the grace.
+    lock is lost, its whole process group is sent TERM, and KILL after the grace. A time is a number
+    of seconds, or has a unit: 30s, 10m, 2h, 1d.
     """
     job = Job(
-        target=Target(table=table, profile=profile, region=region, endpoint_url=endpoint_url),
+        target=target_of(
+            table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+        ),
         name=name,
         command=command,
         lease=lease,
-        wait=wait,
+        max_wait=max_wait,
         limit=limit,
         owner_name=owner_name,
         data=_object(data),
         grace=grace,
-        if_taken=if_taken,
+        taken_exit_code=taken_exit_code,
         quiet=quiet,
     )
     with job.target.named_in_errors(so="; the command was not started"):

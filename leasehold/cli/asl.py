@@ -8,21 +8,21 @@ import shutil
 import sys
 from enum import StrEnum
 from types import ModuleType
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import boto3
 import typer
 
 from leasehold.cli import exit_codes
-from leasehold.cli.options import EndpointUrl, Profile, Region
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS
+from leasehold.cli.options import TIME, EndpointUrl, Profile, Region, whole_seconds
+from leasehold.cli.target import name_of_stack
+from leasehold.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
 _FROM_INPUT: Final = "-"
 
 commands = typer.Typer()
 
 
-class Wait(StrEnum):
+class WayToWait(StrEnum):
     """How a guard waits."""
 
     QUEUE = "queue"
@@ -44,22 +44,35 @@ def asl_command(
     ],
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     lease: Annotated[
-        int, typer.Option(min=1, help="Seconds for which the lock outlives a dead execution.")
-    ] = int(DEFAULT_LEASE_SECONDS),
+        int,
+        typer.Option(
+            parser=whole_seconds(least=1),
+            metavar=TIME,
+            help="How long the lock outlives a dead execution.",
+        ),
+    ] = DEFAULT_LEASE_SECONDS,
     max_wait: Annotated[
         int | None,
-        typer.Option(min=0, help="Longest seconds to wait, else 1800; 0 skips."),
+        typer.Option(
+            parser=whole_seconds(),
+            metavar=TIME,
+            help=f"Longest wait, else {DEFAULT_MAX_WAIT_SECONDS} s, 60 s in Express; 0 skips.",
+        ),
     ] = None,
-    wait: Annotated[
-        Wait | None, typer.Option(help="How to wait; else in the queue, polling in Express.")
+    waiting: Annotated[
+        WayToWait | None, typer.Option(help="How to wait; else in the queue, polling in Express.")
     ] = None,
     keep_alive: Annotated[
         int | None,
-        typer.Option(min=1, help="Seconds between heartbeats; else none."),
+        typer.Option(
+            parser=whole_seconds(least=1),
+            metavar=TIME,
+            help="Time between heartbeats; else none.",
+        ),
     ] = None,
     express: Annotated[bool, typer.Option("--express", help="For an Express workflow.")] = False,
     name: Annotated[str, typer.Option(help="Prefix of the guard's states.")] = "Guard",
-    service_stack: Annotated[
+    stack: Annotated[
         str | None,
         typer.Option(
             help="Put in the ARNs of this stack's service, such as Leasehold; "
@@ -79,10 +92,9 @@ def asl_command(
     work = _read(task)
     standalone = _standalone()
     functions = {output: f"${{{output}}}" for output in standalone.FUNCTIONS}
-    if service_stack is not None:
-        session = boto3.Session(profile_name=profile, region_name=region)
-        parameters = session.client("ssm", endpoint_url=endpoint_url)
-        functions = {output: _deployed(parameters, service_stack, output) for output in functions}
+    if stack is not None:
+        place = {"profile": profile, "region": region, "endpoint_url": endpoint_url}
+        functions = {output: name_of_stack(stack, output, **place) for output in functions}
     machine = standalone.guarded_machine(
         work,
         functions=functions,
@@ -90,7 +102,7 @@ def asl_command(
         limit=limit,
         lease_seconds=lease,
         max_wait_seconds=max_wait,
-        waiting=None if wait is None else standalone.WAYS_TO_WAIT[wait],
+        waiting=None if waiting is None else standalone.WAYS_TO_WAIT[waiting],
         keep_alive_seconds=keep_alive,
         express=express,
         name=name,
@@ -118,13 +130,3 @@ def _standalone() -> ModuleType:
     except ModuleNotFoundError as missing:
         exit_codes.end(exit_codes.USAGE, f"asl: {missing}")
     return standalone
-
-
-def _deployed(parameters: Any, stack: str, output: str) -> str:  # noqa: ANN401 - a boto3 client
-    """The ARN of a function, which the service's stack shares in the Parameter Store."""
-    name = f"/leasehold/{stack}/{output}"
-    try:
-        return str(parameters.get_parameter(Name=name)["Parameter"]["Value"])
-    except parameters.exceptions.ParameterNotFound:
-        message = f"--service-stack: no stack of this name shares a lock service here ({name})"
-        exit_codes.end(exit_codes.CONFIGURATION, message)

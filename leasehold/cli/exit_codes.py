@@ -5,7 +5,7 @@
     64        wrong usage: nothing was done
     66        `show`, `release`: the table knows no lock of this name, or nobody holds it
     69        the lock table did not answer: the command was not started
-    75        the lock is taken: the command was not started (`--if-taken` sets another)
+    75        the lock is taken: the command was not started (`--taken-exit-code` sets another)
     73        `release --force`: another holds by now, nothing was released
     76        the lock was lost: the command was ended, or was not alone; `release`: it was not held
     78        AWS refuses: no table, no permission, no credentials; or somebody has changed an item

@@ -15,7 +15,18 @@ from leasehold.cli.clock_check import check_clock
 from leasehold.cli.doctor import doctor
 from leasehold.cli.exit_codes import Ended, end
 from leasehold.cli.list_locks import list_locks
-from leasehold.cli.options import AsJson, EndpointUrl, LockName, Prefix, Profile, Region, Table
+from leasehold.cli.options import (
+    TIME,
+    AsJson,
+    EndpointUrl,
+    LockName,
+    Prefix,
+    Profile,
+    Region,
+    Stack,
+    Table,
+    seconds,
+)
 from leasehold.cli.release import (
     ForcedRelease,
     ask_at_the_terminal,
@@ -23,7 +34,7 @@ from leasehold.cli.release import (
     release_own,
 )
 from leasehold.cli.show import show
-from leasehold.cli.target import Target
+from leasehold.cli.target import Target, target_of
 from leasehold.cli.watch import reader, watch
 from leasehold.clock import SystemClock
 
@@ -35,7 +46,8 @@ commands = typer.Typer()
 @commands.command("ls")
 def list_command(
     *,
-    table: Table = "",
+    table: Table = None,
+    stack: Stack = None,
     prefix: Prefix = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only locks that others wait for.")
@@ -49,7 +61,9 @@ def list_command(
     endpoint_url: EndpointUrl = None,
 ) -> None:
     """Lists the locks that are held or waited for. Reads the whole table, whatever the prefix."""
-    target = Target(table=table, profile=profile, region=region, endpoint_url=endpoint_url)
+    target = target_of(
+        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+    )
 
     def run() -> int:
         with target.locks() as locks:
@@ -70,14 +84,17 @@ def list_command(
 def show_command(
     name: LockName,
     *,
-    table: Table = "",
+    table: Table = None,
+    stack: Stack = None,
     as_json: AsJson = False,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
 ) -> None:
     """Shows who holds a lock, and who waits for it. Status 66 if the table knows no such lock."""
-    target = Target(table=table, profile=profile, region=region, endpoint_url=endpoint_url)
+    target = target_of(
+        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+    )
 
     def run() -> int:
         with target.locks() as locks:
@@ -92,9 +109,13 @@ def watch_command(
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Locks; none for all in use.")
     ] = None,
     *,
-    table: Table = "",
+    table: Table = None,
+    stack: Stack = None,
     prefix: Prefix = None,
-    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two readings.")] = 5.0,
+    every: Annotated[
+        float,
+        typer.Option(parser=seconds(least=0.5), metavar=TIME, help="Time between two readings."),
+    ] = 5,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
@@ -103,7 +124,9 @@ def watch_command(
 
     If the output is no terminal, a line is printed for each change.
     """
-    target = Target(table=table, profile=profile, region=region, endpoint_url=endpoint_url)
+    target = target_of(
+        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+    )
 
     def run() -> int:
         with target.locks() as locks:
@@ -116,7 +139,8 @@ def watch_command(
 def release_command(
     name: LockName,
     *,
-    table: Table = "",
+    table: Table = None,
+    stack: Stack = None,
     owner: Annotated[
         str | None,
         typer.Option(metavar="OWNER_ID", help="Release as its owner; - reads the id from input."),
@@ -139,7 +163,9 @@ def release_command(
 
     The work of the former holder is not stopped. Who released and why is stored with the lock.
     """
-    target = Target(table=table, profile=profile, region=region, endpoint_url=endpoint_url)
+    target = target_of(
+        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+    )
     if (owner is None) is not force:
         end(exit_codes.USAGE, "give either --owner, or --force")
 
@@ -168,7 +194,8 @@ def release_command(
 @commands.command("doctor")
 def doctor_command(
     *,
-    table: Table = "",
+    table: Table = None,
+    stack: Stack = None,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
@@ -177,7 +204,9 @@ def doctor_command(
 
     Status 1 if something must be mended.
     """
-    target = Target(table=table, profile=profile, region=region, endpoint_url=endpoint_url)
+    target = target_of(
+        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+    )
     _end_with(target, lambda: doctor(target, Console(), SystemClock()))
 
 

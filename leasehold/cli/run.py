@@ -9,6 +9,7 @@ acquire ──▶ granted ─▶ start ─▶ the command ends ─────�
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -29,7 +30,8 @@ from leasehold.cli.waiting_line import told_of_a_wait, waits_for
 from leasehold.client.arguments import default_owner_name
 from leasehold.client.lock import Lock
 from leasehold.client.lock_client import LockClient
-from leasehold.errors import LeaseholdError, LockLost, LockWaitTimeout
+from leasehold.errors import InvalidRequest, LeaseholdError, LockLost, LockWaitTimeout
+from leasehold.metrics import HELD_LOCKS_VARIABLE
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """A wait does not notice that the machine was suspended, so that none is long."""
@@ -45,26 +47,32 @@ class Job:
     name: str
     command: Sequence[str]
     lease: float
-    wait: float | None
+    max_wait: float | None
     limit: int
     owner_name: str | None
     data: Mapping[str, Any] | None
     grace: float
-    if_taken: int
+    taken_exit_code: int
     quiet: bool
 
 
 def run(job: Job) -> int:
-    """Runs the command under the lock; returns the exit status."""
+    """Runs the command under the lock; returns the exit status.
+
+    Raises:
+        InvalidRequest: a `run` around this one holds the lock, and would be waited for; nothing was
+            asked.
+    """
+    around = _held_around()
+    _require_not_waiting_for_itself(job, around)
     with SignalPipe() as signals:
         clock = InterruptibleClock(signals)
         owner_name = job.owner_name or default_owner_name(Path(job.command[0]).name)
         # A program that may try only once must not have to watch a lease for its whole length.
         client = job.target.locks(owner_name=owner_name, clock=clock, takeover="stored_expiry")
         try:
-            return _run(
-                job, client, clock, signals
-            )  # The lock is released, or it was told why not.
+            # The lock is released, or it was told why not.
+            return _run(job, client, clock, signals, around)
         except BaseException as ended:
             client.close(release=True)
             if isinstance(ended, Interrupted):
@@ -74,8 +82,14 @@ def run(job: Job) -> int:
             client.close()
 
 
-def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: SignalPipe) -> int:
-    seconds = client.longest_wait(job.lease) if job.wait is None else job.wait
+def _run(
+    job: Job,
+    client: LockClient,
+    clock: InterruptibleClock,
+    signals: SignalPipe,
+    around: Sequence[_Held],
+) -> int:
+    seconds = client.longest_wait(job.lease) if job.max_wait is None else job.max_wait
     told = told_of_a_wait(
         _UNTOLD_WAIT_SECONDS,
         job.name,
@@ -87,19 +101,20 @@ def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: Signa
             lock = client.acquire(
                 job.name,
                 lease=job.lease,
-                wait=job.wait,
+                max_wait=job.max_wait,
                 limit=job.limit,
                 data=job.data,
                 on_lost=lambda _lock, _reason: signals.wake_up(),
             )
     except LockWaitTimeout as error:
         exit_codes.say(f"{error}; the command was not started")
-        return job.if_taken
+        return job.taken_exit_code
     clock.raise_if_signalled()
     environment = {
         **os.environ,
         "LEASEHOLD_LOCK_NAME": lock.name,
         "LEASEHOLD_FENCING_TOKEN": str(lock.fencing_token),
+        HELD_LOCKS_VARIABLE: json.dumps([*around, _held_by_this(job)]),
     }
     with Terminal() as terminal:
         try:
@@ -117,6 +132,59 @@ def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: Signa
         finally:
             command.forget()
     return _release(lock, status)
+
+
+class _Held(TypedDict):
+    """A lock that a `leasehold run` around this process holds, as it tells its command."""
+
+    name: str
+    table: str
+    process: int
+
+
+def _held_by_this(job: Job) -> _Held:
+    return _Held(name=job.name, table=job.target.identity(), process=os.getpid())
+
+
+def _held_around() -> list[_Held]:
+    """What the runs around this process hold; nothing if the variable is not as `run` writes it."""
+    try:
+        told = json.loads(os.environ.get(HELD_LOCKS_VARIABLE, "[]"))
+        return [
+            _Held(name=str(held["name"]), table=str(held["table"]), process=int(held["process"]))
+            for held in told
+        ]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return []
+
+
+def _require_not_waiting_for_itself(job: Job, around: Sequence[_Held]) -> None:
+    """Refuses a wait that only the end of the wait could end.
+
+    Who does not wait is told that the lock is taken. A `run` that has ended holds nothing: its
+    command may have left a process behind, which inherited the variable.
+    """
+    if job.max_wait == 0:
+        return
+    wanted = (job.name, job.target.identity())
+    mine = [each for each in around if (each["name"], each["table"]) == wanted]
+    permits = sum(_is_alive(each["process"]) for each in mine)
+    if permits and permits >= job.limit:
+        rule = (
+            "must be another lock than that of the `leasehold run` around this one, which waits "
+            "for this command to end; --max-wait 0 does not wait"
+        )
+        raise InvalidRequest(field="name", rule=rule, value=job.name)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def _supervise(

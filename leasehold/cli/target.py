@@ -1,7 +1,8 @@
-"""Which table a command is about: its name, and the profile, region and endpoint to find it by."""
+"""Which table a command is about: by its name or its stack, profile, region and endpoint."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from leasehold.cli import exit_codes
 from leasehold.client.lock_client import LockClient
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
-from leasehold.dynamodb.failures import misconfigured, was_not_written
+from leasehold.dynamodb.failures import error_code, may_pass, misconfigured, was_not_written
 from leasehold.errors import LockItemMalformed, LockStoreMisconfigured, LockStoreUnavailable
+from leasehold.metrics import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
+from leasehold.wire import rules
 
 _OF_AWS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 """How the hosts end whose address is not worth telling."""
@@ -81,6 +84,19 @@ class Target:
         where = f" at {url}" if is_told else ""
         return f"lock table {self.table!r} in {self.region_name() or 'no known region'}{where}"
 
+    def identity(self) -> str:
+        """Tells tables apart, as far as that is known without a request.
+
+        The same name in two accounts is told apart by the profile.
+        """
+        profile = ""
+        with suppress(BotoCoreError):
+            profile = self._session.profile_name
+        variables = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL")
+        url = self.endpoint_url or next(filter(None, map(os.environ.get, variables)), "")
+        name = self.table.rpartition("/")[2]  # Of an ARN, too.
+        return " ".join((name, self.region_name() or "", profile, url))
+
     def region_name(self) -> str | None:
         """As the option, the profile or the environment says; None if nobody says it."""
         with suppress(BotoCoreError):
@@ -106,6 +122,58 @@ class Target:
     def _session(self) -> boto3.Session:
         """One for all clients: it takes long to make."""
         return boto3.Session(profile_name=self.profile, region_name=self.region)
+
+
+def target_of(
+    *,
+    table: str | None,
+    stack: str | None,
+    profile: str | None,
+    region: str | None,
+    endpoint_url: str | None,
+) -> Target:
+    """The table that the options name: by `--table`, or by `--stack`, else by the environment.
+
+    With a stack, its name is read from the Parameter Store, in one request. An option that a person
+    has typed counts more than a variable that was set some time ago.
+
+    Ends the program if both are given or none is, or if no stack of this name shares a service.
+    """
+    place = {"profile": profile, "region": region, "endpoint_url": endpoint_url}
+    if stack is not None:
+        if table is not None:
+            exit_codes.end(exit_codes.USAGE, "give either --table, or --stack")
+        return Target(table=name_of_stack(stack, TABLE_NAME_PARAMETER, **place), **place)
+    name = table or os.environ.get(TABLE_NAME_VARIABLE)
+    if not name:
+        where = f"its value is the output {TABLE_NAME_PARAMETER} of the stack with the lock service"
+        message = f"no lock table is named: give --table ({where}) or --stack, or set"
+        exit_codes.end(exit_codes.USAGE, f"{message} {TABLE_NAME_VARIABLE}")
+    return Target(table=name, **place)
+
+
+def name_of_stack(stack: str, name: str, **place: str | None) -> str:
+    """What the stack's lock service has written into the Parameter Store; ends the program if not.
+
+    Raises:
+        InvalidRequest: no stack can have this name.
+    """
+    rules.require("stack", rules.STACK_NAME, stack, show_text=True)
+    parameter = stack_parameter(stack, name)
+    target = Target(table=parameter, **place)
+    where = f"--stack {stack} in {target.region_name() or 'no known region'}"
+    parameters = target.client("ssm")
+    try:
+        return str(parameters.get_parameter(Name=parameter)["Parameter"]["Value"])
+    except (BotoCoreError, ClientError) as error:
+        if error_code(error) == "ParameterNotFound":
+            what = "no stack of this name shares a lock service in this account and region"
+            exit_codes.end(exit_codes.CONFIGURATION, f"{where}: {what} ({parameter})")
+        if may_pass(error):
+            what = f"the Parameter Store did not answer ({error}); repeat the command"
+            exit_codes.end(exit_codes.UNAVAILABLE, f"{where}: {what}")
+        what = f"cannot be looked up, which needs ssm:GetParameter: {error}; or give --table"
+        exit_codes.end(exit_codes.CONFIGURATION, f"{where}: {what}")
 
 
 def _advice(error: LockStoreUnavailable) -> str:

@@ -93,7 +93,7 @@ class Acquisition:
         self._asked_at = -math.inf
         self.request = replace(
             request,
-            entered_at_ms=self._clock.wall_ms(),
+            waiting_since_ms=self._clock.wall_ms(),
             poll_interval_ms=math.ceil(self._longest * 1000),
             waiter_timeout_ms=self._waiter_timeout_ms(wait),
         )

@@ -5,7 +5,7 @@
     attempt          what one step asks the service, and what is recorded of the answer
     arguments        the rules of the arguments
     lock_functions   invokes the functions of the lock service
-    failures         errors by name and text
+    failures         errors as a function reports them, and as a step records them
     nesting          refuses a lock inside itself
 
 Needs the extra `durable`, in the durable function's own package.
@@ -24,7 +24,7 @@ except ImportError as missing:
     raise ImportError(message, name=missing.name) from missing
 
 from leasehold.durable.acquisition import DurableLock
-from leasehold.durable.holding import hold, run
+from leasehold.durable.holding import hold
 from leasehold.durable.lock_functions import LockFunctions
 
-__all__ = ["DurableLock", "LockFunctions", "hold", "run"]
+__all__ = ["DurableLock", "LockFunctions", "hold"]

@@ -155,7 +155,7 @@ class Acquisition:
             **self.options.request,
             "owner_id": self._entry["owner_id"],
             "execution_arn": self._execution_arn,
-            "wait": self.options.max_wait is not None,
+            "queue": self.options.max_wait is not None,
         }
         if callback_id is not None:
             request |= {"task_token": callback_id, "fallback_seconds": self.options.fallback}
@@ -182,7 +182,7 @@ class Acquisition:
             "execution_arn": self._execution_arn,
         }
         if entered:
-            request["entered_at_ms"] = round(self._entry["entered_at"] * 1000)
+            request["queue"] = True
         step = attempt.release(self.options.service, request)
         try:
             departure: Departure = self.context.step(
@@ -192,7 +192,7 @@ class Acquisition:
             self._warn(str(error))
             return None
         if "failure" in departure:
-            self._warn(departure["failure"]["message"])
+            self._warn(str(error_named(**departure["failure"])))
             return None
         return departure
 

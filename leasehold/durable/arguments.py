@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final
-
-from aws_durable_execution_sdk_python.config import Duration
 
 from leasehold.durable.acquisition import Options
 from leasehold.durable.lock_functions import Json, LockFunctions, LockRequests
@@ -13,21 +12,23 @@ from leasehold.errors import InvalidRequest
 from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS
 from leasehold.wire import rules
 
-DEFAULT_FALLBACK_SECONDS: Final = 300
 MOST_FALLBACK_PERIODS: Final = 1_000
 """Two operations each, of the 3,000 that an execution may have."""
-_SHORTEST_FALLBACK_SECONDS: Final = 10
+_WHOLE_SECONDS: Final = "must be a whole number of seconds, or a timedelta of whole seconds"
 _LONGEST_WAIT_SECONDS: Final = 366 * 86_400
+
+Span = int | timedelta
+"""A time: whole seconds, or a timedelta of them. Durable timers know no shorter ones."""
 
 
 def options_of(
     *,
     name: str,
     limit: int,
-    lease: Duration,
-    max_wait: Duration | None,
+    lease: Span,
+    max_wait: Span | None,
     data: Mapping[str, Any] | None,
-    fallback: Duration | None,
+    fallback: Span | None,
     service: LockRequests | None,
 ) -> Options:
     """What `hold` was asked for.
@@ -54,7 +55,7 @@ def options_of(
     )
 
 
-def _wait_seconds(max_wait: Duration) -> int:
+def _wait_seconds(max_wait: Span) -> int:
     seconds = _seconds("max_wait", max_wait)
     if not 1 <= seconds <= _LONGEST_WAIT_SECONDS:
         rule = "must be from 1 s to 366 days, the longest execution; skip=True does not wait"
@@ -62,12 +63,12 @@ def _wait_seconds(max_wait: Duration) -> int:
     return seconds
 
 
-def _fallback_seconds(fallback: Duration | None, wait_seconds: int) -> int:
+def _fallback_seconds(fallback: Span | None, wait_seconds: int) -> int:
     shortest = -(-wait_seconds // MOST_FALLBACK_PERIODS)
     if fallback is None:
-        return max(DEFAULT_FALLBACK_SECONDS, shortest)
+        return max(rules.DEFAULT_FALLBACK_SECONDS, shortest)
     seconds = _seconds("fallback", fallback)
-    least = max(_SHORTEST_FALLBACK_SECONDS, shortest)
+    least = max(rules.SHORTEST_FALLBACK_SECONDS, shortest)
     if not least <= seconds <= LONGEST_FALLBACK_SECONDS:
         rule = f"must be from {least} s to 12 h: the execution has room for 1,000 such periods"
         raise InvalidRequest(field="fallback", rule=rule, value=seconds)
@@ -75,8 +76,8 @@ def _fallback_seconds(fallback: Duration | None, wait_seconds: int) -> int:
 
 
 def _seconds(field: str, value: object) -> int:
-    if not isinstance(value, Duration):
-        rule = "must be a Duration of aws_durable_execution_sdk_python.config"
-        raise InvalidRequest(field=field, rule=rule, value=value)
-    seconds: int = value.to_seconds()
-    return seconds
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds % 1:
+        # NaN and infinity leave a remainder that is not 0.
+        raise InvalidRequest(field=field, rule=_WHOLE_SECONDS, value=value)
+    return int(seconds)

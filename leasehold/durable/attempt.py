@@ -15,6 +15,7 @@ from aws_durable_execution_sdk_python import StepContext
 from aws_durable_execution_sdk_python.config import Duration, StepConfig, StepSemantics
 from aws_durable_execution_sdk_python.retries import RetryStrategyConfig, create_retry_strategy
 
+from leasehold.durable.failures import text_of
 from leasehold.durable.lock_functions import Json, LockRequests
 from leasehold.errors import InvalidRequest, LockStoreMisconfigured
 
@@ -33,7 +34,7 @@ REPEATS_COUNTED: Final = StepConfig(
 
 
 class Failure(TypedDict):
-    """An error that a repeat does not cure: its class name and its text."""
+    """An error that a repeat does not cure: its class name and its text, `failures.text_of`."""
 
     kind: str
     message: str
@@ -134,4 +135,4 @@ def release(service: LockRequests, request: Json) -> Callable[[StepContext], Dep
 
 
 def _recorded(error: Exception) -> Failure:
-    return Failure(kind=type(error).__name__, message=str(error))
+    return Failure(kind=type(error).__name__, message=text_of(error))

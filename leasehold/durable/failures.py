@@ -8,6 +8,12 @@ from leasehold.errors import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
+from leasehold.wire.answers import invalid_request_text, read_invalid_request
+
+
+def text_of(error: Exception) -> str:
+    """The text from which `error_named` makes the same error again."""
+    return invalid_request_text(error) if isinstance(error, InvalidRequest) else str(error)
 
 
 def error_named(kind: str, message: str) -> LeaseholdError:
@@ -18,19 +24,10 @@ def error_named(kind: str, message: str) -> LeaseholdError:
     """
     match kind:
         case "InvalidRequest":
-            return _invalid_request(message)
+            return read_invalid_request(message)
         case "LockStoreMisconfigured" | "LockItemMalformed":
             return LockStoreMisconfigured(message, code=kind)
         case "LockStoreUnavailable":
             return LockStoreUnavailable(message)
         case _:
             return LockStoreUnavailable(f"{kind}: {message}")
-
-
-def _invalid_request(message: str) -> InvalidRequest:
-    """Made as pickle makes it: its text is not to be shortened and quoted again."""
-    error = InvalidRequest.__new__(InvalidRequest, message)
-    error.field, _, rest = message.partition(": ")
-    rule, _, shown = rest.rpartition(" (got ")
-    error.rule, error.value = rule or rest, shown.removesuffix(")") or None
-    return error

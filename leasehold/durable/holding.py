@@ -1,27 +1,22 @@
-"""`hold` and `run`: a lock around a part of a durable execution."""
+"""`hold`: a lock around a part of a durable execution."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 from aws_durable_execution_sdk_python import DurableContext
-from aws_durable_execution_sdk_python.config import Duration
 from aws_durable_execution_sdk_python.exceptions import UnrecoverableError
 
 from leasehold.durable.acquisition import Acquisition, DurableLock, Options
-from leasehold.durable.arguments import options_of
+from leasehold.durable.arguments import Span, options_of
 from leasehold.durable.lock_functions import LockRequests
 from leasehold.durable.nesting import enter, leave, require_not_inside
 from leasehold.errors import LockLost
-
-_Result = TypeVar("_Result")
-
-ONE_MINUTE: Final = Duration.from_minutes(1)
-HALF_AN_HOUR: Final = Duration.from_minutes(30)
+from leasehold.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
 
 @overload
@@ -30,11 +25,11 @@ def hold(
     name: str,
     *,
     limit: int = 1,
-    lease: Duration = ONE_MINUTE,
-    max_wait: Duration = HALF_AN_HOUR,
+    lease: Span = DEFAULT_LEASE_SECONDS,
+    max_wait: Span = DEFAULT_MAX_WAIT_SECONDS,
     data: Mapping[str, Any] | None = None,
     skip: Literal[False] = False,
-    fallback: Duration | None = None,
+    fallback: Span | None = None,
     service: LockRequests | None = None,
 ) -> AbstractContextManager[DurableLock]: ...
 
@@ -45,7 +40,7 @@ def hold(
     name: str,
     *,
     limit: int = 1,
-    lease: Duration = ONE_MINUTE,
+    lease: Span = DEFAULT_LEASE_SECONDS,
     data: Mapping[str, Any] | None = None,
     skip: Literal[True],
     service: LockRequests | None = None,
@@ -57,11 +52,11 @@ def hold(
     name: str,
     *,
     limit: int = 1,
-    lease: Duration = ONE_MINUTE,
-    max_wait: Duration = HALF_AN_HOUR,
+    lease: Span = DEFAULT_LEASE_SECONDS,
+    max_wait: Span = DEFAULT_MAX_WAIT_SECONDS,
     data: Mapping[str, Any] | None = None,
     skip: bool = False,
-    fallback: Duration | None = None,
+    fallback: Span | None = None,
     service: LockRequests | None = None,
 ) -> AbstractContextManager[Any]:
     """Holds a lock around a part of a durable execution, however often that is suspended.
@@ -91,7 +86,8 @@ def hold(
             use it, too.
         name: of the lock, 1 to 512 bytes of UTF-8 in NFC. It must be the same on each replay.
         limit: number of permits of this lock, 1 to 100.
-        lease: how long the lock outlives an execution whose end was not reported, 1 s to 12 h.
+        lease: how long the lock outlives an execution whose end was not reported, 1 s to 12 h; in
+            whole seconds or as a `timedelta`, like the other times.
         max_wait: the longest wait, counted from the first entry.
         data: a JSON object of at most 2 KiB that others can read while the lock is held.
         skip: do not wait; the block gets None if the lock is busy.
@@ -118,32 +114,6 @@ def hold(
         service=service,
     )
     return _Hold(context, options)
-
-
-def run(
-    context: DurableContext,
-    name: str,
-    work: Callable[[DurableLock], _Result],
-    *,
-    limit: int = 1,
-    lease: Duration = ONE_MINUTE,
-    max_wait: Duration = HALF_AN_HOUR,
-    data: Mapping[str, Any] | None = None,
-    fallback: Duration | None = None,
-    service: LockRequests | None = None,
-) -> _Result:
-    """Calls `work` with the lock held, and returns its result; else as `hold`, without `skip`."""
-    with hold(
-        context,
-        name,
-        limit=limit,
-        lease=lease,
-        max_wait=max_wait,
-        data=data,
-        fallback=fallback,
-        service=service,
-    ) as lock:
-        return work(lock)
 
 
 @dataclass(slots=True)

@@ -14,14 +14,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from leasehold.durable.failures import error_named
 from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
+from leasehold.metrics import ACQUIRE_FUNCTION_VARIABLE, RELEASE_FUNCTION_VARIABLE
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
 Json = dict[str, Any]
 
-ACQUIRE_VARIABLE: Final = "LEASEHOLD_ACQUIRE_FUNCTION"
-RELEASE_VARIABLE: Final = "LEASEHOLD_RELEASE_FUNCTION"
 _CONFIG: Final = Config(
     connect_timeout=2,
     # Longer than the functions' own timeout: no repeated call overtakes the one before it.
@@ -73,7 +72,7 @@ class LockFunctions:
             LockStoreMisconfigured: the variables are missing.
         """
         try:
-            return cls(os.environ[ACQUIRE_VARIABLE], os.environ[RELEASE_VARIABLE])
+            return cls(os.environ[ACQUIRE_FUNCTION_VARIABLE], os.environ[RELEASE_FUNCTION_VARIABLE])
         except KeyError as missing:
             name = missing.args[0]
             raise LockStoreMisconfigured(

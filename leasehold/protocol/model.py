@@ -30,7 +30,8 @@ class AcquireRequest:
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
-        entered_at_ms: when the caller says that it began: for the advice when to ask again only.
+        waiting_since_ms: when the caller says that it began to wait: for the advice when to ask
+            again only.
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
@@ -52,7 +53,7 @@ class AcquireRequest:
     limit: int = 1
     data: str | None = None
     execution_arn: str | None = None
-    entered_at_ms: int | None = None
+    waiting_since_ms: int | None = None
     ticket: int | None = None
     claimed_at_ms: int | None = None
     called_at_ms: int | None = None

@@ -225,11 +225,11 @@ def _queue_full(request: AcquireRequest, entry: _Entry) -> Refusal:
 def advise(context: LockContext, request: AcquireRequest, state: LockState) -> int:
     """When to ask again, in whole seconds."""
     began_ms = next(
-        (at for at in (request.entered_at_ms, request.claimed_at_ms, request.ticket) if at), None
+        (at for at in (request.waiting_since_ms, request.claimed_at_ms, request.ticket) if at), None
     )
     return advise_retry_seconds(
         now_ms=context.clock.wall_ms(),
-        entered_at_ms=began_ms,
+        waiting_since_ms=began_ms,
         lease_ends_ms=[h.expires_at_ms + context.tolerance_ms for h in state.holders],
         random=context.random,
     )

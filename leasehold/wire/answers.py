@@ -1,10 +1,12 @@
-"""The answers of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds."""
+"""The answers and errors of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from leasehold.clock import iso_utc
+from leasehold.errors import InvalidRequest
 from leasehold.protocol.description import LockDescription
 from leasehold.protocol.model import (
     ForceReleaseRequest,
@@ -76,6 +78,30 @@ def force_release_answer(request: ForceReleaseRequest, answer: Released | None) 
     if answer is None:
         return {"released": False, **asked, "reason": "HOLDER_CHANGED"}
     return {"released": True, **asked}
+
+
+def invalid_request_text(error: InvalidRequest) -> str:
+    """The `errorMessage` of a refused request: a line for people, and the same as JSON.
+
+    Lambda reports of an error its class name and its text, and nothing else. The first line may
+    change; the last one is the contract.
+    """
+    fault = {"field": error.field, "rule": error.rule, "value": error.value}
+    return f"{error}\n{json.dumps(fault)}"
+
+
+def read_invalid_request(text: str) -> InvalidRequest:
+    """The error of such a text. Without the JSON, the whole text is the rule of the request."""
+    told, _, line = text.rpartition("\n")
+    try:
+        fault = json.loads(line)
+        field, rule, value = str(fault["field"]), str(fault["rule"]), fault["value"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        told, field, rule, value = text, "request", text, None
+    # Made as pickle makes it: what it shows is not to be shortened and quoted again.
+    error = InvalidRequest.__new__(InvalidRequest, told)
+    error.field, error.rule, error.value = field, rule, value
+    return error
 
 
 _LIVENESS_UNKNOWN = (

@@ -29,9 +29,10 @@ _RULES: Final = {
     "limit": rules.LIMIT,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
-    "entered_at_ms": rules.ENTERED_AT_MS,
+    "entered_at_ms": rules.EPOCH_MS,
+    "waiting_since_ms": rules.EPOCH_MS,
     "ticket": rules.TICKET,
-    "wait": rules.FLAG,
+    "queue": rules.FLAG,
     "task_token": rules.TASK_TOKEN,
     "fallback_seconds": rules.FALLBACK_SECONDS,
     "keep_alive": rules.FLAG,
@@ -59,23 +60,27 @@ def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
 
 _ACQUIRE: Final = _schema(
     "lock_name",
-    "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms ticket wait "
-    "task_token fallback_seconds",
+    "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms queue "
+    "ticket waiting_since_ms task_token fallback_seconds",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
     "lock_name owner_id task_token execution_arn",
-    "owner_name lease_seconds limit entered_at_ms",
+    "owner_name lease_seconds limit",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
 _DESCRIBE: Final = _schema("lock_name", "")
 _LIST: Final = _schema("", "prefix after free")
 _FORCE_RELEASE: Final = _schema("lock_name fencing_token requested_by reason", "")
-_RELEASE: Final = _schema("lock_name owner_id", "entered_at_ms ticket execution_arn keep_alive")
+_RELEASE: Final = _schema("lock_name owner_id", "queue ticket execution_arn keep_alive")
 
 
 def parse_acquire(event: object) -> AcquireRequest:
-    """An acquire request. Without an owner_id one is made, and the call is then not repeatable."""
+    """An acquire request. Without an owner_id one is made, and the call is then not repeatable.
+
+    `entered_at_ms`, the time of this call, is checked and has no effect yet. It says neither where
+    the caller is in the queue (`ticket`) nor since when it waits (`waiting_since_ms`).
+    """
     fields = _checked(_ACQUIRE, event)
     _require_execution(fields, "task_token")
     fallback_ms = _milliseconds(fields.get("fallback_seconds"))
@@ -83,7 +88,7 @@ def parse_acquire(event: object) -> AcquireRequest:
         _acquisition(fields),
         data=_json_or_none(fields),
         ticket=_whole_or_none(fields, "ticket"),
-        waits=fields.get("wait", False) or "task_token" in fields,
+        waits=fields.get("queue", False) or "task_token" in fields,
         task_token=_token(fields),
         waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,
     )
@@ -108,13 +113,13 @@ def parse_heartbeat(event: object) -> HeartbeatRequest | KeepAliveRequest:
 
 
 def parse_release(event: object) -> ReleaseRequest:
-    """A release request."""
+    """A release request; with `queue: true` or a ticket, of an owner that may be in the queue."""
     fields = _checked(_RELEASE, event)
     _require_execution(fields, "keep_alive")
     return ReleaseRequest(
         lock_name=fields["lock_name"],
         owner_id=fields["owner_id"],
-        waits=any(fields.get(name) is not None for name in ("ticket", "entered_at_ms")),
+        waits=fields.get("queue", False) or fields.get("ticket") is not None,
         ticket=_whole_or_none(fields, "ticket"),
         execution_arn=fields.get("execution_arn"),
         keep_alive=fields.get("keep_alive", False),
@@ -162,7 +167,7 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
         limit=limit,
         execution_arn=execution_arn,
-        entered_at_ms=_whole_or_none(fields, "entered_at_ms"),
+        waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
     )
 
 

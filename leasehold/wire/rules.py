@@ -14,12 +14,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from leasehold.errors import InvalidRequest
+from leasehold.protocol.model import DEFAULT_LEASE_MS
 from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS
 from leasehold.wire.executions import is_callback_id, is_durable, is_standard
 
 LONGEST_LOCK_NAME_BYTES: Final = 512
 LONGEST_OWNER_NAME: Final = 512
 LONGEST_OWNER_NAME_BYTES: Final = 1024
+DEFAULT_LEASE_SECONDS: Final = DEFAULT_LEASE_MS // 1000
+DEFAULT_MAX_WAIT_SECONDS: Final = 30 * 60
+"""Of a workflow: a guard, or a durable function."""
+DEFAULT_FALLBACK_SECONDS: Final = 5 * 60
+"""How often a workflow that sleeps in the queue asks again."""
+SHORTEST_FALLBACK_SECONDS: Final = 10
+"""Of a guard or a durable function; the functions themselves take a second."""
 SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
@@ -42,6 +50,7 @@ _LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\
 """Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
+_STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,10 @@ TABLE_NAME: Final = Rule(
     "must be the name or ARN of a DynamoDB table",
     lambda value: isinstance(value, str) and _TABLE_NAME.fullmatch(value) is not None,
 )
+STACK_NAME: Final = Rule(
+    "must be the name of a stack: a letter, then up to 127 letters, digits and hyphens",
+    lambda value: isinstance(value, str) and _STACK_NAME.fullmatch(value) is not None,
+)
 OWNER_ID: Final = Rule(
     "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition",
     lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
@@ -206,7 +219,7 @@ CALLBACK_ID: Final = Rule(
     lambda value: isinstance(value, str) and is_callback_id(value),
 )
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
-ENTERED_AT_MS: Final = Rule(
+EPOCH_MS: Final = Rule(
     "must be a whole number of milliseconds since the epoch",
     lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
 )

@@ -290,7 +290,7 @@ BROKEN = [
     ("python", "# a_file_that_no_test_runs.py\n"),
     ("sh", "leasehold lst\n"),
     ("sh", "leasehold ls --prefixx a\n"),
-    ("sh", "leasehold run x --wait soon -- true\n"),
+    ("sh", "leasehold run x --max-wait soon -- true\n"),
     ("sh", "make demos\n"),
     ("sh", "frobnicate --all\n"),
     ("sh", ".venv/bin/python -m localawz\n"),

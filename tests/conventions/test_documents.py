@@ -163,7 +163,7 @@ def test_options_of_the_command_line_exist() -> None:
     assert isinstance(commands, typer.core.TyperGroup)
     every = (commands, *commands.commands.values())
     known = {option for command in every for given in command.params for option in given.opts}
-    assert {"--lease", "--wait", "--free", "--reason"} <= options <= known
+    assert {"--lease", "--max-wait", "--free", "--reason"} <= options <= known
 
 
 def test_make_targets_and_programs_that_documents_name_exist() -> None:

@@ -33,13 +33,14 @@ _CONTEXT: Final = LambdaContextStub()
 _LOGGED_ERROR: Final = re.compile(r'"exception_name": ?"(\w+)"')
 _FIELDS: Final = (
     *("lock_name", "owner_id", "owner_name", "lease_seconds", "limit", "data", "execution_arn"),
-    *("wait", "ticket", "entered_at_ms", "task_token", "keep_alive", "ownerId", "lockname"),
+    *("queue", "ticket", "entered_at_ms", "waiting_since_ms", "task_token", "keep_alive"),
+    *("ownerId", "lockname"),
 )
 _OPTIONS: Final = {
     "acquire": set(_FIELDS) - {"keep_alive"},
     "heartbeat": {"lease_seconds"},
     "keep alive": {"execution_arn", "task_token", "lease_seconds", "limit"},
-    "release": {"ticket", "execution_arn", "entered_at_ms"},
+    "release": {"ticket", "execution_arn", "queue"},
     "force release": set(),
 }
 """The fields that a function has; with a task token a heartbeat keeps a workflow's lock alive."""
@@ -139,7 +140,7 @@ class Requests:
             "limit": self.random.choice((1, 2, 5)),
             "data": {"secret": self.random.choice(SECRETS)},
             "execution_arn": self.random.choice(EXECUTIONS),
-            "wait": True,
+            "queue": True,
             "ticket": self.random.choice(self.tickets),
             "task_token": f"{MARK}{self.random.random()}",
             "keep_alive": True,
@@ -234,7 +235,7 @@ def _must_not_write(event: dict[str, Any], answer: dict[str, Any]) -> bool:
 
     (A caller that is refused serves the queue, if there is one and a permit is free.)
     """
-    beside = {"execution_arn", "wait", "ticket", "entered_at_ms", "task_token"}
+    beside = {"execution_arn", "queue", "ticket", "task_token"}
     return answer.get("reason") in {"HELD", "NOT_HELD"} and not beside & set(event)
 
 
@@ -245,7 +246,6 @@ def _environment(aws: FaultyAws) -> Iterator[StringIO]:
     variables = {
         "LEASEHOLD_TABLE_NAME": "locks",
         "LEASEHOLD_REAP_QUEUE_URL": "queue",
-        "LEASEHOLD_SECOND_PASS_SECONDS": "35",
     }
     streams = [handler for handler in telemetry.logger.handlers if hasattr(handler, "stream")]
     before = [(handler, handler.stream) for handler in streams]

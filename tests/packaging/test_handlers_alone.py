@@ -76,7 +76,7 @@ context = SimpleNamespace(
 try:
     handler({"lock_name": ""}, context)
 except Exception as error:
-    print(json.dumps({"error": type(error).__name__, "message": str(error)}))
+    print(json.dumps({"error": type(error).__name__, "message": str(error).splitlines()[0]}))
 """
 
 

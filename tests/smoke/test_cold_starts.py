@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from leasehold.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
-from leasehold.cdk.service.reaper import SECOND_PASS_SECONDS
+from tests.e2e.reap_passes import SECOND_PASS_SECONDS
 from tests.smoke.account import Account
 
 LONGEST_COLD_START_SECONDS: Final = SECOND_PASS_SECONDS - FUNCTION_TIMEOUT_SECONDS

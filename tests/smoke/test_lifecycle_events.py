@@ -52,7 +52,7 @@ def test_a_grant_and_a_release_reach_a_rule_and_a_renewal_and_a_waiter_do_not(
         received = Received(account, created["LifecycleEventsUrl"])
         _wait_for_the_stream(service, received)
         granted = service.invoke("Acquire", owner_name="smoke test", **owner)
-        queued = service.invoke("Acquire", wait=True, **waiter)
+        queued = service.invoke("Acquire", queue=True, **waiter)
         assert service.invoke("Heartbeat", **owner)["renewed"] is True
         service.invoke("Release", ticket=queued["ticket"], **waiter)  # gives up its place
         assert service.invoke("Release", **owner)["released"] is True

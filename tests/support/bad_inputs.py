@@ -238,6 +238,7 @@ ACQUIRES: Final = [
             "null": None,
         },
     ),
+    *_field("waiting_since_ms", TEXT_ENTERED, {"negative": -1, "text": "1", "null": None}),
     *_field("ticket", TEXT_TICKET, {"negative": -1, "text": "1", "a fraction": 1.5, "true": True}),
     *_field(
         "fallback_seconds",
@@ -250,7 +251,7 @@ ACQUIRES: Final = [
         field="execution_arn",
         rule="is required with task_token",
     ),
-    *_field("wait", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
+    *_field("queue", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
     *_field(
         "task_token",
         TEXT_TOKEN,
@@ -270,7 +271,7 @@ HEARTBEATS: Final = [
     *_field("limit", TEXT_UNKNOWN, {"a field of acquire only": 1}),
     *_field("owner_name", TEXT_UNKNOWN, {"a field of acquire only": "anna"}),
     *_field("execution_arn", TEXT_UNKNOWN, {"without a task token": VALID_EXECUTION}),
-    *_field("entered_at_ms", TEXT_UNKNOWN, {"without a task token": 1}),
+    *_field("entered_at_ms", TEXT_UNKNOWN, {"a field of acquire only": 1}),
     *_field("keep_alive", TEXT_UNKNOWN, {"a field of release only": True}),
     *_beating(
         "task_token",
@@ -289,9 +290,9 @@ HEARTBEATS: Final = [
     *_beating("owner_name", TEXT_OWNER_NAME, {"513 characters": "x" * 513, "null": None}),
     *_beating("lease_seconds", TEXT_LEASE, {"zero": 0, "text": "60", "NaN": NAN}),
     *_beating("limit", TEXT_LIMIT, {"zero": 0, "101": 101, "text": "1"}),
-    *_beating("entered_at_ms", TEXT_ENTERED, {"negative": -1, "text": "1"}),
+    *_beating("waiting_since_ms", TEXT_UNKNOWN, {"a field of acquire only": 1}),
     *_beating("data", TEXT_UNKNOWN, {"a field of the other heartbeat": {}}),
-    *_beating("wait", TEXT_UNKNOWN, {"a field of acquire only": True}),
+    *_beating("queue", TEXT_UNKNOWN, {"a field of acquire only": True}),
     *_beating("keep_alive", TEXT_UNKNOWN, {"a field of release only": True}),
 ]
 RELEASES: Final = [
@@ -302,8 +303,8 @@ RELEASES: Final = [
     *_field("lease_seconds", TEXT_UNKNOWN, {"a field of heartbeat only": 60}),
     *_field("data", TEXT_UNKNOWN, {"a field of heartbeat only": {}}),
     *_field("ticket", TEXT_TICKET, {"a fraction": 1.5}),
-    *_field("entered_at_ms", TEXT_ENTERED, {"NaN": NAN}),
-    *_field("wait", TEXT_UNKNOWN, {"a field of acquire only": True}),
+    *_field("entered_at_ms", TEXT_UNKNOWN, {"a field of acquire only": 1}),
+    *_field("queue", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),
     *_field("task_token", TEXT_UNKNOWN, {"a field of heartbeat only": "a-task-token"}),
     *_field("execution_arn", TEXT_EXECUTION, EXECUTIONS),
     *_field("keep_alive", TEXT_FLAG, {"number": 1, "text": "true", "null": None}),

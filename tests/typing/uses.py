@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, assert_type
 
 import boto3
 from aws_durable_execution_sdk_python import DurableContext
-from aws_durable_execution_sdk_python.config import Duration
 
 from leasehold import (
     AsyncLock,
@@ -25,7 +24,7 @@ from leasehold import (
     locked,
     optimistic,
 )
-from leasehold.durable import DurableLock, run
+from leasehold.durable import DurableLock
 from leasehold.durable import hold as hold_durably
 from leasehold.testing import FakeTable
 
@@ -193,10 +192,9 @@ async def operate_asynchronously(locks: AsyncLockClient) -> None:
 
 
 def hold_in_a_durable_function(context: DurableContext) -> int:
-    with hold_durably(context, "nightly", max_wait=Duration.from_minutes(5)) as lock:
+    with hold_durably(context, "nightly", max_wait=timedelta(minutes=5)) as lock:
         assert_type(lock, DurableLock)
     with hold_durably(context, "nightly", skip=True, data={"job": 7}) as taken:
         assert_type(taken, DurableLock | None)
-    token = run(context, "nightly", lambda held: held.fencing_token, limit=2)
-    assert_type(token, int)
-    return token
+    with hold_durably(context, "nightly", lease=90, limit=2) as held:
+        return held.fencing_token

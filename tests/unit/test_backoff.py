@@ -20,7 +20,7 @@ FRACTIONS = st.floats(min_value=0, max_value=1, exclude_max=True)
 def advice(*, waited_ms: int | None, ends_in_ms: Sequence[int] = (), fraction: float = 0.5) -> int:
     return advise_retry_seconds(
         now_ms=NOW_MS,
-        entered_at_ms=None if waited_ms is None else NOW_MS - waited_ms,
+        waiting_since_ms=None if waited_ms is None else NOW_MS - waited_ms,
         lease_ends_ms=[NOW_MS + ends_in for ends_in in ends_in_ms],
         random=lambda: fraction,
     )

@@ -4,6 +4,7 @@ It holds the lock `account/<id>` around both, the same lock as the guards of the
 """
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -16,7 +17,7 @@ from leasehold.durable import hold
 @durable_execution
 def handler(event: dict[str, Any], context: DurableContext) -> dict[str, Any]:
     name = f"account/{event['account_id']}"
-    with hold(context, name, max_wait=Duration.from_minutes(2)) as lock:
+    with hold(context, name, max_wait=timedelta(minutes=2)) as lock:
         balance = context.step(lambda _: read(event), name="read")
         context.wait(Duration.from_seconds(1), name="sleep")
         context.step(lambda _: write(event, balance - event["amount"]), name="write")

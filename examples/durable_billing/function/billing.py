@@ -5,6 +5,7 @@ customer wait in the same queue; of this function nothing runs while it waits or
 """
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -19,7 +20,7 @@ REFUSES_OLDER_TOKENS = "attribute_not_exists(fencing_token) OR fencing_token <= 
 @durable_execution
 def handler(event: dict[str, Any], context: DurableContext) -> dict[str, Any]:
     lock_name = f"customer/{event['customer_id']}"
-    with hold(context, lock_name, max_wait=Duration.from_minutes(30)) as lock:
+    with hold(context, lock_name, max_wait=timedelta(minutes=30)) as lock:
         balance = context.step(lambda _: read_balance(event["customer_id"]), name="read")
         context.wait(Duration.from_seconds(event["settles_after_seconds"]), name="settle")
         context.step(

@@ -38,7 +38,6 @@ export async function withLock<T>(
 ): Promise<T> {
   // One acquisition: every call of it has this id, so each may be repeated when its answer was lost.
   const owner = { lock_name: lockName, owner_id: randomUUID() };
-  const enteredAtMs = Date.now();
   const request = { ...owner, owner_name: ownerName, lease_seconds: leaseSeconds, limit };
   const done = new AbortController();
   const lost = new AbortController();
@@ -49,8 +48,8 @@ export async function withLock<T>(
     return await work({ lockName, fencingToken, lost: lost.signal });
   } finally {
     done.abort();
-    // entered_at_ms says that this owner may still be in the queue, also if its ticket was lost.
-    await release(call, { ...owner, entered_at_ms: enteredAtMs }, sleep).catch(() => undefined);
+    // "queue" says that this owner may still be in the queue, also if its ticket was lost.
+    await release(call, { ...owner, queue: true }, sleep).catch(() => undefined);
   }
 }
 
@@ -64,7 +63,7 @@ async function acquire(
   let ticket: number | undefined; // finds the place in the queue when the caller asks again
   for (let isFirst = true; ; isFirst = false) {
     const asked = performance.now();
-    const place = maxWaitSeconds === 0 ? {} : { wait: true, ...(ticket && { ticket }) };
+    const place = maxWaitSeconds === 0 ? {} : { queue: true, ...(ticket && { ticket }) };
     const answer = await answered(() => call("acquire", { ...request, ...place }));
     // A later call may be told a grant that began before it. Half of the lease is left then.
     const safeMs = request.lease_seconds * (isFirst ? 1000 : 500);

@@ -15,12 +15,16 @@ from leasehold.cdk.service.imported_service import ILockService
 from leasehold.cdk.service.shared_service import SharedLockService
 from leasehold.cdk.workflow_variable import is_jsonata
 from leasehold.errors import InvalidRequest
-from leasehold.wire.rules import LEASE_SECONDS, LIMIT, Rule, require
+from leasehold.protocol.schema import LONGEST_FALLBACK_SECONDS
+from leasehold.wire.rules import (
+    LEASE_SECONDS,
+    LIMIT,
+    SHORTEST_FALLBACK_SECONDS,
+    Rule,
+    require,
+)
 
 EXPRESS_SECONDS: Final = 5 * 60
-SHORTEST_FALLBACK_SECONDS: Final = 10
-LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
-"""A waiter's item is retained for 48 h after its last call, which must stay far above a period."""
 HEARTBEATS_A_LEASE: Final = 3
 
 _FUNCTIONS: Final = ("acquire_function", "heartbeat_function", "release_function")

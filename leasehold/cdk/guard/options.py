@@ -16,9 +16,10 @@ from leasehold.cdk.guard.arguments import (
 )
 from leasehold.cdk.guard.service_calls import AcquireOptions
 from leasehold.cdk.guard.waiting import DOES_NOT_WAIT, Waiting, checked_waiting
+from leasehold.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
-_DEFAULT_LEASE: Final = Duration.minutes(1)
-_DEFAULT_MAX_WAIT: Final = Duration.minutes(30)
+_DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
+_DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
 _DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
 
 

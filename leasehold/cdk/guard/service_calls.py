@@ -69,7 +69,7 @@ class ServiceCalls:
         acquire = self._invoke(
             "Acquire",
             self.service.acquire_function,
-            payload=self._request(),
+            payload=self._waiting_request(),
             assign=self._answer_in_variable("$states.result.Payload"),
         )
         repeat_unknown(acquire, express=self.express)
@@ -93,7 +93,7 @@ class ServiceCalls:
         acquire = self._invoke(
             purpose,
             self.service.acquire_function,
-            payload={**self._request(), "fallback_seconds": periods.seconds},
+            payload={**self._waiting_request(), "fallback_seconds": periods.seconds},
             # Every caller that has the task token can complete it, with anything.
             assign=self._answer_in_variable("$states.result", only_if=f"{ANSWER}.acquired = true"),
             sleep_seconds=periods.seconds,
@@ -125,9 +125,9 @@ class ServiceCalls:
         `may_wait` says that the acquisition may still be in the queue, and is to leave it;
         `keep_alive` that a heartbeat runs beside the work, and is to be ended.
         """
-        entry = {"entered_at_ms": self.variable.jsonata("entered_at_ms")} if may_wait else {}
+        queue = {"queue": True} if may_wait else {}
         heartbeat = {"keep_alive": True} if keep_alive else {}
-        payload = {**self._acquisition(), **entry, **heartbeat}
+        payload = {**self._acquisition(), **queue, **heartbeat}
         release = self._invoke(purpose, self.service.release_function, payload=payload)
         repeat_unknown(release, express=self.express)
         release.add_catch(then, errors=[ANY_ERROR], outputs=UNCHANGED)
@@ -188,11 +188,14 @@ class ServiceCalls:
             retry_on_service_exceptions=False,
         )
 
+    def _waiting_request(self) -> dict[str, object]:
+        """Says since when it waits: the advice when to poll again grows with the wait."""
+        return {**self._request(), "waiting_since_ms": self.variable.jsonata("waiting_since_ms")}
+
     def _request(self) -> dict[str, object]:
         return {
             **self._acquisition(),
             "owner_name": _EXECUTION,
-            "entered_at_ms": self.variable.jsonata("entered_at_ms"),
             "lease_seconds": self.options.lease_seconds,
             "limit": self.variable.jsonata("limit")
             if is_jsonata(self.options.limit)
@@ -201,7 +204,11 @@ class ServiceCalls:
 
     def _answer_in_variable(self, answer: str, *, only_if: str = "true") -> dict[str, str]:
         """Assigns an answer to the variable, with the fields that the answer lacks."""
-        kept = ("entered_at_ms", "restarts", *(["limit"] if is_jsonata(self.options.limit) else []))
+        kept = (
+            "waiting_since_ms",
+            "restarts",
+            *(["limit"] if is_jsonata(self.options.limit) else []),
+        )
         fields = ", ".join(f"'{name}': {self.variable.field(name)}" for name in kept)
         then = f"$merge([{ANSWER}, {{{fields}}}])"
         return {self.variable.name: if_own(self.variable, answer, then=then, only_if=only_if)}

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
 
 from leasehold.cdk.guard.given_work import (
     PLACEHOLDER,
@@ -25,9 +27,9 @@ from leasehold.cdk.guard.given_work import (
 )
 from leasehold.cdk.guard.guard import LockGuard
 from leasehold.cdk.guard.waiting import Waiting
-from leasehold.cdk.service.imported_service import ImportedLockService
 from leasehold.cdk.workflow_variable import WorkflowVariable
 from leasehold.errors import InvalidRequest
+from leasehold.wire.rules import DEFAULT_LEASE_SECONDS
 
 FUNCTIONS: Final = ("AcquireFunctionArn", "HeartbeatFunctionArn", "ReleaseFunctionArn")
 """The outputs of the service's stack that a guard needs."""
@@ -39,13 +41,37 @@ _NO_ARN: Final = "arn:aws:lambda:us-east-1:000000000000:function:"
 _OF_THE_MACHINE: Final = ("QueryLanguage", "TimeoutSeconds", "Version")
 
 
+class FunctionsByArn(Construct):
+    """All that a guard needs of a lock service: its functions, known by their ARNs alone."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        acquire_function_arn: str,
+        heartbeat_function_arn: str,
+        release_function_arn: str,
+    ) -> None:
+        """Refers to the functions."""
+        super().__init__(scope, construct_id)
+        self.acquire_function = self._function("Acquire", acquire_function_arn)
+        self.heartbeat_function = self._function("Heartbeat", heartbeat_function_arn)
+        self.release_function = self._function("Release", release_function_arn)
+
+    def _function(self, operation: str, arn: str) -> lambda_.IFunction:
+        return lambda_.Function.from_function_attributes(
+            self, operation, function_arn=arn, same_environment=True
+        )
+
+
 def guarded_machine(
     work: object,
     *,
     functions: Mapping[str, str],
     lock_name: str,
     limit: int = 1,
-    lease_seconds: int = 60,
+    lease_seconds: int = DEFAULT_LEASE_SECONDS,
     max_wait_seconds: int | None = None,
     waiting: Waiting | None = None,
     keep_alive_seconds: int | None = None,
@@ -77,7 +103,7 @@ def guarded_machine(
     if not name:
         raise InvalidRequest(field="name", rule="must be a text that is not empty", value=name)
     stack = Stack()
-    service = ImportedLockService(
+    service = FunctionsByArn(
         stack,
         "Service",
         acquire_function_arn=_NO_ARN + FUNCTIONS[0],
@@ -111,7 +137,7 @@ def guarded_machine(
     return guarded
 
 
-def _placeholder_task(stack: Stack, service: ImportedLockService) -> tasks.LambdaInvoke:
+def _placeholder_task(stack: Stack, service: FunctionsByArn) -> tasks.LambdaInvoke:
     function = service.acquire_function
     return tasks.LambdaInvoke(
         stack, PLACEHOLDER, lambda_function=function, retry_on_service_exceptions=False

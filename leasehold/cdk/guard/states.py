@@ -44,7 +44,7 @@ class GuardStates:
         lock = {
             "lock_name": lock_name,
             "owner_id": jsonata("$uuid()"),
-            "entered_at_ms": jsonata("$millis()"),
+            "waiting_since_ms": jsonata("$millis()"),
             "restarts": 0,
             **({"limit": limit} if is_jsonata(limit) else {}),
         }
@@ -132,7 +132,7 @@ class GuardStates:
         cause = (
             f"'lock ' & {lock('lock_name')} & "
             f"' was not granted within max_wait of {max_wait_seconds} s (waited ' & "
-            f"$string($floor(($millis() - {lock('entered_at_ms')}) / 1000)) & ' s)' & "
+            f"$string($floor(($millis() - {lock('waiting_since_ms')}) / 1000)) & ' s)' & "
             f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
         )
         return sfn.Fail.jsonata(

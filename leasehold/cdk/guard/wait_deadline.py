@@ -33,5 +33,5 @@ class WaitDeadline:
 
     @property
     def _at_ms(self) -> str:
-        began_ms = f"$max([{self.variable.field('entered_at_ms')}, {_REDRIVEN_AT_MS}])"
+        began_ms = f"$max([{self.variable.field('waiting_since_ms')}, {_REDRIVEN_AT_MS}])"
         return f"{began_ms} + {self.max_wait_seconds * 1000}"

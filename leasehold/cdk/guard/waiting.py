@@ -16,11 +16,12 @@ from leasehold.cdk.guard.states import GuardStates
 from leasehold.cdk.workflow_variable import jsonata
 from leasehold.errors import InvalidRequest
 from leasehold.protocol.model import RefusalReason
+from leasehold.wire.rules import DEFAULT_FALLBACK_SECONDS
 
 _LONGEST_POLL_HOURS: Final = 24
 """At one poll a minute (the longest advice) and 9 events a poll: half of an execution's history."""
 
-_DEFAULT_FALLBACK: Final = Duration.minutes(5)
+_DEFAULT_FALLBACK: Final = Duration.seconds(DEFAULT_FALLBACK_SECONDS)
 _MOST_PERIODS: Final = 2000
 """At five events a period: less than half of an execution's history of 25,000 events."""
 _SHORTEST_QUEUE_SECONDS: Final = 5

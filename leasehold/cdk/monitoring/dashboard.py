@@ -7,7 +7,6 @@ from typing import Final
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from leasehold.cdk.monitoring.costs import cost_of
 from leasehold.cdk.monitoring.monitored import MonitoredService
 from leasehold.metrics import MetricName
 
@@ -63,14 +62,11 @@ def graphs_of(service: MonitoredService) -> list[list[cloudwatch.IWidget]]:
             _graph("Duration of the functions, p95 (ms)", service.durations()),
         ],
         [
-            _graph("Cost (USD an hour, list prices)", cost_of(service), stacked=True),
             _graph("Units of the table", [service.consumed("Write"), service.consumed("Read")]),
             _graph("Invocations of the functions", service.invocations()),
         ],
     ]
 
 
-def _graph(
-    title: str, metrics: Sequence[cloudwatch.IMetric], *, stacked: bool = False
-) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(title=title, left=list(metrics), width=_WIDTH, stacked=stacked)
+def _graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(title=title, left=list(metrics), width=_WIDTH)

@@ -56,13 +56,6 @@ class MonitoredService:
             for name, each in self.functions.items()
         ]
 
-    def compute_time(self) -> list[cloudwatch.IMetric]:
-        """The milliseconds that all invocations of each function took together."""
-        return [
-            each.metric_duration(statistic="Sum", label=name)
-            for name, each in self.functions.items()
-        ]
-
     def consumed(self, kind: str) -> cloudwatch.Metric:
         """The units that the table's "Read" or "Write" requests took."""
         return self._of_table(f"Consumed{kind}CapacityUnits", f"{kind} units")

@@ -28,8 +28,8 @@ no value. One that is too high in any of three periods is enough, and so the ala
 class LockMonitoring(Construct):
     """A dashboard, saved queries, and the alarms that were asked for.
 
-    Not guaranteed: that one service is seen alone. The metrics have no dimension of a service or a
-    lock: all services of an account and region share them. The logs name locks and owners.
+    Shows this service alone. The metrics have no dimension of a lock; the logs name locks and
+    owners.
 
     Attributes:
         dashboard: the dashboard.
@@ -57,7 +57,7 @@ class LockMonitoring(Construct):
             dashboard_name: default is a name that CloudFormation makes.
 
         Raises:
-            InvalidRequest: `service` is no lock service, or lacks what was not imported; `alarms`
+            InvalidRequest: `service` is no lock service; `alarms`
                 are no `LockAlarms`; `alarm_topic` is no topic.
         """
         check_place(scope, construct_id)

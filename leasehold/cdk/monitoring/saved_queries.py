@@ -9,23 +9,46 @@ from aws_cdk import Names
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-WHO_HELD_IT: Final = """\
+from leasehold.metrics import LogMessage
+
+
+def _any_of(*messages: LogMessage) -> str:
+    return ", ".join(f'"{message}"' for message in messages)
+
+
+_HISTORY: Final = _any_of(
+    LogMessage.GRANTED,
+    LogMessage.HANDED_OVER,
+    LogMessage.REACQUIRED,
+    LogMessage.RELEASED,
+    LogMessage.EVICTED,
+    LogMessage.RELEASED_BY_FORCE,
+    LogMessage.NOT_HELD,
+    LogMessage.LOST,
+)
+_LOSSES: Final = _any_of(
+    LogMessage.NOT_HELD,
+    LogMessage.LOST,
+    LogMessage.EVICTED,
+    LogMessage.RELEASED_BY_FORCE,
+    LogMessage.LIVENESS_UNKNOWN,
+)
+WHO_HELD_IT: Final = f"""\
 fields @timestamp, message, owner_name, execution_arn, fencing_token, held_ms, reason
 | filter lock_name = "customer/1234"
-| filter message in ["granted", "handed over", "released", "evicted", "released by force", \
-"not held"]
+| filter message in [{_HISTORY}]
 | sort @timestamp asc
 | limit 1000"""
-LONGEST_WAITS: Final = """\
-filter message in ["queued", "refused"] and waited_ms > 0
+LONGEST_WAITS: Final = f"""\
+filter message in [{_any_of(LogMessage.QUEUED, LogMessage.REFUSED)}] and waited_ms > 0
 | stats max(waited_ms) / 1000 as waited_seconds, latest(@timestamp) as last_asked, \
 count_distinct(execution_arn) as executions by lock_name
 | sort waited_seconds desc
 | limit 20"""
-LOST_LOCKS: Final = """\
+LOST_LOCKS: Final = f"""\
 fields @timestamp, lock_name, message, owner_name, execution_arn, fencing_token, requested_by, \
 reason
-| filter message in ["not held", "evicted", "released by force", "liveness unknown"]
+| filter message in [{_LOSSES}]
 | sort @timestamp desc
 | limit 200"""
 QUERIES: Final[Mapping[str, str]] = {
@@ -35,8 +58,8 @@ QUERIES: Final[Mapping[str, str]] = {
 }
 
 
-def save_queries(scope: Construct, log_group_names: Sequence[str] | None) -> None:
-    """Saves the queries; without names of log groups the reader chooses these in the console."""
+def save_queries(scope: Construct, log_group_names: Sequence[str]) -> None:
+    """Saves the queries over these log groups."""
     folder = Names.unique_resource_name(scope, max_length=80)
     for name, query in QUERIES.items():
         logs.CfnQueryDefinition(
@@ -44,5 +67,5 @@ def save_queries(scope: Construct, log_group_names: Sequence[str] | None) -> Non
             name.title().replace(" ", ""),
             name=f"{folder}/{name}",
             query_string=query,
-            log_group_names=None if log_group_names is None else list(log_group_names),
+            log_group_names=list(log_group_names),
         )

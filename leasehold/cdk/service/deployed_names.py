@@ -8,7 +8,6 @@ it at each of its own deployments.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -21,14 +20,16 @@ from constructs import Construct
 
 from leasehold.cdk.service.reaper import ExecutionReaper
 from leasehold.errors import InvalidRequest
+from leasehold.metrics import TABLE_NAME_PARAMETER, stack_parameter
+from leasehold.wire import rules
 
-TABLE_NAME: Final = "LockTableName"
+TABLE_NAME: Final = TABLE_NAME_PARAMETER
+SERVICE_NAME: Final = "ServiceName"
 LOG_GROUP_NAMES: Final = "LogGroupNames"
 DEAD_LETTER_QUEUE_ARN: Final = "ReapDeadLetterQueueArn"
 WATCHES_EVERY_MACHINE: Final = "WatchesEveryMachine"
 SERVES_EVERY_DURABLE_FUNCTION: Final = "ServesEveryDurableFunction"
 _SHARED: Final = "SharedLockService"
-_STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
 
 def function_arn(operation: str) -> str:
@@ -42,14 +43,11 @@ def parameter_name(stack_name: str, name: str) -> str:
     Raises:
         InvalidRequest: no stack can have this name, or it is not known at synth.
     """
-    fits = isinstance(stack_name, str) and _STACK_NAME.fullmatch(stack_name)
-    if not fits or Token.is_unresolved(stack_name):
-        rule = (
-            "must be the name of a stack, known at synth: a letter, then up to 127 letters, digits "
-            "and hyphens"
-        )
+    if Token.is_unresolved(stack_name):
+        rule = "must be known at synth: a token has no value yet"
         raise InvalidRequest(field="stack_name", rule=rule, value=stack_name)
-    return f"/leasehold/{stack_name}/{name}"
+    rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
+    return stack_parameter(stack_name, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +55,13 @@ class Deployed:
     """What a service deploys.
 
     Attributes:
+        service_name: what the functions call themselves in their metrics and logs.
         functions: by operation, such as "Acquire".
         reaper: None if the service has none.
         serves_every_durable_function: also those of other apps.
     """
 
+    service_name: str
     table: dynamodb.ITable
     functions: Mapping[str, lambda_.Function]
     reaper: ExecutionReaper | None
@@ -73,7 +73,11 @@ class Deployed:
 
     def names(self) -> dict[str, str]:
         """Name, ARN or URL of the table, of each function and of the reaper's queues."""
-        names = {TABLE_NAME: self.table.table_name, "LockTableArn": self.table.table_arn}
+        names = {
+            SERVICE_NAME: self.service_name,
+            TABLE_NAME: self.table.table_name,
+            "LockTableArn": self.table.table_arn,
+        }
         for operation, function in self.functions.items():
             names[f"{operation}FunctionName"] = function.function_name
             names[function_arn(operation)] = function.function_arn
@@ -118,7 +122,9 @@ class SharedNames(Construct):
             raise InvalidRequest(field="share", rule=rule, value=service.node.path)
         super().__init__(stack, _SHARED)
         for name, value in deployed.names().items():
-            if name in {TABLE_NAME, DEAD_LETTER_QUEUE_ARN} or name.endswith("FunctionArn"):
+            if name in {SERVICE_NAME, TABLE_NAME, DEAD_LETTER_QUEUE_ARN} or name.endswith(
+                "FunctionArn"
+            ):
                 self._tell(name, value)
         self._tell(LOG_GROUP_NAMES, ",".join(deployed.log_group_names()))
         if deployed.reaper is not None and deployed.reaper.watches_every_machine:

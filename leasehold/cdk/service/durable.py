@@ -11,12 +11,8 @@ from constructs import Construct
 
 from leasehold.cdk.places import first_difference
 from leasehold.errors import InvalidRequest
+from leasehold.metrics import MEETS_DURABLE_VARIABLE
 
-ACQUIRE_VARIABLE: Final = "LEASEHOLD_ACQUIRE_FUNCTION"
-RELEASE_VARIABLE: Final = "LEASEHOLD_RELEASE_FUNCTION"
-"""By which `leasehold.durable` finds the service, in the environment of a durable function."""
-_MET_VARIABLE: Final = "LEASEHOLD_DURABLE"
-"""Tells the service's functions that they will meet durable executions."""
 _ACTIONS: Final = ("lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess")
 _ANY_FUNCTION: Final = "Any durable function of this account and region may hold a lock."
 _ANY_VERSION: Final = "The executions of all versions of this durable function may hold a lock."
@@ -58,7 +54,7 @@ def serve_all(scope: Construct, functions: list[lambda_.Function]) -> None:
     resource = "arn:<AWS::Partition>:lambda:<AWS::Region>:<AWS::AccountId>:function:*"
     for each in functions:
         grant_on_all(scope, each)
-        each.add_environment(_MET_VARIABLE, "1")
+        each.add_environment(MEETS_DURABLE_VARIABLE, "1")
         if each.role is not None:
             finding = f"AwsSolutions-IAM5[Resource::{resource}]"
             acknowledgment = Acknowledgment(id=finding, reason=_ANY_FUNCTION)
@@ -83,4 +79,4 @@ def serve(durable: lambda_.Function, functions: list[lambda_.Function], service:
     finding = f"AwsSolutions-IAM5[Resource::<{logical_id}.Arn>:*]"
     Validations.of(policy).acknowledge(Acknowledgment(id=finding, reason=_ANY_VERSION))
     for each in functions:
-        each.add_environment(_MET_VARIABLE, "1")
+        each.add_environment(MEETS_DURABLE_VARIABLE, "1")

@@ -18,7 +18,7 @@ from constructs import Construct
 from leasehold.cdk.service.asset import AssetError, assemble
 from leasehold.cdk.service.byte_code import add_byte_code
 from leasehold.cdk.service.platform import Platform
-from leasehold.metrics import NAMESPACE, SERVICE
+from leasehold.metrics import NAMESPACE, SERVICE_NAME_VARIABLE, TABLE_NAME_VARIABLE
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
 FUNCTION_TIMEOUT_SECONDS: Final = 20
@@ -57,6 +57,7 @@ class FunctionFactory:
     scope: Construct
     code: lambda_.Code
     table: dynamodb.ITable
+    service_name: str
     log_retention: logs.RetentionDays
     log_removal_policy: RemovalPolicy
     log_level: str
@@ -100,8 +101,8 @@ class FunctionFactory:
             log_group=log_group,
             recursive_loop=recursive_loop,
             environment={
-                "LEASEHOLD_TABLE_NAME": self.table.table_name,
-                "POWERTOOLS_SERVICE_NAME": SERVICE,
+                TABLE_NAME_VARIABLE: self.table.table_name,
+                SERVICE_NAME_VARIABLE: self.service_name,
                 "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
                 "POWERTOOLS_LOG_LEVEL": self.log_level,
                 **(environment or {}),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+import re
+from typing import Final, Unpack
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import Aws, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -18,7 +19,7 @@ from leasehold.cdk.service.administration import OwnAdministrationFunctions, mak
 from leasehold.cdk.service.deployed_names import Deployed, SharedNames, add_outputs
 from leasehold.cdk.service.durable import serve, serve_all
 from leasehold.cdk.service.functions import FunctionFactory, handler_code
-from leasehold.cdk.service.imported_service import ImportedLockService, LockServiceBase
+from leasehold.cdk.service.imported_service import LockServiceBase
 from leasehold.cdk.service.lifecycle_events import make_publisher
 from leasehold.cdk.service.metrics import MetricOptions
 from leasehold.cdk.service.platform import Platform
@@ -27,6 +28,9 @@ from leasehold.cdk.service.settings import check_existing_table, check_functions
 from leasehold.cdk.service.shared_service import SharedLockService
 from leasehold.cdk.service.table import lock_table
 from leasehold.errors import InvalidRequest
+
+_NOT_IN_A_DIMENSION: Final = re.compile(r"[^!-~]")
+_LONGEST_PLACE: Final = 120
 
 
 class LockService(LockServiceBase):
@@ -47,9 +51,6 @@ class LockService(LockServiceBase):
 
     from_stack = staticmethod(SharedLockService)
     """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
-
-    from_function_arns = staticmethod(ImportedLockService)
-    """Refers to a service that another stack or app deployed, with the same arguments."""
 
     def __init__(
         self,
@@ -141,6 +142,7 @@ class LockService(LockServiceBase):
             scope=self,
             code=handler_code(self),
             table=self._table,
+            service_name=self._name_by_reference(),
             log_retention=log_retention,
             log_removal_policy=removal_policy,
             log_level=log_level,
@@ -188,6 +190,21 @@ class LockService(LockServiceBase):
     def table(self) -> dynamodb.ITable:
         """The lock table: a new one, or the one that was given."""
         return self._table
+
+    @property
+    def service_name(self) -> str:
+        """The stack's name and the construct's path in it, such as `Leasehold/Locks`."""
+        return f"{Stack.of(self).stack_name}/{self._place()}"
+
+    def _name_by_reference(self) -> str:
+        """`service_name` for the own stack, which may have any name without the CDK."""
+        return f"{Aws.STACK_NAME}/{self._place()}"
+
+    def _place(self) -> str:
+        """The path in the stack. CloudWatch takes ASCII in a dimension."""
+        own = self.node.scopes[self.node.scopes.index(Stack.of(self)) + 1 :]
+        path = "/".join(each.node.id for each in own)
+        return _NOT_IN_A_DIMENSION.sub("", path)[:_LONGEST_PLACE]
 
     @property
     def reap_function(self) -> lambda_.IFunction | None:
@@ -260,6 +277,7 @@ class LockService(LockServiceBase):
         if self.reaper is not None:
             functions["Reap"] = self.reaper.function
         return Deployed(
+            service_name=self._name_by_reference(),
             table=self.table,
             functions=functions,
             reaper=self.reaper,

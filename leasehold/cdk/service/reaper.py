@@ -31,9 +31,7 @@ from leasehold.cdk.service.reaper_target import (
 )
 from leasehold.cdk.service.watched_machines import check_machine
 from leasehold.errors import InvalidRequest
-from leasehold.protocol.claims import SECOND_PASS_MS
-
-SECOND_PASS_SECONDS: Final = SECOND_PASS_MS // 1000
+from leasehold.metrics import REAP_QUEUE_VARIABLE
 
 _BATCH: Final = 10
 _MOST_AT_ONCE: Final = 5
@@ -131,8 +129,7 @@ class ExecutionReaper(Construct):
             table_actions=["Query", "UpdateItem", "DeleteItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
             environment={
-                "LEASEHOLD_REAP_QUEUE_URL": self.queue.queue_url,
-                "LEASEHOLD_SECOND_PASS_SECONDS": str(SECOND_PASS_SECONDS),
+                REAP_QUEUE_VARIABLE: self.queue.queue_url,
             },
             # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
             # execution may have more claims than that many rounds free. The function has a bound of

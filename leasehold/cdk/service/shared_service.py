@@ -19,6 +19,7 @@ from leasehold.cdk.service.deployed_names import (
     DEAD_LETTER_QUEUE_ARN,
     LOG_GROUP_NAMES,
     SERVES_EVERY_DURABLE_FUNCTION,
+    SERVICE_NAME,
     TABLE_NAME,
     WATCHES_EVERY_MACHINE,
     function_arn,
@@ -81,6 +82,11 @@ class SharedLockService(LockServiceBase):
     def table(self) -> dynamodb.ITable:
         """The lock table."""
         return self._table
+
+    @property
+    def service_name(self) -> str:
+        """What the service's functions call themselves in their metrics and logs."""
+        return self._deployed(SERVICE_NAME)
 
     @property
     def reap_function(self) -> lambda_.IFunction:

@@ -28,7 +28,7 @@ def test_a_busy_lock_is_skipped_and_its_queue_left_alone(deployment: Deployment)
     assert (ended.cause or "").endswith("held by a test")
     assert deployment.transitions(failing) == 5
 
-    assert deployment.invoke("Acquire", **owners[1], wait=True)["reason"] == "QUEUED"
+    assert deployment.invoke("Acquire", **owners[1], queue=True)["reason"] == "QUEUED"
     going_elsewhere = deployment.start("SkipsElsewhere", value)
     assert deployment.ended(going_elsewhere) == Ended("SUCCEEDED", output={"skipped": value})
     assert deployment.states_entered(going_elsewhere) == [

@@ -17,11 +17,11 @@ def owner(lock_name: str) -> Json:
 def test_holding_and_the_queue_need_no_more_than_the_roles_allow(enforcing: Deployment) -> None:
     first, second = owner("shop"), owner("shop")
     assert enforcing.invoke("Acquire", **first)["acquired"] is True
-    queued = enforcing.invoke("Acquire", **second, wait=True)
+    queued = enforcing.invoke("Acquire", **second, queue=True)
     assert queued["reason"] == "QUEUED"
     assert enforcing.invoke("Heartbeat", **first)["renewed"] is True
     assert enforcing.invoke("Release", **first)["released"] is True
-    handed_over = enforcing.invoke("Acquire", **second, wait=True, ticket=queued["ticket"])
+    handed_over = enforcing.invoke("Acquire", **second, queue=True, ticket=queued["ticket"])
     assert handed_over["acquired"] is True
     assert enforcing.invoke("Release", **second)["released"] is True
 
@@ -31,7 +31,7 @@ def test_a_lock_may_be_seen_and_released_by_force_without_the_table(
 ) -> None:
     first, second = owner("stuck"), owner("stuck")
     token = enforcing.invoke("Acquire", **first)["fencing_token"]
-    ticket = enforcing.invoke("Acquire", **second, wait=True)["ticket"]
+    ticket = enforcing.invoke("Acquire", **second, queue=True)["ticket"]
     [listed] = enforcing.invoke("Inspect", prefix="stuck")["locks"]
     described = enforcing.invoke("Inspect", lock_name="stuck")
     for found in (listed, described):
@@ -41,13 +41,13 @@ def test_a_lock_may_be_seen_and_released_by_force_without_the_table(
     asked = {"lock_name": "stuck", "fencing_token": token}
     assert enforcing.invoke("ForceRelease", **asked, **who) == {"released": True, **asked}
     assert enforcing.invoke("Heartbeat", **first)["renewed"] is False
-    assert enforcing.invoke("Acquire", **second, wait=True, ticket=ticket)["acquired"] is True
+    assert enforcing.invoke("Acquire", **second, queue=True, ticket=ticket)["acquired"] is True
 
 
 def test_a_waiter_may_leave_the_queue(enforcing: Deployment) -> None:
     holder, waiter = owner("left"), owner("left")
     enforcing.invoke("Acquire", **holder)
-    ticket = enforcing.invoke("Acquire", **waiter, wait=True)["ticket"]
+    ticket = enforcing.invoke("Acquire", **waiter, queue=True)["ticket"]
     assert enforcing.invoke("Release", **waiter, ticket=ticket)["released"] is True
 
 
@@ -64,9 +64,9 @@ def test_what_an_ended_workflow_left_may_be_reaped_and_taken_again(enforcing: De
     dead, waiting, renewed = owner("handed-on"), owner("handed-on"), owner("renewed")
     for acquisition in (dead, renewed):
         assert enforcing.invoke("Acquire", **acquisition, **of_workflow)["acquired"] is True
-    ticket = enforcing.invoke("Acquire", **waiting, wait=True)["ticket"]
+    ticket = enforcing.invoke("Acquire", **waiting, queue=True)["ticket"]
     assert reap(enforcing, ENDED_EXECUTION) == {"batchItemFailures": []}
-    assert enforcing.invoke("Acquire", **waiting, wait=True, ticket=ticket)["acquired"] is True
+    assert enforcing.invoke("Acquire", **waiting, queue=True, ticket=ticket)["acquired"] is True
     heartbeat = {**renewed, **of_workflow, "task_token": "of a state that is over"}
     outcomes = [enforcing.invoke("Heartbeat", **heartbeat)["kept"] for _ in range(2)]
     assert outcomes == ["REACQUIRED", "RENEWED"]

@@ -77,7 +77,7 @@ def printed_machine(
         task.write_text(json.dumps(WORK))
         for name, value in service.aws.environment.items():
             monkeypatch.setenv(name, value)
-        words = ["asl", "--task", str(task), "--service-stack", service.service]
+        words = ["asl", "--task", str(task), "--stack", service.service]
         words += ["--lease", "5", "--lock-name", "$.lock"]
         monkeypatch.setattr(sys, "argv", ["leasehold", *words])
         with pytest.raises(SystemExit) as ended:

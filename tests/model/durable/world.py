@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from aws_durable_execution_sdk_python.config import Duration
 from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 
 from leasehold.durable import acquisition, attempt, hold
@@ -27,7 +27,7 @@ from tests.support import START_MS, FakeClock, acquire, release, store_over
 
 LOCK: Final = "customer"
 _BEGAN: Final = START_MS / 1000
-_MAX_WAIT: Final = Duration.from_hours(1)
+_MAX_WAIT: Final = timedelta(hours=1)
 _ARN: Final = "arn:aws:lambda:us-east-1:123456789012:function:f:1/durable-execution/run/"
 
 

@@ -8,7 +8,8 @@ from aws_cdk import Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import ImportedLockService, LockGuard, Waiting
+from leasehold.cdk import LockGuard, Waiting
+from leasehold.cdk.guard.standalone import FunctionsByArn
 from tests.unit.cdk.guard_forms import FUNCTION
 
 
@@ -18,7 +19,7 @@ class GuardFactory:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._made = 0
-        self.locks = ImportedLockService(
+        self.locks = FunctionsByArn(
             stack,
             "Locks",
             acquire_function_arn=f"{FUNCTION}:acquire",

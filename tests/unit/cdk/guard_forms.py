@@ -11,7 +11,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ImportedLockService, LockGuard, LockService, Waiting
+from leasehold.cdk import LockGuard, Waiting
+from leasehold.cdk.guard.standalone import FunctionsByArn
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
 RELEASE = f"{FUNCTION}:release"
@@ -28,7 +29,7 @@ class Form(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        locks: ImportedLockService,
+        locks: FunctionsByArn,
         waiting: Waiting,
         keep_alive: Duration | None = None,
     ) -> None:
@@ -60,7 +61,7 @@ class Form(Construct):
 
 
 def build_forms(stack: Stack) -> None:
-    locks = LockService.from_function_arns(
+    locks = FunctionsByArn(
         stack,
         "Locks",
         acquire_function_arn=f"{FUNCTION}:acquire",

@@ -10,7 +10,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ImportedLockService, LockGuard
+from leasehold.cdk import LockGuard
+from leasehold.cdk.guard.standalone import FunctionsByArn
 from tests.unit.cdk.guard_forms import FUNCTION
 
 
@@ -22,8 +23,8 @@ class Cases(Stack):
         self.locks = self.service("Locks", FUNCTION)
         self.other_locks = self.service("OtherLocks", f"{FUNCTION}:of-another-service")
 
-    def service(self, name: str, prefix: str) -> ImportedLockService:
-        return ImportedLockService(
+    def service(self, name: str, prefix: str) -> FunctionsByArn:
+        return FunctionsByArn(
             self,
             name,
             acquire_function_arn=f"{prefix}:acquire",

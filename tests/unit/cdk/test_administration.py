@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk.assertions import Template
 
 from app import build
-from leasehold.cdk import LockService
-from leasehold.errors import InvalidRequest
-from tests.unit.cdk.guard_forms import FUNCTION
 from tests.unit.cdk.template import one, resources
 from tests.unit.cdk.test_security import findings
 
@@ -86,15 +82,3 @@ def test_each_is_granted_by_itself(template: Json) -> None:
     assert "LocksForceRelease" not in invoked["Many"]
     assert "LocksForceRelease" in invoked["Few"]
     assert "LocksInspect" not in invoked["Few"]
-
-
-def test_those_of_an_imported_service_can_be_granted_if_they_are_named(tmp_path: Path) -> None:
-    stack = Stack(App(outdir=str(tmp_path)), "Importing")
-    names = ("acquire", "heartbeat", "release", "inspect")
-    arns: dict[str, Any] = {f"{name}_function_arn": f"{FUNCTION}:{name}" for name in names}
-    locks = LockService.from_function_arns(stack, "Locks", **arns)
-    role = iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal())
-    locks.grant_inspect(role)
-    assert f"{FUNCTION}:inspect" in str(Template.from_stack(stack).to_json())
-    with pytest.raises(InvalidRequest, match="force_release_function_arn"):
-        locks.grant_force_release(role)

@@ -23,9 +23,8 @@ from aws_cdk.aws_logs import RetentionDays
 
 import leasehold.cdk
 from leasehold.cdk import LockService
-from leasehold.cdk.monitoring import costs
 from leasehold.errors import InvalidRequest
-from tests.support.documents import ROOT, Block, blocks, python_world
+from tests.support.documents import Block, blocks, python_world
 
 BLOCKS = [block for block in blocks("python") if python_world(block) == "cdk"]
 ARN = "arn:aws:{}:us-east-1:123456789012:{}"
@@ -146,16 +145,3 @@ def actions_in(policies: Iterable[Any]) -> set[str]:
     statements = [each for policy in policies for each in policy["Statement"]]
     actions = [each["Action"] for each in statements]
     return {one for some in actions for one in ([some] if isinstance(some, str) else some)}
-
-
-def test_the_dashboard_takes_the_prices_of_the_calculator() -> None:
-    figures = json.loads((ROOT / "docs" / "site" / "costs.json").read_text())
-    prices = {
-        "state_transitions": costs.TRANSITION_USD,
-        "invocations": costs.INVOCATION_USD,
-        "write_units": costs.WRITE_UNIT_USD,
-    }
-    assert {name: pytest.approx(usd * 1e6) for name, usd in prices.items()} == figures[
-        "usd_per_million"
-    ]
-    assert figures["uncontended"]["state_transitions"] == costs.TRANSITIONS_OF_A_GUARD

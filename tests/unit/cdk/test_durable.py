@@ -12,8 +12,6 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
 from leasehold.cdk import LockService
-from leasehold.cdk.service import durable as of_service
-from leasehold.durable import lock_functions
 from leasehold.errors import InvalidRequest
 from tests.unit.cdk.template import resources
 from tests.unit.cdk.test_security import findings
@@ -166,25 +164,6 @@ def test_to_watch_machines_does_not_narrow_durable_functions(own: Stack) -> None
     assert len(resources(template, "AWS::Events::Rule")) == 2
 
 
-def test_an_imported_service_gives_what_the_function_needs(own: Stack) -> None:
-    arn = "arn:aws:lambda:us-east-1:123456789012:function:{}"
-    locks = LockService.from_function_arns(
-        own,
-        "Locks",
-        acquire_function_arn=arn.format("acquire"),
-        heartbeat_function_arn=arn.format("heartbeat"),
-        release_function_arn=arn.format("release"),
-    )
-    function = durable_function(own)
-    locks.grant_durable(function)
-    template = dict(Template.from_stack(own).to_json())
-    [resource] = resources(template, "AWS::Lambda::Function").values()
-    assert resource["Properties"]["Environment"]["Variables"] == {
-        "LEASEHOLD_ACQUIRE_FUNCTION": arn.format("acquire"),
-        "LEASEHOLD_RELEASE_FUNCTION": arn.format("release"),
-    }
-
-
 def test_versions_and_aliases_are_refused(own: Stack) -> None:
     locks, function = LockService(own, "Locks"), durable_function(own)
     with pytest.raises(InvalidRequest, match=r"^function: must be a lambda_.Function"):
@@ -206,8 +185,3 @@ def test_the_permissions_of_the_service_are_acknowledged(own: Stack, serves_all:
     # Beside them stand the findings of the user's own function.
     of_function = {f"{function.node.path}/{each}" for each in OF_USERS}
     assert {path for _, path in findings(own)} <= of_function
-
-
-def test_the_construct_and_the_library_agree_on_the_variables() -> None:
-    assert of_service.ACQUIRE_VARIABLE == lock_functions.ACQUIRE_VARIABLE
-    assert of_service.RELEASE_VARIABLE == lock_functions.RELEASE_VARIABLE

@@ -21,7 +21,7 @@ def machine(forms: Json) -> Scope:
 
 def lock_variable(machine: Scope, **fields: object) -> Json:
     [name] = machine.assigned()
-    return {name: {"lock_name": "customer/7", "entered_at_ms": ENTERED_MS, **fields}}
+    return {name: {"lock_name": "customer/7", "waiting_since_ms": ENTERED_MS, **fields}}
 
 
 def chosen(machine: Scope, *, now_ms: int, **fields: object) -> str:
@@ -36,13 +36,18 @@ def chosen(machine: Scope, *, now_ms: int, **fields: object) -> str:
 def test_acquire_assigns_the_answer_and_the_time_of_entry(machine: Scope) -> None:
     [(name, expression)] = machine.states["Guard: Acquire"]["Assign"].items()
     answer = {"acquired": True, "lock_name": "customer/7", "owner_id": "me", "fencing_token": 41}
-    own = {"lock_name": "customer/7", "owner_id": "me", "entered_at_ms": ENTERED_MS, "restarts": 2}
+    own = {
+        "lock_name": "customer/7",
+        "owner_id": "me",
+        "waiting_since_ms": ENTERED_MS,
+        "restarts": 2,
+    }
     kept = evaluate(
         expression,
         states={"result": {"Payload": answer}},
         variables={name: {**own, "reason": "HELD"}},
     )
-    assert kept == {**answer, "entered_at_ms": ENTERED_MS, "restarts": 2}
+    assert kept == {**answer, "waiting_since_ms": ENTERED_MS, "restarts": 2}
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
         "owner_id": f"{{% ${variable}.owner_id %}}",
         "owner_name": "{% $states.context.Execution.Id %}",
         "execution_arn": "{% $states.context.Execution.Id %}",
-        "entered_at_ms": f"{{% ${variable}.entered_at_ms %}}",
+        "waiting_since_ms": f"{{% ${variable}.waiting_since_ms %}}",
         "lease_seconds": 120,
         "limit": 3,
         "task_token": "{% $states.context.Task.Token %}",
@@ -149,7 +149,7 @@ def evaluated(
 ) -> Any:  # noqa: ANN401 - whatever the expression gives
     """An expression of a queueing guard whose acquisition was released `waited_ms` after entry."""
     [name] = machine.assigned()
-    entry = {"lock_name": "customer/7", "owner_id": "me", "entered_at_ms": ENTERED_MS}
+    entry = {"lock_name": "customer/7", "owner_id": "me", "waiting_since_ms": ENTERED_MS}
     pause = {} if pause_seconds is None else {"pause_seconds": pause_seconds}
     redrive = {} if redriven_at is None else {"RedriveTime": redriven_at}
     return evaluate(
@@ -187,7 +187,7 @@ def test_it_begins_anew_as_another_owner_after_a_pause_that_doubles(
     assert evaluated(machine, assigned, waited_ms=0, restarts=restarts) == {
         "lock_name": "customer/7",
         "owner_id": "another",
-        "entered_at_ms": ENTERED_MS,
+        "waiting_since_ms": ENTERED_MS,
         "restarts": restarts + 1,
         "pause_seconds": pause_seconds,
     }
@@ -256,14 +256,14 @@ GRANT = {"acquired": True, **OWN, "fencing_token": 41}
 def checked(machine: Scope, answer: object) -> object:
     """What the guard's variable is after an answer to its Acquire."""
     [(name, expression)] = machine.states["Guard: Acquire"]["Assign"].items()
-    lock = {**OWN, "entered_at_ms": ENTERED_MS, "restarts": 0}
+    lock = {**OWN, "waiting_since_ms": ENTERED_MS, "restarts": 0}
     result = answer if "Guard: Acquire again" in machine.states else {"Payload": answer}
     return evaluate(expression, states={"result": result}, variables={name: lock})
 
 
 @pytest.mark.parametrize("form", ["QueueFlat", "Flat", "Express"])
 def test_an_answer_to_this_acquisition_is_believed(forms: Json, form: str) -> None:
-    kept = {"entered_at_ms": ENTERED_MS, "restarts": 0}
+    kept = {"waiting_since_ms": ENTERED_MS, "restarts": 0}
     assert checked(machine_of(forms, form), GRANT) == {**GRANT, **kept}
 
 

@@ -144,7 +144,7 @@ def test_enter_assigns_one_variable_and_leaves_the_input_alone(forms: Json) -> N
     assert lock == {
         "lock_name": "{% 'customer/' & $states.input.customer %}",
         "owner_id": "{% $uuid() %}",
-        "entered_at_ms": "{% $millis() %}",
+        "waiting_since_ms": "{% $millis() %}",
         "restarts": 0,
     }
     assert enter == {"Type": "Pass", "QueryLanguage": "JSONata", "Next": "Guard: Acquire"}
@@ -159,7 +159,7 @@ def test_acquire_passes_the_options_and_names_the_requester(forms: Json) -> None
         "owner_id": f"{{% ${variable}.owner_id %}}",
         "owner_name": "{% $states.context.Execution.Id %}",
         "execution_arn": "{% $states.context.Execution.Id %}",
-        "entered_at_ms": f"{{% ${variable}.entered_at_ms %}}",
+        "waiting_since_ms": f"{{% ${variable}.waiting_since_ms %}}",
         "lease_seconds": 120,
         "limit": 3,
     }
@@ -210,8 +210,8 @@ def test_calls_are_repeated_with_full_jitter_but_mistakes_are_not(
     ("purpose", "next_state", "named"),
     [
         ("Release", "Guard: Not released", set()),
-        ("Release after error", "Guard: Failed", {"entered_at_ms"}),
-        ("Give up", "Guard: Timed out", {"entered_at_ms"}),
+        ("Release after error", "Guard: Failed", {"queue"}),
+        ("Give up", "Guard: Timed out", {"queue"}),
     ],
 )
 def test_a_release_that_fails_hands_on_its_input(
@@ -225,6 +225,7 @@ def test_a_release_that_fails_hands_on_its_input(
     payload = release["Arguments"]["Payload"]
     assert payload["execution_arn"] == "{% $states.context.Execution.Id %}"
     assert set(payload) == {"lock_name", "owner_id", "execution_arn"} | named
+    assert payload.get("queue", False) is bool(named)
 
 
 def test_what_follows_the_guard_follows_a_failed_release_as_well(forms: Json) -> None:

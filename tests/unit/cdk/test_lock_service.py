@@ -154,15 +154,8 @@ def test_every_metric_that_the_handlers_emit_can_be_read(
     for metric in (own.metric(name), own.metric(name.value)):
         assert isinstance(metric, cloudwatch.Metric)
         assert (metric.namespace, metric.metric_name) == ("Leasehold", name.value)
-        assert metric.dimensions == {"service": "leasehold"}
+        assert metric.dimensions == {"service": "Own/Locks"}
         assert metric.statistic == STATISTICS.get(name, "Sum")
-
-
-@pytest.mark.parametrize("name", ["granted", "lost", "wait_time", "held_time", "hand_off_latency"])
-def test_the_metrics_of_most_alarms_have_a_method_each(own: LockService, name: str) -> None:
-    metric, by_name = getattr(own, f"metric_{name}")(), own.metric(MetricName[name.upper()])
-    assert (metric.metric_name, metric.statistic) == (by_name.metric_name, by_name.statistic)
-    assert metric.dimensions == by_name.dimensions
 
 
 def test_a_metric_that_no_handler_emits_is_refused(own: LockService) -> None:
@@ -176,7 +169,8 @@ def test_the_options_of_a_metric_are_those_of_cloudwatch() -> None:
 
 
 def test_a_metric_passes_every_option_on(own: LockService) -> None:
-    metric = own.metric_held_time(
+    metric = own.metric(
+        MetricName.HELD_TIME,
         statistic="max",
         period=Duration.minutes(1),
         label="longest",
@@ -194,4 +188,4 @@ def test_a_metric_passes_every_option_on(own: LockService) -> None:
 
 def test_an_option_that_no_metric_has_is_refused(own: LockService) -> None:
     with pytest.raises(TypeError, match="colour"):
-        own.metric_granted(colour="#ff0000")  # type: ignore[call-arg]  # the mistake under test
+        own.metric(MetricName.GRANTED, colour="#ff0000")  # type: ignore[call-arg]  # the mistake under test

@@ -10,6 +10,8 @@ from tests.unit.cdk.template import arn, one, resources
 
 Json = dict[str, Any]
 
+SERVICE_NAME: Json = {"Fn::Join": ["", [{"Ref": "AWS::StackName"}, "/Locks"]]}
+
 PARTITION_AWS = "LocksPartitionAws444EEFFB"
 OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
 ABOUT_WORKFLOWS = {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"}
@@ -59,7 +61,6 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
     if operation == "ReaperReap":
         queue, _ = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
         variables["LEASEHOLD_REAP_QUEUE_URL"] = {"Ref": queue}
-        variables["LEASEHOLD_SECOND_PASS_SECONDS"] = "35"
     properties = dict(function["Properties"])
     assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
     assert properties.pop("Description").startswith("Leasehold: ")
@@ -76,7 +77,7 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
         "Environment": {
             "Variables": {
                 **variables,
-                "POWERTOOLS_SERVICE_NAME": "leasehold",
+                "POWERTOOLS_SERVICE_NAME": SERVICE_NAME,
                 "POWERTOOLS_METRICS_NAMESPACE": "Leasehold",
                 "POWERTOOLS_LOG_LEVEL": "INFO",
             }
@@ -169,6 +170,7 @@ def test_no_other_policy_is_deployed(lock_template: Json) -> None:
 def test_the_outputs_are_what_callers_rely_on(lock_template: Json) -> None:
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
     expected = {"LockTableName": {"Ref": table}, "LockTableArn": arn(table)}
+    expected["ServiceName"] = SERVICE_NAME
     for operation in OPERATIONS:
         function, _ = one(lock_template, "AWS::Lambda::Function", operation)
         name = operation.removeprefix("Reaper")

@@ -16,8 +16,7 @@ from aws_cdk.assertions import Template
 from leasehold.cdk import LockAlarms, LockMonitoring, LockService
 from leasehold.cdk.monitoring.saved_queries import QUERIES
 from leasehold.errors import InvalidRequest
-from leasehold.metrics import NAMESPACE, MetricName
-from tests.unit.cdk.guard_forms import FUNCTION
+from leasehold.metrics import NAMESPACE, LogMessage, MetricName
 from tests.unit.cdk.template import resources
 
 Json = dict[str, Any]
@@ -76,18 +75,12 @@ def graphs(template: Json) -> list[Json]:
 
 
 def rows(template: Json) -> list[list[Any]]:
-    """What the graphs show: metrics by namespace and name, and expressions over metrics."""
+    """What the graphs show: metrics by namespace and name."""
     return [metric for each in graphs(template) for metric in each["metrics"]]
 
 
 def graphed(template: Json) -> list[str]:
-    return [f"{row[0]}/{row[1]}" for row in rows(template) if isinstance(row[0], str)]
-
-
-def expressions(template: Json) -> dict[str, str]:
-    """The expressions by their labels."""
-    found = [row[0] for row in rows(template) if isinstance(row[0], dict)]
-    return {each["label"]: each["expression"] for each in found}
+    return [f"{row[0]}/{row[1]}" for row in rows(template)]
 
 
 def alarms(template: Json) -> dict[str, Json]:
@@ -108,37 +101,21 @@ def test_the_dashboard_shows_every_metric_that_tells_of_trouble(template: Json) 
     } == others
 
 
-def test_the_cost_graph_gives_what_readme_says_of_a_million_guards(template: Json) -> None:
-    """Each writes four units and invokes two functions, uncontended."""
-    readme = (DOCUMENT.parent.parent / "README.md").read_text()
-    [said] = re.findall(r"makes about (\d+) USD per million guarded tasks uncontended", readme)
-    million = 1_000_000
-    values = {"writes": 4 * million, "granted": million, "invocations0": 2 * million}
-    total = 0.0
-    for expression in expressions(template).values():
-        filled = re.sub(r"FILL\((\w+),0\)", lambda found: str(values.get(found[1], 0)), expression)
-        assert re.fullmatch(r"[\d.*+]+", filled)
-        total += eval(filled)  # noqa: S307 - a sum of products
-    assert round(total) == int(said)
-    used = set(re.findall(r"FILL\((\w+),0\)", "".join(expressions(template).values())))
-    hidden = {row[-1]["id"] for row in rows(template) if "visible" in str(row[-1])}
-    assert used == hidden
-
-
 def test_the_picture_in_the_document_is_of_this_dashboard(template: Json) -> None:
     """Run `python -m bench.dashboard` after a change of the graphs."""
     picture = (DOCUMENT.parent / "images" / "dashboard.svg").read_text()
     shown = {html.unescape(text) for text in re.findall(r">([^<>]+)</text>", picture)}
     titles = {each["title"] for each in graphs(template)}
     assert titles <= shown
-    assert set(expressions(template)) <= shown
     assert "A graph that there is not" not in shown
 
 
 def test_no_metric_of_the_service_has_another_dimension_than_the_service(template: Json) -> None:
     for alarm in alarms(template).values():
         if alarm.get("Namespace") == NAMESPACE:
-            assert alarm["Dimensions"] == [{"Name": "service", "Value": "leasehold"}]
+            [dimension] = alarm["Dimensions"]
+            assert dimension["Name"] == "service"
+            assert "ServiceName" in dimension["Value"]["Ref"]
 
 
 def test_without_a_topic_and_thresholds_there_is_no_alarm(stack: Stack) -> None:
@@ -181,23 +158,9 @@ def test_none_makes_no_alarm(stack: Stack) -> None:
     assert set(alarms(template_of(stack))) == {"Lost"}
 
 
-@pytest.mark.parametrize(
-    "service",
-    [
-        lambda stack: LockService(stack, "Locks", reaper=False),
-        lambda stack: LockService.from_function_arns(
-            stack,
-            "Locks",
-            acquire_function_arn=f"{FUNCTION}:acquire",
-            heartbeat_function_arn=f"{FUNCTION}:heartbeat",
-            release_function_arn=f"{FUNCTION}:release",
-            table_name="locks",
-        ),
-    ],
-    ids=["own", "imported"],
-)
-def test_a_service_without_a_reaper_has_no_alarm_about_one(stack: Stack, service: Any) -> None:  # noqa: ANN401 - a lambda
-    LockMonitoring(stack, "Monitoring", service=service(stack), alarms=LockAlarms())
+def test_a_service_without_a_reaper_has_no_alarm_about_one(stack: Stack) -> None:
+    locks = LockService(stack, "Locks", reaper=False)
+    LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms())
     found = set(alarms(template_of(stack)))
     assert found == DEFAULT_ALARMS - {"DeadLetters", "ReapErrors", "ReapThrottles"}
 
@@ -226,18 +189,29 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
         assert watching.stack_name in each["Properties"]["Name"]
 
 
-def test_a_query_names_only_fields_and_messages_that_the_functions_log() -> None:
+def test_a_query_names_only_fields_that_the_functions_log() -> None:
     root = DOCUMENT.parent.parent
-    logged = "".join(
-        (root / path).read_text()
-        for path in ("lambdas/telemetry.py", "lambdas/reap.py", "leasehold/store/events.py")
-    )
+    paths = ("lambdas/telemetry.py", "leasehold/store/events.py")
+    logged = "".join((root / path).read_text() for path in paths)
     for query in QUERIES.values():
-        for messages in re.findall(r"message in \[(.*?)\]", query):
-            for message in re.findall(r'"(.*?)"', messages):
-                assert f'"{message}"' in logged
         for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):
             assert name in logged
+
+
+@pytest.mark.parametrize("message", [LogMessage.NOT_HELD, LogMessage.LOST])
+@pytest.mark.parametrize("query", ["Lost and taken away", "Who held a lock"])
+def test_both_messages_that_the_metric_lost_counts_are_searched_for(
+    query: str, message: LogMessage
+) -> None:
+    [messages] = re.findall(r"message in \[(.*?)\]", QUERIES[query])
+    assert f'"{message}"' in messages
+
+
+def test_the_functions_log_no_message_that_the_enumeration_lacks() -> None:
+    calls = re.compile(r"logger\.\w+\(\s*f?[\"']")
+    assert calls.search('logger.info("a new message")')
+    for module in (DOCUMENT.parent.parent / "lambdas").glob("*.py"):
+        assert calls.search(module.read_text()) is None, module.name
 
 
 @pytest.mark.parametrize(

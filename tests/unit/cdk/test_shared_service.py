@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
-from leasehold.cdk import LockGuard, LockService
+from leasehold.cdk import LockGuard, LockService, MetricName
 from leasehold.errors import InvalidRequest
 from tests.unit.cdk.template import arn, one, resources
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 HERE = Environment(account="123456789012", region="us-east-1")
 USED = ["AcquireFunctionArn", "HeartbeatFunctionArn", "LockTableName", "ReleaseFunctionArn"]
-ALWAYS = sorted([*USED, "LogGroupNames"])
+ALWAYS = sorted([*USED, "LogGroupNames", "ServiceName"])
 OF_A_REAPER = ["ReapDeadLetterQueueArn", "ReapFunctionArn", "WatchesEveryMachine"]
 
 
@@ -91,6 +91,7 @@ def test_the_stack_leasehold_shares_its_table_its_functions_and_its_dead_letters
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
     dead_letters, _ = one(lock_template, "AWS::SQS::Queue", "ReaperDeadLetterQueue")
     expected: Json = {
+        "ServiceName": {"Fn::Join": ["", [{"Ref": "AWS::StackName"}, "/Locks"]]},
         "LockTableName": {"Ref": table},
         "ReapDeadLetterQueueArn": arn(dead_letters),
         "WatchesEveryMachine": "true",
@@ -117,6 +118,7 @@ def test_what_a_user_reads_is_what_the_stack_shares(user: Stack, lock_stack: Sta
     locks = LockService.from_stack(user, "Locks")
     locks.metric_dead_letters()
     locks.metric_dead_letters(statistic="Sum")
+    locks.metric(MetricName.LOST)
     assert locks.reap_function is locks.reap_function
     assert locks.log_group_names
     locks.watch(sfn.StateMachine(user, "M", definition_body=body(guard(user, "G", locks))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -69,17 +71,28 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
 
 @pytest.fixture(scope="module")
 def alarm(tmp_path_factory: pytest.TempPathFactory) -> Json:
-    stack = Stack(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Watching")
-    locks = LockService.from_stack(stack, "Locks")
+    return watched_service(App(outdir=str(tmp_path_factory.mktemp("cdk.out"))), "Prod")[0]
+
+
+def watched_service(app: App, name: str) -> tuple[Json, str]:
+    """The alarm of a stack with a service, and what the service's functions call themselves."""
+    stack = Stack(app, name)
+    locks = LockService(stack, "Locks", reaper=False)
     wait = Duration.minutes(THRESHOLD_MINUTES)
     LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms(current_wait=wait))
-    found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    template = Template.from_stack(stack)
     [alarm] = [
         each["Properties"]
-        for each in found
+        for each in template.find_resources("AWS::CloudWatch::Alarm").values()
         if each["Properties"].get("MetricName") == "CurrentWait"
     ]
-    return dict(alarm)
+    [told] = {
+        json.dumps(each["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
+        for each in template.find_resources("AWS::Lambda::Function").values()
+    }
+    [_, [stack_name, place]] = json.loads(told)["Fn::Join"]
+    assert stack_name == {"Ref": "AWS::StackName"}
+    return dict(alarm), f"{stack.stack_name}{place}"
 
 
 class Run:
@@ -116,6 +129,17 @@ class Run:
         return seen
 
 
+@pytest.fixture(autouse=True)
+def service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions are those of the service that is watched."""
+    run_by(monkeypatch, "Prod/Locks")
+
+
+def run_by(monkeypatch: pytest.MonkeyPatch, service_name: str) -> None:
+    """Lets the functions print as those of this service do."""
+    monkeypatch.setattr(telemetry.metrics.provider, "service", service_name)
+
+
 @pytest.fixture
 def run(alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]) -> Run:
     run = Run(alarm, now, capsys)
@@ -127,7 +151,7 @@ def run(alarm: Json, now: Now, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     run: Run, now: Now, *, polls: bool
 ) -> None:
-    polling = {**LOCK, "owner_id": "poller-0123456789", "entered_at_ms": now.wall_ms()}
+    polling = {**LOCK, "owner_id": "poller-0123456789", "waiting_since_ms": now.wall_ms()}
     request, period = (polling, 60) if polls else (QUEUED, FALLBACK_SECONDS + LATE_SECONDS)
     seen = run.ask(request, minutes=75, period_seconds=period)
     first = seen.index(True)
@@ -161,18 +185,20 @@ def test_the_wait_until_the_grant_says_nothing_while_a_lock_is_stuck(
     assert run.fires()
 
 
-@pytest.mark.parametrize("entered_at_ms", [1, 4_000_000_000_000])
-def test_a_caller_that_polls_raises_no_alarm_by_an_absurd_time_of_entry(
-    run: Run, entered_at_ms: int
+@pytest.mark.parametrize("waiting_since_ms", [1, 4_000_000_000_000])
+def test_a_caller_that_polls_raises_no_alarm_by_an_absurd_begin_of_its_wait(
+    run: Run, waiting_since_ms: int
 ) -> None:
-    polling = {**LOCK, "owner_id": "poller-0123456789", "entered_at_ms": entered_at_ms}
+    polling = {**LOCK, "owner_id": "poller-0123456789", "waiting_since_ms": waiting_since_ms}
     assert not any(run.ask(polling, minutes=3, period_seconds=60))
 
 
-def test_a_waiter_raises_no_alarm_by_any_time_of_entry(run: Run, now: Now) -> None:
+def test_a_waiter_raises_no_alarm_by_what_it_says_of_its_wait(run: Run, now: Now) -> None:
     """The service knows since when it is in the queue."""
     an_hour_ago = now.wall_ms() - 3_600_000
-    assert not any(run.ask({**QUEUED, "entered_at_ms": an_hour_ago}, minutes=3, period_seconds=60))
+    assert not any(
+        run.ask({**QUEUED, "waiting_since_ms": an_hour_ago}, minutes=3, period_seconds=60)
+    )
 
 
 def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
@@ -189,3 +215,41 @@ def test_the_log_line_of_a_wait_names_the_lock_and_tells_how_long(
         ("queued", "customer/1", 0),
         ("queued", "customer/1", 90_000),
     ]
+
+
+@pytest.mark.parametrize("holds", ["Dev", "Prod"])
+def test_the_stuck_lock_of_one_service_fires_the_alarm_of_this_service_alone(
+    now: Now,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    holds: str,
+) -> None:
+    """Two services of one account. Each is the other's control."""
+    watched = {
+        name: watched_service(App(outdir=str(tmp_path / name)), name) for name in ("Dev", "Prod")
+    }
+    assert {name: called for name, (_, called) in watched.items()} == {
+        "Dev": "Dev/Locks",
+        "Prod": "Prod/Locks",
+    }
+    run_by(monkeypatch, watched[holds][1])
+    handlers = ((acquire.handler, HOLDER), (acquire.handler, QUEUED))
+    for handler, request in handlers:
+        handler(dict(request), CONTEXT)
+    now.advance(40 * 60)
+    handlers_again = ((heartbeat.handler, HOLDER), (acquire.handler, QUEUED))
+    capsys.readouterr()
+    for handler, request in handlers_again:
+        handler(dict(request), CONTEXT)
+    lines = capsys.readouterr().out.splitlines()
+    fired = {
+        name
+        for name, (alarm, _) in watched.items()
+        if fires(
+            alarm,
+            [(now.seconds, value) for _, value in data_of(alarm, lines)],
+            at=now.seconds,
+        )
+    }
+    assert fired == {holds}

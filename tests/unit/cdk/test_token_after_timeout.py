@@ -177,7 +177,7 @@ def sound(cases: Cases) -> None:
     case.machine(case.guard(on_timeout=which.otherwise(case.step("Later"))))
     case = cases.case("OtherFields")
     variable = LockGuard.fencing_token_of(case, "Guard").strip("{}% ").partition(".")[0]
-    fields = {name: f"{{% {variable}.{name} %}}" for name in ("lock_name", "entered_at_ms")}
+    fields = {name: f"{{% {variable}.{name} %}}" for name in ("lock_name", "waiting_since_ms")}
     owner = {"owner": LockGuard.owner_id_of(case, "Guard"), "fencing_token": "none"}
     case.machine(case.guard(on_timeout=case.step("Tell", outputs={**fields, **owner})))
     case = cases.case("Comment")

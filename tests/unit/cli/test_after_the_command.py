@@ -57,7 +57,7 @@ def test_whatever_a_release_raises_the_status_is_the_commands(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(Lock, "release", refuse)
     name = type(error).__name__
-    words = ["leasehold", "run", name, "--wait", "0", "--", "sh", "-c", "echo ran; exit 3"]
+    words = ["leasehold", "run", name, "--max-wait", "0", "--", "sh", "-c", "echo ran; exit 3"]
     monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as ended:
         main()

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
@@ -16,6 +16,7 @@ from leasehold import LockClient
 from leasehold.cli import main
 from leasehold.cli.target import Target
 from tests.support import TABLE
+from tests.support.faults import client_error
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -132,3 +133,44 @@ def test_doctor_version_and_completion(run: Run) -> None:
     assert (status, "UpdateItem" in output) == (0, True)
     assert run("--version")[1].startswith("leasehold 0.")
     assert "--install-completion" in run("--help")[1]
+
+
+def test_a_stack_names_the_table_and_an_option_counts_more_than_the_environment(
+    run: Run, locks: LockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks.acquire("customer/1")
+    parameters: Any = boto3.Session(region_name="us-east-1").client("ssm")
+    parameters.put_parameter(
+        Name="/leasehold/Prod/LockTableName", Value=TABLE, Type="String", Overwrite=True
+    )
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "another")
+    assert run("show", "customer/1")[0] == 78
+    assert run("show", "customer/1", "--stack", "Prod")[0] == 0
+    assert run("ls", "--stack", "Prod")[1].startswith("customer/1\t")
+
+
+def test_a_stack_without_a_service_is_78_and_names_the_parameter(run: Run) -> None:
+    status, output, errors = run("ls", "--stack", "Nowhere")
+    assert (status, output) == (78, "")
+    told = "--stack Nowhere in us-east-1: no stack of this name shares a lock service"
+    assert told in errors
+    assert "/leasehold/Nowhere/LockTableName" in errors
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (client_error("AccessDeniedException"), 78, "which needs ssm:GetParameter"),
+        (EndpointConnectionError(endpoint_url="https://x"), 69, "did not answer"),
+    ],
+)
+def test_a_parameter_store_that_refuses_or_is_silent_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, told: str
+) -> None:
+    class Parameters:
+        def get_parameter(self, **_: object) -> None:
+            raise error
+
+    monkeypatch.setattr(Target, "client", lambda *_, **__: Parameters())
+    ended, _, errors = run("show", "x", "--stack", "Prod")
+    assert (ended, told in errors) == (status, True)

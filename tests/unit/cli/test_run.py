@@ -32,7 +32,7 @@ def test_commands_under_one_lock_run_one_at_a_time_while_those_under_two_collide
     """All locks are held until all wait, so that those who may begin at the same time do so."""
 
     def start(name: str, directory: str) -> subprocess.Popen[str]:
-        return fleet.start("run", name, "--wait", "120", "--", "sh", "-c", ALONE, directory)
+        return fleet.start("run", name, "--max-wait", "120", "--", "sh", "-c", ALONE, directory)
 
     held = [locks.acquire(name) for name in "abc"]
     under_one = [start(name, "one") for name in "aa"]
@@ -52,9 +52,10 @@ def test_commands_under_one_lock_run_one_at_a_time_while_those_under_two_collide
 
 def test_a_lock_that_is_taken_has_a_status_of_its_own(fleet: Fleet, locks: LockClient) -> None:
     held = [locks.acquire("pool", limit=2) for _ in range(2)]
-    words = ("run", "pool", "--limit", "2", "--wait", "0")
+    words = ("run", "pool", "--limit", "2", "--max-wait", "0")
     refused = [
-        fleet.start(*words, *more, "--", "touch", "ran") for more in ((), ("--if-taken", "9"))
+        fleet.start(*words, *more, "--", "touch", "ran")
+        for more in ((), ("--taken-exit-code", "9"))
     ]
     outcomes = [outcome(process) for process in refused]
     assert [status for status, _, _ in outcomes] == [75, 9]

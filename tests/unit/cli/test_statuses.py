@@ -51,7 +51,15 @@ def answered(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
         ("run x --nonsense -- true", "No such option"),
         ("run x --lease 0 -- true", "lease: must be a number of seconds from 1 to 43200"),
         ("run x --limit 0 -- true", "limit: must be a whole number from 1 to 100"),
-        ("run x --wait -1 -- true", "wait: must be a number of seconds"),
+        ("run x --max-wait -1 -- true", "'-1' must be a time: seconds such as 90"),
+        ("run x --max-wait soon -- true", "'soon' must be a time"),
+        ("run x --grace nan -- true", "'nan' must be a time"),
+        ("run x --lease 5w -- true", "'5w' must be a time"),
+        ("watch --every 0.1s", "'0.1s' must be a time of at least 0.5 s"),
+        ("asl --task - --lock-name x --lease 0.5s", "must be a time of at least 1 s"),
+        ("asl --task - --lock-name x --lease 1.5s", "must be a whole number of seconds"),
+        ("ls --table a --stack b", "give either --table, or --stack"),
+        ("ls --stack a/b", "stack: must be the name of a stack"),
         ("run x --data [1] -- true", "--data: must be a JSON object"),
         ("run x --data {x} -- true", "--data: must be a JSON object"),
         ("nonsense", "No such command"),
@@ -60,8 +68,9 @@ def answered(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
 def test_wrong_usage_is_64(
     line: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     assert status_of(monkeypatch, *line.split()) == 64
-    assert told in capsys.readouterr().err
+    assert told in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_a_commands_own_2_is_no_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +95,7 @@ def test_no_answer_is_69_and_nothing_is_started(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    assert status_of(monkeypatch, "run", "x", "--wait", "0", "--", "echo", "ran") == 69
+    assert status_of(monkeypatch, "run", "x", "--max-wait", "0", "--", "echo", "ran") == 69
     told = capsys.readouterr()
     assert (
         f"lock table {TABLE!r} in us-east-1 at http://127.0.0.1:9: the lock table did not"
@@ -118,8 +127,9 @@ def test_without_a_table_it_says_where_the_name_stands(
         monkeypatch.setenv("LEASEHOLD_TABLE_NAME", given)
     monkeypatch.setenv("COLUMNS", "200")
     assert status_of(monkeypatch, *line.split()) == 64
-    told = " ".join(capsys.readouterr().err.split())
-    assert "LEASEHOLD_TABLE_NAME'): it is missing; its value is the output LockTableName" in told
+    told = capsys.readouterr().err
+    assert "give --table (its value is the output LockTableName of the stack" in told
+    assert told.endswith(" or --stack, or set LEASEHOLD_TABLE_NAME\n")
 
 
 def test_no_table_is_78(
@@ -134,7 +144,7 @@ def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control is a client that goes by what it has watched, and has watched nothing yet."""
-    words = ("run", "vanished", "--wait", "0", "--", "true")
+    words = ("run", "vanished", "--max-wait", "0", "--", "true")
     with (
         LockClient(TABLE, client=aws.client("dynamodb"), heartbeat_every=math.inf) as locks,
         LockClient(TABLE, client=aws.client("dynamodb")) as watching,
@@ -147,14 +157,25 @@ def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_
         assert answered(monkeypatch, *words) == 0
 
 
-@pytest.mark.parametrize(("option", "waits"), [("--lease=90", None), ("--wait=7", 7.0)])
+@pytest.mark.parametrize(
+    ("option", "waits"),
+    [
+        ("--lease=90", None),
+        ("--max-wait=7", 7),
+        ("--max-wait=30s", 30),
+        ("--max-wait=1.5m", 90),
+        ("--max-wait=10m", 600),
+        ("--max-wait=2h", 7200),
+        ("--max-wait=1d", 86_400),
+    ],
+)
 def test_without_being_told_it_waits_for_as_long_as_a_client_does(
     option: str, waits: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
 
     def acquire(_client: LockClient, _name: str, **wanted: object) -> Lock:
-        asked.append(wanted["wait"])
+        asked.append(wanted["max_wait"])
         raise LockWaitTimeout
 
     monkeypatch.setattr(LockClient, "acquire", acquire)
@@ -163,7 +184,7 @@ def test_without_being_told_it_waits_for_as_long_as_a_client_does(
 
 
 @pytest.mark.parametrize(
-    ("option", "seconds"), [("--lease=90", 180), ("--wait=7", 7), ("--lease=5", 120)]
+    ("option", "seconds"), [("--lease=90", 180), ("--max-wait=7", 7), ("--lease=5", 120)]
 )
 def test_who_waits_is_told_for_how_long(
     option: str, seconds: int, monkeypatch: pytest.MonkeyPatch
@@ -201,7 +222,7 @@ def test_who_reads_no_terminal_is_told_of_the_wait_and_of_its_end(
 
         monkeypatch.setattr(run, "_UNTOLD_WAIT_SECONDS", 0.5)
         monkeypatch.setattr(exit_codes, "say", say)
-        command = ("run", "told", "--wait", "60", "--", "sh", "-c", "echo ran; exit 7")
+        command = ("run", "told", "--max-wait", "60", "--", "sh", "-c", "echo ran; exit 7")
         assert status_of(monkeypatch, *command) == 7
     waits, acquired = told
     assert waits.startswith("waiting for lock 'told', for up to 60 s; held by anna since ")
@@ -219,7 +240,7 @@ def test_quietly_only_the_end_of_a_vain_wait_is_told(
 ) -> None:
     monkeypatch.setattr(run, "_UNTOLD_WAIT_SECONDS", 0)
     with LockClient(TABLE, client=aws.client("dynamodb")) as locks, locks.hold("vain"):
-        words = ("run", "vain", "--wait", "1", *more, "--", "true")
+        words = ("run", "vain", "--max-wait", "1", *more, "--", "true")
         assert status_of(monkeypatch, *words) == 75
     told = capsys.readouterr().err.splitlines()
     assert len(told) == lines

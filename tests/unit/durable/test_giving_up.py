@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
-from aws_durable_execution_sdk_python.config import Duration
 
 from leasehold.durable import hold
 from leasehold.errors import LockWaitTimeout
@@ -38,7 +37,7 @@ class LateGrant:
         self.service.after = self._after
 
     def _before(self, name: str, request: Json) -> None:
-        if name == "release" and self.moment == MOMENTS[1] and "entered_at_ms" in request:
+        if name == "release" and self.moment == MOMENTS[1] and "queue" in request:
             self._free(request["owner_id"])
 
     def _after(self, name: str, request: Json, _answer: Json) -> None:
@@ -59,7 +58,7 @@ class LateGrant:
 def body_with(service: Service) -> Body:
     def body(_event: object, context: DurableContext) -> str:
         try:
-            with hold(context, LOCK, service=service, max_wait=Duration.from_seconds(1)):
+            with hold(context, LOCK, service=service, max_wait=1):
                 return "held"
         except LockWaitTimeout:
             return "gave up"

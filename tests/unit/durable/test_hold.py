@@ -9,7 +9,7 @@ from aws_durable_execution_sdk_python.config import (
     Duration,
 )
 
-from leasehold.durable import DurableLock, hold, run
+from leasehold.durable import DurableLock, hold
 from leasehold.errors import LockWaitTimeout
 from tests.support import acquire, owner
 from tests.support import release as release_request
@@ -72,7 +72,7 @@ def test_a_lost_push_costs_one_fallback_period() -> None:
     service.after = free
 
     def body(_event: object, context: DurableContext) -> int:
-        fallback = Duration.from_seconds(10)
+        fallback = 10
         with hold(context, LOCK, service=service, fallback=fallback) as lock:
             return lock.fencing_token
 
@@ -85,17 +85,13 @@ def test_a_lost_push_costs_one_fallback_period() -> None:
 
 def test_uncontended_acquire_and_release_are_one_call_each() -> None:
     service = Service()
-    result_of(lambda _event, context: run(context, LOCK, lambda _: None, service=service), service)
+
+    def body(_event: object, context: DurableContext) -> str:
+        with hold(context, LOCK, service=service) as lock:
+            return lock.name
+
+    assert result_of(body, service).result == f'"{LOCK}"'
     assert [name for name, _ in service.calls] == ["acquire", "release"]
-
-
-def test_run_returns_what_the_work_returns() -> None:
-    service = Service()
-    result = result_of(
-        lambda _event, context: run(context, LOCK, lambda lock: lock.name, service=service),
-        service,
-    )
-    assert result.result == f'"{LOCK}"'
 
 
 def test_an_error_of_the_work_leaves_by_its_own_name_after_the_release() -> None:
@@ -120,7 +116,7 @@ def test_max_wait_holds_to_two_seconds_and_the_queue_is_left() -> None:
     def body(_event: object, context: DurableContext) -> str:
         began = context.step(lambda _: time.time(), name="began")
         try:
-            with hold(context, LOCK, service=service, max_wait=Duration.from_seconds(2)):
+            with hold(context, LOCK, service=service, max_wait=2):
                 return "held"
         except LockWaitTimeout as error:
             waited.append(time.time() - began)

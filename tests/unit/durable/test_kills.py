@@ -47,7 +47,7 @@ class Scene:
                 context,
                 LOCK,
                 service=self.service,
-                max_wait=Duration.from_seconds(self.max_wait),
+                max_wait=self.max_wait,
             ) as lock:
                 context.step(lambda _: self.work(lock), name="work")
                 context.wait(Duration.from_seconds(1), name="sleep inside")

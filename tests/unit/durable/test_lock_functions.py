@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from lambdas.faults import InvalidRequest as InvalidRequestOfAFunction
 from leasehold.durable import LockFunctions, lock_functions
+from leasehold.durable.failures import error_named, text_of
 from leasehold.errors import (
     InvalidRequest,
     LockStoreMisconfigured,
@@ -54,13 +56,32 @@ def test_each_call_invokes_its_function() -> None:
     assert functions.invoked == [("acquire-arn", REQUEST), ("release-arn", REQUEST)]
 
 
-def test_an_invalid_request_has_its_field_rule_and_text() -> None:
-    original = InvalidRequest(field="limit", rule="must be at most 78 (with these texts)", value=99)
+@pytest.mark.parametrize(
+    "original",
+    [
+        InvalidRequest(field="limit", rule="must be at most 78 (with these texts)", value=99),
+        InvalidRequest(field="reason", rule="must not end with: this (got it)", value="x (got y)"),
+        InvalidRequest(field="owner_id", rule="is required", missing=True),
+        InvalidRequest(field="data", rule="must be small", value="a\nb\u2028 {}"),
+    ],
+    ids=["number", "text like a rule", "missing", "line ends"],
+)
+def test_an_invalid_request_has_its_field_rule_value_and_text(original: InvalidRequest) -> None:
+    """Read as data: a text for people cannot be taken apart again, as the second one shows."""
+    reported = InvalidRequestOfAFunction(original)
     with pytest.raises(InvalidRequest) as caught:
-        over(failure("InvalidRequest", str(original))).acquire(REQUEST)
+        over(failure("InvalidRequest", str(reported))).acquire(REQUEST)
     found = caught.value
     assert (found.field, found.rule, found.value) == (original.field, original.rule, original.value)
     assert str(found) == str(original)
+    assert error_named("InvalidRequest", text_of(found)).args == original.args
+
+
+@pytest.mark.parametrize("text", ["", "limit: 7", "limit\n{}", 'limit\n{"field": 1}', "a\n[]"])
+def test_an_invalid_request_without_data_is_one_all_the_same(text: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        over(failure("InvalidRequest", text)).acquire(REQUEST)
+    assert (caught.value.field, caught.value.rule, str(caught.value)) == ("request", text, text)
 
 
 @pytest.mark.parametrize("kind", ["LockStoreMisconfigured", "LockItemMalformed"])

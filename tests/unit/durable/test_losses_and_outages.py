@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
 
-from leasehold.durable import DurableLock, hold, run
+from leasehold.durable import DurableLock, hold
 from leasehold.errors import InvalidRequest, LockStoreMisconfigured
 from tests.support import acquire
 from tests.support import release as release_request
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Json, Service, unavailable
+
+
+def work_under_the_lock(service: Service, _event: object, context: DurableContext) -> str:
+    with hold(context, LOCK, service=service):
+        return "done"
 
 
 def test_a_lock_that_was_taken_away_is_reported_at_the_end() -> None:
@@ -108,9 +115,7 @@ def test_an_outage_of_the_release_does_not_replace_the_result() -> None:
             unavailable()
 
     service.before = fail_releases
-    result = result_of(
-        lambda _event, context: run(context, LOCK, lambda _: "done", service=service), service
-    )
+    result = result_of(partial(work_under_the_lock, service), service)
     assert result.result == '"done"'
     assert service.state(LOCK).held == 1  # The end of the execution frees it.
 
@@ -147,7 +152,5 @@ def test_a_release_that_can_never_succeed_does_not_replace_the_result() -> None:
             raise LockStoreMisconfigured(message)
 
     service.before = refuse
-    result = result_of(
-        lambda _event, context: run(context, LOCK, lambda _: "done", service=service), service
-    )
+    result = result_of(partial(work_under_the_lock, service), service)
     assert result.result == '"done"'

@@ -14,7 +14,7 @@ from aws_durable_execution_sdk_python.config import (
 )
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
 
-from leasehold.durable import hold, run
+from leasehold.durable import hold
 from leasehold.errors import InvalidRequest
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Service
@@ -42,9 +42,11 @@ def test_one_lock_held_twice_in_a_row_is_acquired_twice() -> None:
     service = Service()
 
     def body(_event: object, context: DurableContext) -> list[int]:
-        return [
-            run(context, LOCK, lambda lock: lock.fencing_token, service=service) for _ in range(2)
-        ]
+        tokens = []
+        for _ in range(2):
+            with hold(context, LOCK, service=service) as lock:
+                tokens.append(lock.fencing_token)
+        return tokens
 
     first, second = map(int, str(result_of(body, service).result).strip("[]").split(","))
     assert second == first + 1

@@ -26,5 +26,4 @@ def outside(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> Outside:
     monkeypatch.setattr("lambdas.reap_messages.send_message", outside.send)
     monkeypatch.setattr("lambdas.reap_messages.hide_message", outside.hide)
     monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", QUEUE_URL)
-    monkeypatch.setenv("LEASEHOLD_SECOND_PASS_SECONDS", "35")
     return outside

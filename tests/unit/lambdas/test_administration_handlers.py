@@ -33,7 +33,7 @@ def granted(**fields: Any) -> int:  # noqa: ANN401 - of the request
 
 def test_a_lock_is_described_without_what_proves_ownership(capsys: Output) -> None:
     token = granted(data={"job": 7})
-    acquire.handler({**BEN, "owner_name": "ben", "wait": True}, CONTEXT)
+    acquire.handler({**BEN, "owner_name": "ben", "queue": True}, CONTEXT)
     found = inspect.handler({"lock_name": "customer/1"}, CONTEXT)
     assert (found["found"], found["lock_name"], found["limit"]) == (True, "customer/1", 1)
     [holder] = found["holders"]
@@ -61,7 +61,7 @@ def test_locks_in_use_are_listed_and_free_ones_on_request() -> None:
 
 def test_a_forced_release_logs_who_what_and_why_and_is_counted(capsys: Output) -> None:
     token = granted()
-    acquire.handler({**BEN, "wait": True}, CONTEXT)
+    acquire.handler({**BEN, "queue": True}, CONTEXT)
     capsys.readouterr()
     asked = {"lock_name": "customer/1", "fencing_token": token}
     assert force_release.handler({**asked, **WHO}, CONTEXT) == {"released": True, **asked}

@@ -107,7 +107,7 @@ def test_giving_up_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     acquire.handler(dict(ANNA), CONTEXT)
     acquire.handler(dict(BEN_WAITS), CONTEXT)
     printed(capsys)
-    gave_up = {**BEN, "execution_arn": EXECUTION, "entered_at_ms": 1}
+    gave_up = {**BEN, "execution_arn": EXECUTION, "queue": True}
     assert release.handler(gave_up, CONTEXT) == {"released": True, **BEN}
     values, messages = printed(capsys)
     assert (values, messages) == ({"LeftQueue": [1.0]}, ["released"])

@@ -165,7 +165,7 @@ def test_what_is_freed_is_counted_and_logged_by_execution(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
-    waits = {**WORKFLOW, "owner_id": "waits-0123456789", "wait": True, "entered_at_ms": 1}
+    waits = {**WORKFLOW, "owner_id": "waits-0123456789", "queue": True, "entered_at_ms": 1}
     acquire.handler(waits, CONTEXT)
     capsys.readouterr()
     failed(status_change())
@@ -226,7 +226,7 @@ def test_the_second_pass_really_goes_to_the_queue(
     sqs = boto3.client("sqs")
     queue_url = sqs.create_queue(QueueName="reap")["QueueUrl"]
     monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", queue_url)
-    monkeypatch.setenv("LEASEHOLD_SECOND_PASS_SECONDS", "0")
+    monkeypatch.setattr("lambdas.reap_messages.SECOND_PASS_MS", 0)
     monkeypatch.setattr("lambdas.reap_messages.send_message", send_message)
     assert failed(status_change()) == []
     (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]

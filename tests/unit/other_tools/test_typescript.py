@@ -54,17 +54,18 @@ def test_a_lost_answer_and_a_queue_are_asked_again_by_the_same_owner(ran: Any) -
     assert (waits["result"], waits["owners"]) == (41, 1)
     acquires = [request for operation, request in waits["calls"] if operation == "acquire"]
     assert [request.get("ticket") for request in acquires] == [None, None, 7, 7]
-    assert all(request["wait"] is True for request in acquires)
+    assert all(request["queue"] is True for request in acquires)
     assert waits["pauses"] == [1000, 2000, 2000]
     last, request = waits["calls"][-1]
-    assert (last, set(request)) == ("release", {"lock_name", "owner_id", "entered_at_ms"})
+    assert (last, set(request)) == ("release", {"lock_name", "owner_id", "queue"})
+    assert request["queue"] is True
 
 
 def test_a_busy_lock_is_skipped_without_joining_its_queue(ran: Any) -> None:  # noqa: ANN401 - JSON
     skips = ran["skips"]
     assert (skips["error"], skips["message"]) == ("LockWaitTimeout", "lock customer/7: HELD")
     assert [operation for operation, _ in skips["calls"]] == ["acquire", "release"]
-    assert "wait" not in skips["calls"][0][1]
+    assert "queue" not in skips["calls"][0][1]
 
 
 def test_a_mistake_is_told_at_once(ran: Any) -> None:  # noqa: ANN401 - JSON

@@ -155,7 +155,7 @@ def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -
         grant(bench, "other", limit=3)
 
     between = Between(bench.client, before={1: replace_the_strict_holder})
-    wide = acquire("wide", limit=3, waits=True, task_token="wide", entered_at_ms=1)
+    wide = acquire("wide", limit=3, waits=True, task_token="wide", waiting_since_ms=1)
     assert isinstance(bench.store(between).acquire(wide), Grant)
 
 

@@ -23,9 +23,10 @@ WAITER = "WAITER#"
 ATTACKS: dict[str, dict[str, Any]] = {
     "ticket 0": {"ticket": 0},
     "ticket 1": {"ticket": 1},
-    "time of entry 0": {"entered_at_ms": 0},
-    "both": {"ticket": 0, "entered_at_ms": 0},
-    "of a workflow": {"ticket": 0, "entered_at_ms": 0, "execution_arn": RUN},
+    "time of the call 0": {"entered_at_ms": 0},
+    "waiting since 0": {"waiting_since_ms": 0},
+    "all": {"ticket": 0, "entered_at_ms": 0, "waiting_since_ms": 0},
+    "of a workflow": {"ticket": 0, "waiting_since_ms": 0, "execution_arn": RUN},
 }
 
 
@@ -41,7 +42,7 @@ def bench(clock: FakeClock) -> Bench:
 def asks(bench: Bench, name: str, **fields: Any) -> Any:  # noqa: ANN401 - any of the answers
     """A request as it comes through the function, a second after the last one."""
     bench.clock.advance(1)
-    event = {"lock_name": LOCK, "owner_id": owner(name), "owner_name": name, "wait": True}
+    event = {"lock_name": LOCK, "owner_id": owner(name), "owner_name": name, "queue": True}
     return bench.store().acquire(parse_acquire({**event, **fields}))
 
 
@@ -63,7 +64,7 @@ def test_nobody_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> N
     assert bench.holders() == ["ben"]
 
 
-@pytest.mark.parametrize("attack", ["ticket 0", "ticket 1", "both"])
+@pytest.mark.parametrize("attack", ["ticket 0", "ticket 1", "all"])
 def test_if_a_ticket_were_believed_it_would_overtake(
     bench: Bench, attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +118,7 @@ def test_whichever_reply_of_its_join_is_lost_a_direct_caller_waits_once(
 
 def test_a_workflow_gets_its_place_with_its_first_call_that_waits(bench: Bench) -> None:
     """Else a claim could be made in time, without waiting, for a place to be used later."""
-    asks(bench, "mallory", execution_arn=RUN, wait=False)
+    asks(bench, "mallory", execution_arn=RUN, queue=False)
     asks(bench, "carl")
     asks(bench, "mallory", execution_arn=RUN)
     assert in_order(bench) == ["ben", "carl", "mallory"]
@@ -125,7 +126,7 @@ def test_a_workflow_gets_its_place_with_its_first_call_that_waits(bench: Bench) 
 
 def test_a_workflow_keeps_its_place_whatever_its_later_calls_say(bench: Bench) -> None:
     first = ticket_of(asks(bench, "carl", execution_arn=RUN))
-    for fields in ({}, {"ticket": 0}, {"entered_at_ms": 0}, {"ticket": first + 99_000}):
+    for fields in ({}, {"ticket": 0}, {"waiting_since_ms": 0}, {"ticket": first + 99_000}):
         assert ticket_of(asks(bench, "carl", execution_arn=RUN, **fields)) == first
     assert in_order(bench) == ["ben", "carl"]
 

@@ -25,7 +25,8 @@ def test_all_fields_of_acquire() -> None:
         "limit": 3,
         "data": {"why": "é", "list": [1, None]},
         "execution_arn": VALID_EXECUTION,
-        "entered_at_ms": 1_900_000_000_000,
+        "entered_at_ms": 1_900_000_000_005,
+        "waiting_since_ms": 1_900_000_000_000,
     }
     assert parse_acquire(event) == AcquireRequest(
         lock_name="customer/1",
@@ -35,7 +36,7 @@ def test_all_fields_of_acquire() -> None:
         limit=3,
         data='{"why":"é","list":[1,null]}',
         execution_arn=VALID_EXECUTION,
-        entered_at_ms=1_900_000_000_000,
+        waiting_since_ms=1_900_000_000_000,
     )
 
 
@@ -48,7 +49,7 @@ def test_defaults_of_acquire() -> None:
         limit=1,
         data=None,
         execution_arn=None,
-        entered_at_ms=None,
+        waiting_since_ms=None,
     )
 
 
@@ -78,9 +79,8 @@ def test_a_heartbeat_with_a_task_token_keeps_a_lock_alive() -> None:
         lease_ms=30_000,
         limit=3,
         execution_arn=VALID_EXECUTION,
-        entered_at_ms=7,
     )
-    terms = {"owner_name": "billing", "lease_seconds": 30, "limit": 3, "entered_at_ms": 7}
+    terms = {"owner_name": "billing", "lease_seconds": 30, "limit": 3}
     assert parse_heartbeat({**BEAT, **terms}) == KeepAliveRequest(
         acquisition=acquisition, execution_arn=VALID_EXECUTION, task_token="a-task-token"
     )
@@ -102,7 +102,7 @@ def test_a_task_token_is_not_shown_by_repr() -> None:
 
 @pytest.mark.parametrize("keep_alive", [True, False])
 def test_all_fields_of_release(*, keep_alive: bool) -> None:
-    event = {"entered_at_ms": 7, "execution_arn": VALID_EXECUTION, "keep_alive": keep_alive}
+    event = {"queue": True, "execution_arn": VALID_EXECUTION, "keep_alive": keep_alive}
     assert parse_release({**NAMED, **event}) == ReleaseRequest(
         lock_name="nightly-report",
         owner_id=VALID_OWNER,
@@ -119,11 +119,13 @@ def test_all_fields_of_release(*, keep_alive: bool) -> None:
         ({"ticket": None}, False, None),
         ({"ticket": 7}, True, 7),
         ({"ticket": 0}, True, 0),
-        ({"entered_at_ms": 7}, True, None),
-        ({"ticket": None, "entered_at_ms": 7}, True, None),
+        ({"queue": True}, True, None),
+        ({"queue": False}, False, None),
+        ({"ticket": 7, "queue": False}, True, 7),
+        ({"ticket": None, "queue": True}, True, None),
     ],
 )
-def test_a_release_leaves_the_queue_if_it_names_a_ticket_or_a_time_of_entry(
+def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
     fields: dict[str, Any],
     waits: bool,  # noqa: FBT001 - a parameter of the test
     ticket: int | None,
@@ -132,20 +134,25 @@ def test_a_release_leaves_the_queue_if_it_names_a_ticket_or_a_time_of_entry(
     assert (parsed.waits, parsed.ticket) == (waits, ticket)
 
 
+def test_the_time_of_the_call_says_nothing_of_the_wait() -> None:
+    assert parse_acquire({**NAMED, "entered_at_ms": 7}) == parse_acquire(dict(NAMED))
+
+
 @pytest.mark.parametrize("fields", [{}, {"ticket": None}])
 def test_a_ticket_that_is_null_is_none(fields: dict[str, Any]) -> None:
-    assert parse_acquire({**NAMED, "wait": True, **fields}).ticket is None
+    assert parse_acquire({**NAMED, "queue": True, **fields}).ticket is None
 
 
-def test_a_time_of_entry_is_no_ticket() -> None:
-    parsed = parse_acquire({**NAMED, "wait": True, "entered_at_ms": 0})
+@pytest.mark.parametrize("field", ["entered_at_ms", "waiting_since_ms"])
+def test_neither_the_time_of_the_call_nor_that_of_the_wait_is_a_ticket(field: str) -> None:
+    parsed = parse_acquire({**NAMED, "queue": True, field: 0})
     assert (parsed.ticket, parsed.claimed_at_ms) == (None, None)
 
 
 def test_a_waiter_with_a_task_token_keeps_its_place_a_minute_longer_than_its_fallback_period() -> (
     None
 ):
-    event = {**BEAT, "wait": True, "fallback_seconds": 300}
+    event = {**BEAT, "queue": True, "fallback_seconds": 300}
     assert parse_acquire(event).waiter_timeout_ms == 360_000
 
 
@@ -200,8 +207,8 @@ def test_a_limit_may_be_written_as_a_float_without_a_fraction(value: float, limi
 
 
 @pytest.mark.parametrize("value", [0, 1_900_000_000_000.0, 253_402_300_799_999])
-def test_the_time_of_entry_is_a_whole_number_up_to_the_year_9999(value: float) -> None:
-    parsed = parse_acquire({**NAMED, "entered_at_ms": value}).entered_at_ms
+def test_the_begin_of_the_wait_is_a_whole_number_up_to_the_year_9999(value: float) -> None:
+    parsed = parse_acquire({**NAMED, "waiting_since_ms": value}).waiting_since_ms
     assert (parsed, type(parsed)) == (int(value), int)
 
 

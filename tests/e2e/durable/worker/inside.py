@@ -27,9 +27,9 @@ def durable(event: dict[str, Any], context: DurableContext) -> int | str:
         with hold(
             context,
             event["lock"],
-            lease=Duration.from_seconds(event.get("lease", 60)),
-            max_wait=Duration.from_seconds(event.get("max_wait", 600)),
-            fallback=Duration.from_seconds(event.get("fallback", 300)),
+            lease=event.get("lease", 60),
+            max_wait=event.get("max_wait", 600),
+            fallback=event.get("fallback", 300),
         ) as lock:
             context.step(lambda _: note(event, "in", lock.fencing_token), name="in")
             if event.get("sleeps"):
