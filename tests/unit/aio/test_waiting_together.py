@@ -133,12 +133,11 @@ async def test_a_waiter_with_a_higher_limit_leaves_a_holder_of_a_lower_one_in_pe
     make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ten minutes: mostly the holder's own heartbeats, and the waiter keeps its place."""
-    async with make_client("anna") as anna, make_client("ben") as ben:
-        async with anna.hold("a"):
-            table.log.clear()
-            with pytest.raises(LockWaitTimeout):
-                await ben.acquire("a", limit=5, wait=600)
-            written = Counter(table.names())
+    async with make_client("anna") as anna, make_client("ben") as ben, anna.hold("a"):
+        table.log.clear()
+        with pytest.raises(LockWaitTimeout):
+            await ben.acquire("a", limit=5, wait=600)
+        written = Counter(table.names())
     assert written["update_item"] < 80
     assert written["transact_write_items"] < 10
     assert len(caplog.records) < 10
