@@ -155,8 +155,7 @@ class VisibleHolder:
 class LockWaitTimeout(LeaseholdError, TimeoutError):  # noqa: N818 - class names are API
     """The lock could not be acquired within the longest wait. Nothing is held.
 
-    Every TimeoutError is an OSError, so `except OSError` catches this, too. Its `errno` is None: the
-    operating system has nothing to do with it.
+    It is a TimeoutError, and so an OSError, which `except OSError` catches. Its `errno` is None.
 
     Attributes:
         lock_name: the lock.

@@ -16,6 +16,7 @@ from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
 from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
+from leasehold.clock import Seconds
 from leasehold.errors import ClientUnusable
 from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import AcquireRequest
@@ -104,7 +105,7 @@ class AsyncLock(BaseLock):
         return self._lost
 
     async def heartbeat(
-        self, *, lease: float | None = None, data: Mapping[str, Any] | None = None
+        self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
         """Renews the lease now, one request. The client does so by itself, so no call is needed.
 

@@ -23,9 +23,8 @@ from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.logging import logger
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.client.store_factory import StoreFactory
-from leasehold.clock import Clock
+from leasehold.clock import Clock, Seconds, in_seconds
 from leasehold.errors import ClientUnusable, LockWaitTimeout
-from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
@@ -71,29 +70,29 @@ class AsyncLockClient(AsyncLockAdministration):
         client: Any = None,  # noqa: ANN401 - aiobotocore makes its classes at run time
         stepfunctions: Any = None,  # noqa: ANN401 - same
         owner_name: str | None = None,
-        lease: float = DEFAULT_LEASE_SECONDS,
-        wait: float | None = None,
-        heartbeat_every: float | None = None,
-        safe_period: float | None = None,
+        lease: Seconds = DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
         takeover: Takeover = "observed",
-        longest_poll: float = 5.0,
+        longest_poll: Seconds = 5.0,
         max_workers: int = 32,
         best_effort_release: bool = True,
-        observe: Observe | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = self._settings = ClientSettings(
             table_name=table_name,
             owner_name=owner_name,
-            lease=lease,
-            wait=wait,
-            timing=Timing(heartbeat_every=heartbeat_every, safe_period=safe_period),
+            lease=in_seconds(lease),
+            max_wait=in_seconds(max_wait),
+            timing=Timing(
+                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+            ),
             takeover=takeover,
-            longest_poll=longest_poll,
+            longest_poll=in_seconds(longest_poll),
             max_workers=max_workers,
             best_effort_release=best_effort_release,
-            observe=observe,
             on_event=on_event,
             clock=clock or BridgedClock(),
         )
@@ -123,8 +122,8 @@ class AsyncLockClient(AsyncLockAdministration):
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -135,14 +134,14 @@ class AsyncLockClient(AsyncLockAdministration):
 
         Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
         return await self._acquire(options)
 
     async def try_acquire(
         self,
         name: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -160,7 +159,7 @@ class AsyncLockClient(AsyncLockAdministration):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: float | None = None) -> float:
+    def longest_wait(self, lease: Seconds | None = None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease."""
         return self._settings.longest_wait(lease)
 
@@ -169,8 +168,8 @@ class AsyncLockClient(AsyncLockAdministration):
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -182,7 +181,7 @@ class AsyncLockClient(AsyncLockAdministration):
         Released also if the body is cancelled. Else as `LockClient.hold`; arguments and errors as
         of `acquire`.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
         async with await self._acquire(options) as lock:
             yield lock
 
@@ -191,7 +190,7 @@ class AsyncLockClient(AsyncLockAdministration):
         name: str,
         owner_id: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
     ) -> AsyncLock:

@@ -87,7 +87,7 @@ def _run(job: Job, client: LockClient, clock: InterruptibleClock, signals: Signa
             lock = client.acquire(
                 job.name,
                 lease=job.lease,
-                wait=job.wait,
+                max_wait=job.wait,
                 limit=job.limit,
                 data=job.data,
                 on_lost=lambda _lock, _reason: signals.wake_up(),

@@ -89,9 +89,9 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, float) or abs(value) <= _LARGEST
 
 
-def require_wait(value: object) -> None:
+def require_max_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
-    require_seconds("wait", value, least=0, most=LONGEST_WAIT_SECONDS)
+    require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS)
 
 
 def require_callable(field: str, value: object) -> None:

@@ -15,6 +15,7 @@ from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
+from leasehold.clock import Seconds, in_seconds
 from leasehold.errors import ClientUnusable, LockLost
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded.guarded_writes import GuardedWrites
@@ -156,9 +157,9 @@ class BaseLock(ABC):
         """
         return self._guarded().fence_condition(attribute)
 
-    def _renew(self, lease: float | None, data: Mapping[str, Any] | None) -> None:
+    def _renew(self, length: Seconds | None, data: Mapping[str, Any] | None) -> None:
         """What `heartbeat` does."""
-        text, lease_ms = as_text(data), None
+        text, lease, lease_ms = as_text(data), in_seconds(length), None
         if lease is not None:
             rules.require("lease", rules.LEASE_SECONDS, lease)
             self._settings.timing.require_room(lease)

@@ -16,6 +16,7 @@ from leasehold.client.local_lease import LeaseState, TimedGrant
 from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
+from leasehold.clock import Seconds
 from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
@@ -81,12 +82,13 @@ class Lock(BaseLock):
         return self._handle.lease.lost
 
     def heartbeat(
-        self, *, lease: float | None = None, data: Mapping[str, Any] | None = None
+        self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
         """Renews the lease now, one request. The client does so by itself, so no call is needed.
 
         Args:
-            lease: seconds; from now on the lease of this lock. None leaves it as it is.
+            lease: seconds or a timedelta; from now on the lease of this lock. None leaves it as it
+                is.
             data: replaces what is stored with the lock. None leaves it as it is.
 
         Raises:

@@ -20,9 +20,8 @@ from leasehold.client.process import reset_in_children
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.worker_pool import WorkerPool
-from leasehold.clock import BootClock, Clock
+from leasehold.clock import BootClock, Clock, Seconds, in_seconds
 from leasehold.errors import ClientUnusable, LockWaitTimeout
-from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
     import boto3
@@ -44,8 +43,8 @@ class LockClient(LockAdministration):
             None makes one from the session when it is first needed.
         owner_name: label for people; None makes one of host, process id and program.
         lease: seconds that a renewal holds, unless a call says otherwise.
-        wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice the
-            lease, at least 120: long enough to outlast a holder that crashed.
+        max_wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice
+            the lease, at least 120: long enough to outlast a holder that crashed.
         heartbeat_every: seconds between renewals; None for a third of the lease, `math.inf` for
             none but your own.
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
@@ -62,12 +61,12 @@ class LockClient(LockAdministration):
         best_effort_release: what `hold` and `with` do if the release fails but the work did not.
             True: it is logged and the work's result stands. False: it raises. `Lock.release` itself
             always raises what prevents it, in an outage after 5 s.
-        observe: called with hand-offs, evictions, workflows that could not be woken; None logs
-            them.
         on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
             metrics; in a thread of its own, so that no request waits for it. What it raises is
             logged. None costs nothing.
         clock: the present, for tests.
+
+    Each number of seconds, here and in the methods, may be a `datetime.timedelta` as well.
 
     May be used by several threads. After a fork the child's copy makes connections and threads of
     its own, and holds no locks; if it was given a client, it acquires none either
@@ -85,29 +84,29 @@ class LockClient(LockAdministration):
         client: DynamoDBClient | None = None,
         stepfunctions: SFNClient | None = None,
         owner_name: str | None = None,
-        lease: float = DEFAULT_LEASE_SECONDS,
-        wait: float | None = None,
-        heartbeat_every: float | None = None,
-        safe_period: float | None = None,
+        lease: Seconds = DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
         takeover: Takeover = "observed",
-        longest_poll: float = 5.0,
+        longest_poll: Seconds = 5.0,
         max_workers: int = 32,
         best_effort_release: bool = True,
-        observe: Observe | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._settings = ClientSettings(
             table_name=table_name,
             owner_name=owner_name,
-            lease=lease,
-            wait=wait,
-            timing=Timing(heartbeat_every=heartbeat_every, safe_period=safe_period),
+            lease=in_seconds(lease),
+            max_wait=in_seconds(max_wait),
+            timing=Timing(
+                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+            ),
             takeover=takeover,
-            longest_poll=longest_poll,
+            longest_poll=in_seconds(longest_poll),
             max_workers=max_workers,
             best_effort_release=best_effort_release,
-            observe=observe,
             on_event=on_event,
             clock=clock or BootClock(),
         )
@@ -145,8 +144,8 @@ class LockClient(LockAdministration):
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -162,8 +161,9 @@ class LockClient(LockAdministration):
             name: 1 to 512 bytes of UTF-8 in NFC (see `unicodedata.normalize`), without control or
                 invisible characters, blanks other than spaces, and blanks at its ends.
             lease: seconds, 1 to 43,200 (12 h).
-            wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that crashed is
-                replaced only by a client that waits for longer than its lease, see `takeover`.
+            max_wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that
+                crashed is replaced only by a client that waits for longer than its lease, see
+                `takeover`.
             limit: number of permits of this lock, 1 to 100.
             data: a JSON object of at most 2 KiB that others can read while the lock is held.
             owner_name: label for people, of this one lock.
@@ -181,14 +181,14 @@ class LockClient(LockAdministration):
             ClientUnusable: this client was closed.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
         return self._acquire(options)
 
     def try_acquire(
         self,
         name: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -211,7 +211,7 @@ class LockClient(LockAdministration):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: float | None = None) -> float:
+    def longest_wait(self, lease: Seconds | None = None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease."""
         return self._settings.longest_wait(lease)
 
@@ -220,8 +220,8 @@ class LockClient(LockAdministration):
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -236,7 +236,7 @@ class LockClient(LockAdministration):
 
         Arguments and errors as of `acquire`.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
         lock = self._acquire(options)
         try:
             with lock:
@@ -250,7 +250,7 @@ class LockClient(LockAdministration):
         name: str,
         owner_id: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
     ) -> Lock:

@@ -14,11 +14,9 @@ from leasehold.client.arguments import Timing, refuse, require_seconds
 from leasehold.client.connection import Connection
 from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.lock_events import LockEvents, OnEvent
-from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
-from leasehold.clock import Clock
+from leasehold.clock import Clock, Seconds, in_seconds
 from leasehold.protocol.model import AcquireRequest
-from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 from leasehold.wire import rules
 from leasehold.wire.item_size import require_room_for_all
@@ -40,8 +38,8 @@ class LockOptions(Generic[_Callback]):
     """The arguments of `LockClient.acquire`, in their order."""
 
     name: str
-    lease: float | None
-    wait: float | None
+    lease: Seconds | None
+    max_wait: Seconds | None
     limit: int
     data: Mapping[str, Any] | None
     owner_name: str | None
@@ -60,13 +58,12 @@ class ClientSettings:
     table_name: str
     owner_name: str | None
     lease: float
-    wait: float | None
+    max_wait: float | None
     timing: Timing
     takeover: Takeover
     longest_poll: float
     max_workers: int
     best_effort_release: bool
-    observe: Observe | None
     on_event: OnEvent | None
     clock: Clock
 
@@ -75,8 +72,8 @@ class ClientSettings:
         if self.owner_name is not None:
             rules.require("owner_name", rules.OWNER_NAME, self.owner_name)
         rules.require("lease", rules.LEASE_SECONDS, self.lease)
-        if self.wait is not None:
-            arguments.require_wait(self.wait)
+        if self.max_wait is not None:
+            arguments.require_max_wait(self.max_wait)
         for field in ("heartbeat_every", "safe_period"):
             seconds = getattr(self.timing, field)
             if seconds is not None:
@@ -94,19 +91,18 @@ class ClientSettings:
         rules.require("table_name", rules.TABLE_NAME, self.table_name)
         if not isinstance(self.best_effort_release, bool):
             refuse("best_effort_release", "must be True or False", self.best_effort_release)
-        arguments.require_callable("observe", self.observe)
         arguments.require_callable("on_event", self.on_event)
 
-    def longest_wait(self, lease: float | None) -> float:
+    def longest_wait(self, lease: Seconds | None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease.
 
         Raises:
             InvalidRequest: the lease breaks its rule.
         """
-        lease = self.lease if lease is None else lease
+        lease = self.lease if lease is None else in_seconds(lease)
         rules.require("lease", rules.LEASE_SECONDS, lease)
-        if self.wait is not None:
-            return self.wait
+        if self.max_wait is not None:
+            return self.max_wait
         return max(_LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
 
     def store_factory(self, connection: Connection) -> StoreFactory:
@@ -117,7 +113,6 @@ class ClientSettings:
             table_name=self.table_name,
             clock=self.clock,
             lease_expiry=WatchedExpiry(self.clock) if watches else StoredExpiry(self.clock),
-            observe=self.observe or log_event,
             local_waiters=LocalWaiters(self.clock),
         )
 
@@ -134,11 +129,12 @@ class ClientSettings:
         Raises:
             InvalidRequest: an option breaks its rule.
         """
-        lease = self.lease if options.lease is None else options.lease
-        wait = self.longest_wait(lease) if options.wait is None else options.wait
+        lease = self.lease if options.lease is None else in_seconds(options.lease)
+        max_wait = in_seconds(options.max_wait)
+        max_wait = self.longest_wait(lease) if max_wait is None else max_wait
         owner_name = self.owner_name if options.owner_name is None else options.owner_name
         owner_name = arguments.default_owner_name() if owner_name is None else owner_name
-        arguments.require_wait(wait)
+        arguments.require_max_wait(max_wait)
         lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
@@ -152,7 +148,7 @@ class ClientSettings:
             lease_ms=round(lease * 1000),
             limit=limit,
             data=arguments.as_text(options.data),
-            waits=wait > 0,
+            waits=max_wait > 0,
         )
         self.timing.require_room(lease)
         arguments.require_callable("on_lost", options.on_lost)
@@ -160,7 +156,7 @@ class ClientSettings:
         return Acquisition(
             store_factory,
             request,
-            wait=float(wait),
+            max_wait=float(max_wait),
             longest_poll=self.longest_poll,
             events=events,
             require_open=require_open,

@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from leasehold.client.arguments import require_wait
+from leasehold.client.arguments import require_max_wait
 from leasehold.client.lock_client import LockClient
+from leasehold.clock import Seconds, in_seconds
 from leasehold.decorator.call import LOCK_PARAMETER, Call, IfTaken, Plan, plan_for, refuse_coroutine
 from leasehold.decorator.default_clients import default_async_client, default_client
 from leasehold.decorator.lock_name import NameOf, is_function_to_decorate
@@ -38,8 +39,8 @@ def locked(
     name: str | NameOf | None = None,
     *,
     if_taken: Literal["wait", "raise"] = "wait",
-    wait: float | None = None,
-    lease: float | None = None,
+    max_wait: Seconds | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> Locked: ...
@@ -50,7 +51,7 @@ def locked(
     name: str | NameOf | None = None,
     *,
     if_taken: Literal["skip"],
-    lease: float | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> LockedOrSkipped[None]: ...
@@ -62,7 +63,7 @@ def locked(
     *,
     if_taken: Literal["skip"],
     otherwise: _D,
-    lease: float | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> LockedOrSkipped[_D]: ...
@@ -73,8 +74,8 @@ def locked(
     *,
     if_taken: IfTaken = "wait",
     otherwise: Any = None,
-    wait: float | None = None,
-    lease: float | None = None,
+    max_wait: Seconds | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> Any:
@@ -107,11 +108,11 @@ def locked(
             without any other argument here, write it `name=`, else it is taken for the function
             to decorate. None names the lock after the function, which may stand neither in the
             program itself (`__main__`) nor be a Lambda handler: others would be called the same.
-        if_taken: "wait" waits in the queue, at most `wait` seconds. "raise" raises at once. "skip"
+        if_taken: "wait" waits in the queue, at most for `max_wait`. "raise" raises at once. "skip"
             does not call the function, and returns `otherwise`.
         otherwise: what a call that was skipped returns.
-        wait: seconds; None takes the client's.
-        lease: seconds; None takes the client's, or that of the invocation.
+        max_wait: seconds or a timedelta; None takes the client's.
+        lease: seconds or a timedelta; None takes the client's, or that of the invocation.
         limit: number of permits of this lock.
         client: a `LockClient` for functions, an `AsyncLockClient` for coroutine functions, or a
             function that returns the client. None makes one when it is first needed, for the table
@@ -130,25 +131,26 @@ def locked(
     if if_taken not in ("wait", "skip", "raise"):
         rule = 'must be "wait", "skip" or "raise"'
         raise InvalidRequest(field="if_taken", rule=rule, value=if_taken)
-    if wait is not None:
-        require_wait(wait)
+    longest, length = in_seconds(max_wait), in_seconds(lease)
+    if longest is not None:
+        require_max_wait(longest)
         if if_taken != "wait":
             rule = f'must be left out with if_taken="{if_taken}", which does not wait'
-            raise InvalidRequest(field="wait", rule=rule, value=wait)
-    if lease is not None:
-        rules.require("lease", rules.LEASE_SECONDS, lease)
+            raise InvalidRequest(field="max_wait", rule=rule, value=longest)
+    if length is not None:
+        rules.require("lease", rules.LEASE_SECONDS, length)
     rules.require("limit", rules.LIMIT, limit)
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
-    others = (if_taken, otherwise, wait, lease, limit, client)
+    others = (if_taken, otherwise, max_wait, lease, limit, client)
     is_bare = is_function_to_decorate(name) and others == ("wait", None, None, None, 1, None)
     options = _Options(
         name=None if is_bare else name,
         if_taken=if_taken,
         otherwise=otherwise,
-        wait=wait,
-        lease=lease,
+        max_wait=longest,
+        lease=length,
         limit=limit,
         client=client,
     )
@@ -182,7 +184,7 @@ class _Options:
     name: str | NameOf | None
     if_taken: IfTaken
     otherwise: Any
-    wait: float | None
+    max_wait: float | None
     lease: float | None
     limit: int
     client: AnyClient | Callable[[], AnyClient] | None
@@ -197,7 +199,7 @@ class _Options:
 
     def _around_function(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs, lease=self.lease, wait=self.wait)
+            call = plan.call(args, kwargs, lease=self.lease, max_wait=self.max_wait)
             client = self._given_client() or default_client(**self._client_kind(call))
             lock: Lock | None = self._acquire(client, call, is_async=False)
             if lock is None:
@@ -217,7 +219,7 @@ class _Options:
 
     def _around_coroutine(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         async def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs, lease=self.lease, wait=self.wait)
+            call = plan.call(args, kwargs, lease=self.lease, max_wait=self.max_wait)
             client = self._given_client() or await default_async_client(**self._client_kind(call))
             lock: AsyncLock | None = await self._acquire(client, call, is_async=True)
             if lock is None:
@@ -241,8 +243,9 @@ class _Options:
         lease = call.lease_to_the_end() or call.lease
         if self.if_taken == "skip":
             return client.try_acquire(call.name, lease=lease, limit=self.limit)
-        wait = call.wait_with(client.longest_wait(lease)) if self.if_taken == "wait" else 0
-        return client.acquire(call.name, lease=lease, wait=wait, limit=self.limit)
+        waits = self.if_taken == "wait"
+        max_wait = call.max_wait_with(client.longest_wait(lease)) if waits else 0
+        return client.acquire(call.name, lease=lease, max_wait=max_wait, limit=self.limit)
 
     def _client_kind(self, call: Call) -> dict[str, bool]:
         watches = call.seconds_left is None and self.if_taken == "wait"

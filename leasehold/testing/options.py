@@ -6,20 +6,19 @@ from typing import TypedDict
 
 from leasehold.client.lock_events import OnEvent
 from leasehold.client.settings import Takeover
-from leasehold.store.events import Observe
+from leasehold.clock import Seconds
 
 
 class ClientOptions(TypedDict, total=False):
     """Arguments of `LockClient`, with the same meaning and the same defaults."""
 
     owner_name: str | None
-    lease: float
-    wait: float | None
-    heartbeat_every: float | None
-    safe_period: float | None
+    lease: Seconds
+    max_wait: Seconds | None
+    heartbeat_every: Seconds | None
+    safe_period: Seconds | None
     takeover: Takeover
-    longest_poll: float
+    longest_poll: Seconds
     max_workers: int
     best_effort_release: bool
-    observe: Observe | None
     on_event: OnEvent | None

@@ -126,7 +126,7 @@ def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
 ) -> None:
     async def acquire(table: str) -> None:
         async with AsyncLockClient(table) as locks:
-            await locks.acquire("a", wait=0)
+            await locks.acquire("a", max_wait=0)
 
     with pytest.raises(LockStoreMisconfigured, match="'nosuch' in us-east-1: there is no such"):
         asyncio.run(acquire("nosuch"))
@@ -149,10 +149,11 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
     events: list[Event] = []
+    monkeypatch.setattr("leasehold.client.store_factory.log_event", events.append)
     name = f"pushed-{is_told}"
 
     async def release_to_a_workflow() -> None:
-        async with AsyncLockClient(TABLE, observe=events.append) as locks, locks.hold(name):
+        async with AsyncLockClient(TABLE) as locks, locks.hold(name):
             queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
                 acquire("workflow", lock_name=name, waits=True, task_token="no such token")
             )
@@ -194,7 +195,7 @@ def now() -> FakeClock:
 def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
     async def hold_and_wait() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("c"):
-            waiter = asyncio.ensure_future(locks.acquire("c", wait=600))
+            waiter = asyncio.ensure_future(locks.acquire("c", max_wait=600))
             await asyncio.sleep(0.5)
             os.kill(os.getpid(), 2)
             await waiter

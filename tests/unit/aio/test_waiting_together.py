@@ -46,7 +46,7 @@ async def pass_through(
 
     async def work(number: int) -> None:
         await asyncio.sleep(number * SPACING_SECONDS)
-        async with all_clients[number % clients].hold("a", wait=3600):
+        async with all_clients[number % clients].hold("a", max_wait=3600):
             order.append(number)
             await asyncio.sleep(random.uniform(0.02, 0.08))  # noqa: S311 - work
 
@@ -136,7 +136,7 @@ async def test_a_waiter_with_a_higher_limit_leaves_a_holder_of_a_lower_one_in_pe
     async with make_client("anna") as anna, make_client("ben") as ben, anna.hold("a"):
         table.log.clear()
         with pytest.raises(LockWaitTimeout):
-            await ben.acquire("a", limit=5, wait=600)
+            await ben.acquire("a", limit=5, max_wait=600)
         written = Counter(table.names())
     assert written["update_item"] < 80
     assert written["transact_write_items"] < 10
