@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
 from leasehold.aio.administration import AsyncLockAdministration
 from leasehold.aio.bridge import BridgedClock, run
-from leasehold.aio.connection import AsyncConnection
+from leasehold.aio.connection import AsyncConnection, temporary_client
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.lock import AsyncCallback, AsyncLock, AsyncLockServices
 from leasehold.aio.tasks import BackgroundTasks, is_another_running
@@ -21,7 +21,14 @@ from leasehold.client.arguments import Timing
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.logging import logger
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
+from leasehold.client.settings import (
+    DEFAULT_LEASE_SECONDS,
+    ClientOptions,
+    ClientSettings,
+    LockOptions,
+    Takeover,
+)
+from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock, Seconds, in_seconds
 from leasehold.errors import ClientUnusable, LockWaitTimeout
@@ -47,7 +54,7 @@ class AsyncLockClient(AsyncLockAdministration):
     the cleanup goes on in the background, and `close` waits for it.
 
     Args:
-        table_name: name or ARN of the lock table.
+        table_name: name or ARN of the lock table; None takes it from LEASEHOLD_TABLE_NAME.
         session: an aiobotocore session to make clients from; None takes the default one.
         client: an aiobotocore DynamoDB client to use as it is.
         stepfunctions: same, for Step Functions.
@@ -64,7 +71,7 @@ class AsyncLockClient(AsyncLockAdministration):
 
     def __init__(
         self,
-        table_name: str,
+        table_name: str | None = None,
         *,
         session: AioSession | None = None,
         client: Any = None,  # noqa: ANN401 - aiobotocore makes its classes at run time
@@ -82,7 +89,7 @@ class AsyncLockClient(AsyncLockAdministration):
         clock: Clock | None = None,
     ) -> None:
         settings = self._settings = ClientSettings(
-            table_name=table_name,
+            table_name=table_or_default(table_name),
             owner_name=owner_name,
             lease=in_seconds(lease),
             max_wait=in_seconds(max_wait),
@@ -117,6 +124,19 @@ class AsyncLockClient(AsyncLockAdministration):
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+
+    @classmethod
+    async def from_stack(
+        cls,
+        stack_name: str,
+        *,
+        session: AioSession | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> Self:
+        """A client for the table of the service that a stack shares. As `LockClient.from_stack`."""
+        async with temporary_client("ssm", session) as make_client:
+            table = await run(table_of_stack, stack_name, make_client)
+        return cls(table, session=session, **settings)
 
     async def acquire(
         self,

@@ -16,6 +16,7 @@ import typer
 from leasehold.cli import exit_codes
 from leasehold.cli.options import EndpointUrl, Profile, Region
 from leasehold.client.settings import DEFAULT_LEASE_SECONDS
+from leasehold.wire.parameters import parameter_path
 
 _FROM_INPUT: Final = "-"
 
@@ -122,7 +123,7 @@ def _standalone() -> ModuleType:
 
 def _deployed(parameters: Any, stack: str, output: str) -> str:  # noqa: ANN401 - a boto3 client
     """The ARN of a function, which the service's stack shares in the Parameter Store."""
-    name = f"/leasehold/{stack}/{output}"
+    name = parameter_path(stack, output)
     try:
         return str(parameters.get_parameter(Name=name)["Parameter"]["Value"])
     except parameters.exceptions.ParameterNotFound:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+import boto3
 
 from leasehold.client.administration import LockAdministration
 from leasehold.client.adoption import Adoption
@@ -17,14 +19,21 @@ from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.process import reset_in_children
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
+from leasehold.client.settings import (
+    DEFAULT_LEASE_SECONDS,
+    ClientOptions,
+    ClientSettings,
+    LockOptions,
+    Takeover,
+)
+from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import BootClock, Clock, Seconds, in_seconds
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.errors import ClientUnusable, LockWaitTimeout
 
 if TYPE_CHECKING:
-    import boto3
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
 
@@ -34,7 +43,8 @@ class LockClient(LockAdministration):
 
     Args:
         table_name: name or ARN of the lock table: `LockTableName` of the stack, or what
-            `leasehold.create_table` made.
+            `leasehold.create_table` made. None takes it from LEASEHOLD_TABLE_NAME; see `from_stack`
+            too.
         session: a boto3 session to make clients from; None takes boto3's default session.
         client: a DynamoDB client to use as it is, instead of one made from the session. Give it
             `leasehold.dynamodb.client_config.CLIENT_CONFIG`: with boto3's own time-outs one lost
@@ -78,7 +88,7 @@ class LockClient(LockAdministration):
 
     def __init__(
         self,
-        table_name: str,
+        table_name: str | None = None,
         *,
         session: boto3.Session | None = None,
         client: DynamoDBClient | None = None,
@@ -96,7 +106,7 @@ class LockClient(LockAdministration):
         clock: Clock | None = None,
     ) -> None:
         self._settings = ClientSettings(
-            table_name=table_name,
+            table_name=table_or_default(table_name),
             owner_name=owner_name,
             lease=in_seconds(lease),
             max_wait=in_seconds(max_wait),
@@ -119,6 +129,35 @@ class LockClient(LockAdministration):
         self._closed = False
         self._services = self._new_services()
         reset_in_children(self)
+
+    @classmethod
+    def from_stack(
+        cls,
+        stack_name: str,
+        *,
+        session: boto3.Session | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> Self:
+        """A client for the table of the service that a stack shares. One request now.
+
+        It reads a parameter of Systems Manager, so the caller needs `ssm:GetParameter` on
+        `/leasehold/<stack_name>/LockTableName`.
+
+        Args:
+            stack_name: such as "Leasehold", in the account and the region of the session.
+            session: a boto3 session; None takes boto3's default session.
+            settings: all other arguments of `LockClient`, but for its AWS clients.
+
+        Raises:
+            LockStoreMisconfigured: no stack of this name shares a service here, or permission,
+                credentials or region are missing. The message says what to do.
+            LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
+            InvalidRequest: no stack can have this name, or a setting breaks its rule.
+        """
+        Connection.check("session", session, has="client")
+        maker: Any = session or boto3
+        table = table_of_stack(stack_name, lambda: maker.client("ssm", config=CLIENT_CONFIG))
+        return cls(table, session=session, **settings)
 
     def _new_services(self) -> LockServices:
         settings, client = self._settings, weakref.ref(self)

@@ -6,7 +6,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypedDict, TypeVar
 
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
@@ -31,6 +31,21 @@ _SHORTEST_PERIOD_SECONDS: Final = 0.05
 _MOST_WORKERS: Final = 1000
 
 _Callback = TypeVar("_Callback")
+
+
+class ClientOptions(TypedDict, total=False):
+    """The settings of a client by name, with the meaning and the defaults of `LockClient`."""
+
+    owner_name: str | None
+    lease: Seconds
+    max_wait: Seconds | None
+    heartbeat_every: Seconds | None
+    safe_period: Seconds | None
+    takeover: Takeover
+    longest_poll: Seconds
+    max_workers: int
+    best_effort_release: bool
+    on_event: OnEvent | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 from leasehold.client.lock_client import LockClient
 from leasehold.client.process import reset_in_children
 from leasehold.errors import InvalidRequest
+from leasehold.wire.parameters import TABLE_NAME_VARIABLE
 
 if TYPE_CHECKING:
     from leasehold.aio import AsyncLockClient
 
-TABLE_NAME_VARIABLE: Final = "LEASEHOLD_TABLE_NAME"
 _NO_DANGER_SECONDS: Final = 0.05
 
 

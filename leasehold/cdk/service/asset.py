@@ -61,6 +61,7 @@ _NOT_FOR_HANDLERS: Final = frozenset(
         "dynamodb/versioned_item.py",
         "protocol/condition_check.py",
         "protocol/versions.py",
+        "wire/parameters.py",
     }
 )
 """Modules of those packages that only clients and constructs import."""

@@ -8,7 +8,6 @@ it at each of its own deployments.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -21,14 +20,13 @@ from constructs import Construct
 
 from leasehold.cdk.service.reaper import ExecutionReaper
 from leasehold.errors import InvalidRequest
+from leasehold.wire.parameters import TABLE_NAME, parameter_path
 
-TABLE_NAME: Final = "LockTableName"
 LOG_GROUP_NAMES: Final = "LogGroupNames"
 DEAD_LETTER_QUEUE_ARN: Final = "ReapDeadLetterQueueArn"
 WATCHES_EVERY_MACHINE: Final = "WatchesEveryMachine"
 SERVES_EVERY_DURABLE_FUNCTION: Final = "ServesEveryDurableFunction"
 _SHARED: Final = "SharedLockService"
-_STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
 
 def function_arn(operation: str) -> str:
@@ -42,14 +40,10 @@ def parameter_name(stack_name: str, name: str) -> str:
     Raises:
         InvalidRequest: no stack can have this name, or it is not known at synth.
     """
-    fits = isinstance(stack_name, str) and _STACK_NAME.fullmatch(stack_name)
-    if not fits or Token.is_unresolved(stack_name):
-        rule = (
-            "must be the name of a stack, known at synth: a letter, then up to 127 letters, digits "
-            "and hyphens"
-        )
+    if Token.is_unresolved(stack_name):
+        rule = "must be the name of a stack, known at synth"
         raise InvalidRequest(field="stack_name", rule=rule, value=stack_name)
-    return f"/leasehold/{stack_name}/{name}"
+    return parameter_path(stack_name, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

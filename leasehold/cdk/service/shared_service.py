@@ -19,7 +19,6 @@ from leasehold.cdk.service.deployed_names import (
     DEAD_LETTER_QUEUE_ARN,
     LOG_GROUP_NAMES,
     SERVES_EVERY_DURABLE_FUNCTION,
-    TABLE_NAME,
     WATCHES_EVERY_MACHINE,
     function_arn,
     parameter_name,
@@ -27,6 +26,7 @@ from leasehold.cdk.service.deployed_names import (
 from leasehold.cdk.service.imported_service import LockServiceBase
 from leasehold.cdk.service.metrics import MetricOptions
 from leasehold.cdk.service.watched_machines import check_machine
+from leasehold.wire.parameters import TABLE_NAME
 
 
 class SharedLockService(LockServiceBase):

@@ -15,6 +15,7 @@ from aiobotocore.session import get_session
 
 from leasehold import (
     AsyncLockClient,
+    InvalidRequest,
     LockClient,
     LockStoreMisconfigured,
     LockStoreUnavailable,
@@ -205,3 +206,26 @@ def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
     with LockClient(TABLE, client=aws.client("dynamodb")) as locks:
         lock = locks.try_acquire("c")
         assert lock is not None
+
+
+def test_a_client_finds_its_table_by_the_environment_and_by_the_stack(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/leasehold/Orders/LockTableName"
+    aws.client("ssm").put_parameter(Name=path, Value=TABLE, Type="String", Overwrite=True)
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+
+    async def lock_by_both() -> None:
+        async with AsyncLockClient() as one, one.hold("of-a-stack"):
+            other = await AsyncLockClient.from_stack("Orders", session=get_session(), lease=30)
+            async with other:
+                assert await other.try_acquire("of-a-stack") is None
+        with pytest.raises(LockStoreMisconfigured, match="no stack of this name shares"):
+            await AsyncLockClient.from_stack("Nowhere")
+        with pytest.raises(InvalidRequest, match="stack_name"):
+            await AsyncLockClient.from_stack("7")
+        monkeypatch.delenv("LEASEHOLD_TABLE_NAME")
+        with pytest.raises(InvalidRequest, match="set LEASEHOLD_TABLE_NAME"):
+            AsyncLockClient()
+
+    asyncio.run(lock_by_both())

@@ -154,7 +154,7 @@ def test_without_being_told_it_waits_for_as_long_as_a_client_does(
     asked: list[object] = []
 
     def acquire(_client: LockClient, _name: str, **wanted: object) -> Lock:
-        asked.append(wanted["wait"])
+        asked.append(wanted["max_wait"])
         raise LockWaitTimeout
 
     monkeypatch.setattr(LockClient, "acquire", acquire)
