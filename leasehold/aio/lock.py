@@ -12,6 +12,7 @@ from leasehold.aio.bridge import BridgedMutex, run
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.tasks import BackgroundTasks, is_another_running
 from leasehold.client.base_lock import BaseLock
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
 from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings, LockOptions
@@ -40,6 +41,7 @@ class AsyncLockServices:
     heartbeats: AsyncHeartbeats
     tasks: BackgroundTasks
     events: LockEvents
+    entered: EnteredLocks
 
 
 class AsyncLostEvent(asyncio.Event):
@@ -86,6 +88,7 @@ class AsyncLock(BaseLock):
             options,
             granted,
             events=services.events,
+            entered=services.entered,
             handle_store_factory=services.handle_store_factory,
             mutex=BridgedMutex(),
         )
@@ -156,12 +159,14 @@ class AsyncLock(BaseLock):
 
     async def __aenter__(self) -> Self:
         """The lock itself."""
+        self._enter()
         return self
 
     async def __aexit__(
         self, _kind: object, error: BaseException | None, _traceback: object
     ) -> None:
         """Releases, as `AsyncLockClient.hold` does; in another event loop, ends its heartbeats."""
+        self._leave()
         if self._handle.lease.is_from_parent_process:
             return
         if is_another_running(self._loop):  # `release` refuses that, so the lease has to end it.
@@ -171,6 +176,9 @@ class AsyncLock(BaseLock):
                 self.check()
         except Exception as lock_error:  # noqa: BLE001 - whatever it is, it is raised or logged
             self._raise_or_note(lock_error, error)
+
+    def _is_renewed(self) -> bool:
+        return self._services.heartbeats.renews(self._handle)
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)

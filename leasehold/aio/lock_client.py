@@ -13,8 +13,10 @@ from leasehold.aio.administration import AsyncLockAdministration
 from leasehold.aio.bridge import BridgedClock, run
 from leasehold.aio.connection import AsyncConnection, temporary_client
 from leasehold.aio.heartbeats import AsyncHeartbeats
+from leasehold.aio.holding import AsyncEnteredLocks, AsyncHold
 from leasehold.aio.lock import AsyncCallback, AsyncLock, AsyncLockServices
 from leasehold.aio.tasks import BackgroundTasks, is_another_running
+from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.adoption import AdoptedGrant, Adoption
 from leasehold.client.arguments import Timing
@@ -120,6 +122,7 @@ class AsyncLockClient(AsyncLockAdministration):
             heartbeats=AsyncHeartbeats(settings.clock, most_at_once=max_workers),
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
+            entered=AsyncEnteredLocks(),
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -183,8 +186,7 @@ class AsyncLockClient(AsyncLockAdministration):
         """Seconds that `acquire` waits by default for a lock with such a lease."""
         return self._settings.longest_wait(lease)
 
-    @asynccontextmanager
-    async def hold(
+    def hold(
         self,
         name: str,
         *,
@@ -195,13 +197,28 @@ class AsyncLockClient(AsyncLockAdministration):
         owner_name: str | None = None,
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
-    ) -> AsyncIterator[AsyncLock]:
+        reentrant: bool = False,
+    ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        Released also if the body is cancelled. Else as `LockClient.hold`; arguments and errors as
-        of `acquire`.
+        Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
+        threads: a task that a body starts is another one, and waits.
         """
         options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        arguments.require_bool("reentrant", reentrant)
+        return AsyncHold(name, self._block(options, reentrant=reentrant))
+
+    @asynccontextmanager
+    async def _block(
+        self, options: LockOptions[AsyncCallback], *, reentrant: bool
+    ) -> AsyncIterator[AsyncLock]:
+        """The block of `hold`."""
+        outer = self._services.entered.reentered(options) if reentrant else None
+        if isinstance(outer, AsyncLock):
+            yield outer
+            if outer.lost.is_set():  # The outer block notes it on what the body raises.
+                outer.check()
+            return
         async with await self._acquire(options) as lock:
             yield lock
 
@@ -282,6 +299,7 @@ class AsyncLockClient(AsyncLockAdministration):
             options,
             self._services.store_factory,
             events=self._services.events,
+            entered=self._services.entered,
             require_open=self._require_open,
         )
         granted = await self._acquisitions.run(acquisition)

@@ -100,6 +100,12 @@ def require_callable(field: str, value: object) -> None:
         refuse(field, "must be a function", value)
 
 
+def require_bool(field: str, value: object) -> None:
+    """Raises `InvalidRequest` unless the value is True or False."""
+    if not isinstance(value, bool):
+        refuse(field, "must be True or False", value)
+
+
 def as_text(data: Mapping[str, Any] | None) -> str | None:
     """The data as it is stored; `InvalidRequest` if it is no small JSON object."""
     if data is None:

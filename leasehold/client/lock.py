@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.callbacks import Callbacks
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
 from leasehold.client.local_lease import LeaseState, TimedGrant
@@ -33,6 +34,7 @@ class LockServices:
     unreleased: UnreleasedHandles
     callbacks: Callbacks
     events: LockEvents
+    entered: EnteredLocks
 
 
 class Lock(BaseLock):
@@ -70,6 +72,7 @@ class Lock(BaseLock):
             options,
             granted,
             events=services.events,
+            entered=services.entered,
         )
         self._services = services
 
@@ -158,10 +161,12 @@ class Lock(BaseLock):
 
     def __enter__(self) -> Self:
         """The lock itself."""
+        self._enter()
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Releases, as `LockClient.hold` does."""
+        self._leave()
         if self._handle.lease.is_from_parent_process:
             return
         try:
@@ -171,6 +176,9 @@ class Lock(BaseLock):
             if self._handle.lease.state() is LeaseState.RELEASED:
                 raise  # Nothing is wrong: a signal handler raised it to leave the block.
             self._raise_or_note(lock_error, error)
+
+    def _is_renewed(self) -> bool:
+        return self._services.heartbeats.renews(self._handle)
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import boto3
 
+from leasehold.client import arguments
 from leasehold.client.administration import LockAdministration
 from leasehold.client.adoption import Adoption
 from leasehold.client.arguments import Timing
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.heartbeats import Heartbeats
+from leasehold.client.holding import Hold
 from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.lock_events import LockEvents, OnEvent
@@ -172,6 +175,7 @@ class LockClient(LockAdministration):
             unreleased=UnreleasedHandles(),
             callbacks=Callbacks(),
             events=LockEvents(settings.on_event),
+            entered=EnteredLocks(),
         )
 
     def reset_after_fork(self) -> None:
@@ -254,7 +258,6 @@ class LockClient(LockAdministration):
         """Seconds that `acquire` waits by default for a lock with such a lease."""
         return self._settings.longest_wait(lease)
 
-    @contextmanager
     def hold(
         self,
         name: str,
@@ -266,16 +269,40 @@ class LockClient(LockAdministration):
         owner_name: str | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
-    ) -> Iterator[Lock]:
+        reentrant: bool = False,
+    ) -> Hold:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
         What the body raises leaves the block as it is, with a note if the release failed too, or if
         the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
         raised: the body was not alone. If only the release fails, see `best_effort_release`.
 
-        Arguments and errors as of `acquire`.
+        A thread that is inside the block of a lock and waits for the same lock, by `hold`,
+        `acquire` or `@locked` of this client, would wait for itself: that is `InvalidRequest` at
+        once. So it is with `limit=1`; with more permits, once the thread has as many of its own as
+        may be out. A call that does not wait (`max_wait=0`, `try_acquire`) is refused as usual. A
+        lock that is released or known as lost does not count, nor does one from `acquire` outside
+        of a `with`: another thread may release it.
+
+        With `reentrant=True` it gets the same `Lock` again. No request is sent, and only the
+        outermost block releases. The inner `limit` must be that of the outer block, and other
+        options that, or left out; `max_wait` has no meaning then.
+
+        All other arguments, and errors, as of `acquire`.
         """
         options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        arguments.require_bool("reentrant", reentrant)
+        return Hold(name, self._block(options, reentrant=reentrant))
+
+    @contextmanager
+    def _block(self, options: LockOptions[Callback], *, reentrant: bool) -> Iterator[Lock]:
+        """The block of `hold`. A generator releases also if an interrupt has cut off its block."""
+        outer = self._services.entered.reentered(options) if reentrant else None
+        if isinstance(outer, Lock):
+            yield outer
+            if outer.lost.is_set():  # The outer block notes it on what the body raises.
+                outer.check()
+            return
         lock = self._acquire(options)
         try:
             with lock:
@@ -373,6 +400,7 @@ class LockClient(LockAdministration):
             options,
             services.store_factory,
             events=services.events,
+            entered=self._services.entered,
             require_open=self._require_open,
         )
         lock = None

@@ -12,6 +12,7 @@ from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.arguments import Timing, refuse, require_seconds
 from leasehold.client.connection import Connection
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.store_factory import StoreFactory
@@ -104,8 +105,7 @@ class ClientSettings:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
         rules.require("table_name", rules.TABLE_NAME, self.table_name)
-        if not isinstance(self.best_effort_release, bool):
-            refuse("best_effort_release", "must be True or False", self.best_effort_release)
+        arguments.require_bool("best_effort_release", self.best_effort_release)
         arguments.require_callable("on_event", self.on_event)
 
     def longest_wait(self, lease: Seconds | None) -> float:
@@ -137,12 +137,13 @@ class ClientSettings:
         store_factory: StoreFactory,
         *,
         events: LockEvents,
+        entered: EnteredLocks,
         require_open: Callable[[], None],
     ) -> Acquisition:
         """A new acquisition, with an owner_id of its own.
 
         Raises:
-            InvalidRequest: an option breaks its rule.
+            InvalidRequest: an option breaks its rule, or the caller would wait for itself.
         """
         lease = self.lease if options.lease is None else in_seconds(options.lease)
         max_wait = in_seconds(options.max_wait)
@@ -168,6 +169,8 @@ class ClientSettings:
         self.timing.require_room(lease)
         arguments.require_callable("on_lost", options.on_lost)
         arguments.require_callable("on_danger", options.on_danger)
+        if request.waits:
+            entered.require_that_others_can_release(lock_name, limit)
         return Acquisition(
             store_factory,
             request,
