@@ -178,7 +178,7 @@ class AsyncLock(BaseLock):
             self._raise_or_note(lock_error, error)
 
     def _is_renewed(self) -> bool:
-        return self._services.heartbeats.renews(self._handle)
+        return not self._loop.is_closed() and self._services.heartbeats.renews(self._handle)
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)

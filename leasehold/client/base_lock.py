@@ -122,7 +122,7 @@ class BaseLock(ABC):
         # living. Python calls `__del__` once only.
         self._listener.find = lambda: self
         lease = handle.lease
-        if lease.period != math.inf and not lease.is_over() and self._is_renewed():
+        if lease.period != math.inf and self._is_renewed():
             message = (
                 f"lock {self.name!r} was dropped, and its client goes on renewing it: write `with "
                 "locks.hold(…) as lock:`, or keep the lock until you have released it"

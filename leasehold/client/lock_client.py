@@ -178,7 +178,7 @@ class LockClient(LockAdministration):
             entered=EnteredLocks(),
         )
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """For Leasehold itself, which calls this in a forked child."""
         self._connection.forget()
         self._services = self._new_services()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, assert_type
 
 import boto3
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 in_memory = LockClient("locks", client=FakeTable())
-locks = LockClient("locks", lease=30, max_wait=120, session=boto3.Session())
+locks = LockClient("locks", lease=30, max_wait=timedelta(minutes=2), session=boto3.Session())
+by_environment = LockClient()
+by_stack: LockClient = LockClient.from_stack("Leasehold", lease=timedelta(seconds=30))
 
 
 def hold() -> int:
@@ -46,6 +48,17 @@ def hold() -> int:
         lock.check()
         lock.heartbeat(lease=60)
         return lock.fencing_token
+
+
+def hold_again() -> None:
+    with locks.hold("nightly") as outer, locks.hold("nightly", reentrant=True) as inner:
+        assert_type(inner, Lock)
+        outer.heartbeat(lease=timedelta(minutes=1))
+
+
+@locked("count", reentrant=True, lease=timedelta(minutes=1))
+def count_down(number: int) -> int:
+    return count_down(number - 1) if number else 0
 
 
 def acquire() -> float:

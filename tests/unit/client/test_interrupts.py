@@ -217,6 +217,7 @@ def hold(locks: LockClient) -> None:
         pass
 
 
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
 def test_an_interrupt_at_any_moment_of_hold_leaves_no_lock(
     make_client: MakeClient, table: Table
 ) -> None:
@@ -231,6 +232,7 @@ def test_an_interrupt_at_any_moment_of_acquire_leaves_no_lock(
     assert len(left) <= RETURNS_OF_THE_LOCK
 
 
+@pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
 def test_without_the_last_steps_a_lock_would_stay_that_not_even_its_client_knows(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,7 +172,7 @@ def test_a_holder_of_this_client_that_vanishes_is_noticed_by_polls(
 def test_a_forked_child_knows_no_waiters_of_its_parent(make_client: MakeClient) -> None:
     locks = make_client()
     before = locks._services.store_factory.local_waiters  # noqa: SLF001 - what is reset
-    locks.reset_after_fork()
+    locks._reset_after_fork()  # noqa: SLF001 - as a fork does
     assert locks._services.store_factory.local_waiters is not before  # noqa: SLF001 - same
 
 
