@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 from leasehold.aio.bridge import BridgedMutex, run
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.tasks import BackgroundTasks, is_another_running
+from leasehold.client.arguments import LockOptions
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
 from leasehold.client.lock_events import LockEvents
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Seconds
 from leasehold.errors import ClientUnusable

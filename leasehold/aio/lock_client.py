@@ -19,17 +19,11 @@ from leasehold.aio.tasks import BackgroundTasks, is_another_running
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.adoption import AdoptedGrant, Adoption
-from leasehold.client.arguments import Timing
+from leasehold.client.arguments import LockOptions, Timing
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.logging import logger
-from leasehold.client.settings import (
-    DEFAULT_LEASE_SECONDS,
-    ClientOptions,
-    ClientSettings,
-    LockOptions,
-    Takeover,
-)
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings, Takeover
 from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock, Seconds, in_seconds

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from leasehold.client import arguments
+from leasehold.client.arguments import LockOptions
 from leasehold.client.local_lease import TimedGrant
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Seconds, in_seconds
 from leasehold.errors import LockLost

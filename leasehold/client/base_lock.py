@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from leasehold.client.arguments import as_text
+from leasehold.client.arguments import LockOptions, as_text
 from leasehold.client.entered_locks import Entered, EnteredLock, EnteredLocks
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.local_lease import LocalLease, TimedGrant
 from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Seconds, in_seconds
 from leasehold.errors import ClientUnusable, LockLost

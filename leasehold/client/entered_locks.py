@@ -6,15 +6,35 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from leasehold.client.arguments import refuse
+from leasehold.client.arguments import LockOptions, refuse
 from leasehold.clock import in_seconds
 from leasehold.wire import rules
 
-if TYPE_CHECKING:
-    from leasehold.client.base_lock import BaseLock
-    from leasehold.client.settings import LockOptions
+
+class HeldLock(Protocol):
+    """A lock of either kind, as far as this needs to know it."""
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+
+    @property
+    def owner_name(self) -> str:
+        """The label of its owner."""
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """What is stored with it."""
+
+    @property
+    def lease(self) -> float:
+        """Seconds for which each renewal holds."""
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that are left; 0 if it is not held."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +46,7 @@ class EnteredLock:
         options: as it was acquired.
     """
 
-    lock: weakref.ref[BaseLock]
+    lock: weakref.ref[HeldLock]
     options: LockOptions[Any]
 
 
@@ -52,7 +72,7 @@ class EnteredLocks:
             locks = self._of_this_thread.locks = []
         return locks
 
-    def held(self, name: str) -> list[tuple[BaseLock, LockOptions[Any]]]:
+    def held(self, name: str) -> list[tuple[HeldLock, LockOptions[Any]]]:
         """The locks of this name that the caller is inside of, the innermost last.
 
         Not one that is released, or known as lost: those keep nobody out. Nor a lock of the process
@@ -82,7 +102,7 @@ class EnteredLocks:
             )
             refuse("name", rule, name)
 
-    def reentered(self, options: LockOptions[Any]) -> BaseLock | None:
+    def reentered(self, options: LockOptions[Any]) -> HeldLock | None:
         """The lock that the caller holds already and enters again; None if it holds none.
 
         Raises:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from leasehold.client.arguments import LockOptions
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.entered_locks import EnteredLocks
@@ -15,7 +16,7 @@ from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
 from leasehold.client.local_lease import LeaseState, TimedGrant
 from leasehold.client.lock_events import LockEvents
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Seconds
 from leasehold.protocol.model import AcquireRequest

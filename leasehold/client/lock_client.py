@@ -12,7 +12,7 @@ import boto3
 from leasehold.client import arguments
 from leasehold.client.administration import LockAdministration
 from leasehold.client.adoption import Adoption
-from leasehold.client.arguments import Timing
+from leasehold.client.arguments import LockOptions, Timing
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
 from leasehold.client.entered_locks import EnteredLocks
@@ -22,13 +22,7 @@ from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.process import reset_in_children
-from leasehold.client.settings import (
-    DEFAULT_LEASE_SECONDS,
-    ClientOptions,
-    ClientSettings,
-    LockOptions,
-    Takeover,
-)
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings, Takeover
 from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.worker_pool import WorkerPool

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict
 
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.arguments import Timing, refuse, require_seconds
+from leasehold.client.arguments import LockOptions, Timing, refuse, require_seconds
 from leasehold.client.connection import Connection
 from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.local_waiters import LocalWaiters
@@ -31,8 +31,6 @@ _DEFAULT_WAIT_IN_LEASES: Final = 2
 _SHORTEST_PERIOD_SECONDS: Final = 0.05
 _MOST_WORKERS: Final = 1000
 
-_Callback = TypeVar("_Callback")
-
 
 class ClientOptions(TypedDict, total=False):
     """The settings of a client by name, with the meaning and the defaults of `LockClient`."""
@@ -47,20 +45,6 @@ class ClientOptions(TypedDict, total=False):
     max_workers: int
     best_effort_release: bool
     on_event: OnEvent | None
-
-
-@dataclass(frozen=True, slots=True)
-class LockOptions(Generic[_Callback]):
-    """The arguments of `LockClient.acquire`, in their order."""
-
-    name: str
-    lease: Seconds | None
-    max_wait: Seconds | None
-    limit: int
-    data: Mapping[str, Any] | None
-    owner_name: str | None
-    on_lost: _Callback | None
-    on_danger: _Callback | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.interrupts import TimeLimitError, interrupt
 
 LEASE_SECONDS = 3600.0
+pytestmark = pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
+"""Of a block that an interrupt has kept from beginning."""
 MOST_MOMENTS = 200
 MOST_MOMENTS_OF_A_USE = 500
 OUR_CODE = "leasehold/client/"
@@ -217,7 +219,6 @@ def hold(locks: LockClient) -> None:
         pass
 
 
-@pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
 def test_an_interrupt_at_any_moment_of_hold_leaves_no_lock(
     make_client: MakeClient, table: Table
 ) -> None:
@@ -232,7 +233,6 @@ def test_an_interrupt_at_any_moment_of_acquire_leaves_no_lock(
     assert len(left) <= RETURNS_OF_THE_LOCK
 
 
-@pytest.mark.filterwarnings("ignore:lock .* was never acquired:ResourceWarning")
 def test_without_the_last_steps_a_lock_would_stay_that_not_even_its_client_knows(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
