@@ -138,16 +138,12 @@ class LockClient(LockAdministration):
         """A client for the table of the service that a stack shares. One request now.
 
         It reads a parameter of Systems Manager, so the caller needs `ssm:GetParameter` on
-        `/leasehold/<stack_name>/LockTableName`.
-
-        Args:
-            stack_name: such as "Leasehold", in the account and the region of the session.
-            session: a boto3 session; None takes boto3's default session.
-            settings: all other arguments of `LockClient`, but for its AWS clients.
+        `/leasehold/<stack_name>/LockTableName`. All other arguments of this class may
+        be given, but for AWS clients.
 
         Raises:
-            LockStoreMisconfigured: no stack of this name shares a service here, or permission,
-                credentials or region are missing. The message says what to do.
+            LockStoreMisconfigured: no stack of this name shares a service in the account and the
+                region of the session, or permission, credentials or region are missing.
             LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
             InvalidRequest: no stack can have this name, or a setting breaks its rule.
         """
@@ -445,10 +441,7 @@ class LockClient(LockAdministration):
 
 
 def _release_if_held(lock: Lock) -> None:
-    """Releases after an interrupt that came when nobody had the lock yet, or any more.
-
-    Else it would be renewed for ever. What prevents the release is left to the end of the client.
-    """
+    """Releases after an interrupt that came when nobody had the lock, which else is renewed."""
     if lock.remaining:
         with suppress(Exception):
             lock.release()
