@@ -95,8 +95,8 @@ def lock_client(
     table: str = TABLE,
     **settings: Any,  # noqa: ANN401 - as of LockClient
 ) -> LockClient:
-    """A `LockClient` as it is by default, without log lines of hand-offs."""
-    return LockClient(table, client=dynamodb, observe=lambda _event: None, **settings)
+    """A `LockClient` as it is by default."""
+    return LockClient(table, client=dynamodb, **settings)
 
 
 def spread(values: Sequence[float], *, digits: int = 2) -> Figures:

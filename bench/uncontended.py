@@ -190,7 +190,10 @@ def _two_writes() -> list[dict[str, Any]]:
         lock_name="same", owner_id=owner, owner_name="bench", lease_ms=60_000, waits=True
     )
     release = ReleaseRequest(lock_name="same", owner_id=owner, tells_grant=False)
-    updates = acquire_permit(acquire, now_ms=now_ms), release_permit(release, now_ms=now_ms)
+    updates = (
+        acquire_permit(acquire, sent_at_ms=now_ms, now_ms=now_ms),
+        release_permit(release, left_at_ms=now_ms),
+    )
     return [_request(update) for update in updates]
 
 

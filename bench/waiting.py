@@ -194,7 +194,7 @@ def _wait(endpoint_url: str, lock_name: str, numbers: range) -> Share:
 
     def wait_for_the_lock(number: int) -> None:
         client = lock_client(dynamodb, owner_name=str(number))
-        owner, lock = recorder.acquire(client, lock_name, wait=_LONGEST_SECONDS)
+        owner, lock = recorder.acquire(client, lock_name, max_wait=_LONGEST_SECONDS)
         if lock is not None:
             grants.append((lock.fencing_token, number, time.monotonic()))
             recorder.release(lock, owner)

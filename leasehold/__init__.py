@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import (
@@ -23,9 +24,7 @@ from leasehold.errors import (
 )
 
 if TYPE_CHECKING:
-    # Not in __all__: `from leasehold import *` must work without the extra `async`.
-    from leasehold.aio import AsyncLock as AsyncLock
-    from leasehold.aio import AsyncLockClient as AsyncLockClient
+    from leasehold.aio import AsyncLock, AsyncLockClient
     from leasehold.client.composite_name import composite_name
     from leasehold.client.lock import Lock
     from leasehold.client.lock_client import LockClient
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AsyncLock",
+    "AsyncLockClient",
     "CancellationReason",
     "ClientUnusable",
     "DescribedForcedRelease",
@@ -68,6 +69,11 @@ __all__ = [
     "create_table",
     "locked",
 ]
+
+if not TYPE_CHECKING and (find_spec("aiobotocore") is None or find_spec("greenlet") is None):
+    # `from leasehold import *` must work without the extra `async`.
+    __all__.remove("AsyncLock")  # noqa: PYI056 - the stubs of type checkers see it
+    __all__.remove("AsyncLockClient")  # noqa: PYI056 - same
 
 _IMPORTED_LATE = {
     "AsyncLock": "leasehold.aio",

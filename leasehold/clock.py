@@ -10,12 +10,28 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
-from typing import Final, Protocol
+from typing import Final, Protocol, overload
 
 _LATEST_MS: Final = 253_402_300_799_999
 """The last moment that Python can tell; an item that somebody has changed may hold any number."""
+
+Seconds = float | timedelta
+"""A length of time, as callers of the Python API may give it."""
+
+
+@overload
+def in_seconds(length: Seconds) -> float: ...
+
+
+@overload
+def in_seconds(length: Seconds | None) -> float | None: ...
+
+
+def in_seconds(length: Seconds | None) -> float | None:
+    """The number of seconds. What is no timedelta stays as it is, for the rule of its field."""
+    return length.total_seconds() if isinstance(length, timedelta) else length
 
 
 class Alarm(Protocol):

@@ -1,12 +1,12 @@
 """Everything that Leasehold raises, one class a situation.
 
     LeaseholdError
-    ├── InvalidRequest          the request breaks an input rule; nothing was written
+    ├── InvalidRequest          the request breaks an input rule; nothing was written (a ValueError)
     ├── LockStoreUnavailable    outcome unknown; repeat the call with the same owner_id
     ├── LockStoreMisconfigured  no such table, no permission, no credentials, no region
     ├── LockItemMalformed       an item of the lock table is not as Leasehold writes it
     ├── ClientUnusable          the client was closed, or belongs to a parent process
-    ├── LockWaitTimeout         the lock was not handed over within max_wait
+    ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
     ├── LockLost                the lease is over, or the lock was granted anew
     ├── HolderChanged           the holder to be released by force holds nothing any more
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
@@ -47,11 +47,15 @@ class LeaseholdError(Exception):
 
 
 def _made_anew(kind: type[LeaseholdError], args: tuple[Any, ...]) -> LeaseholdError:
-    return kind.__new__(kind, *args)
+    error = kind.__new__(kind, *args)
+    error.args = args  # An OSError, such as LockWaitTimeout, takes them in its `__init__` only.
+    return error
 
 
-class InvalidRequest(LeaseholdError):  # noqa: N818 - class names are API
+class InvalidRequest(LeaseholdError, ValueError):  # noqa: N818 - class names are API
     """A field of the request breaks its rule. Nothing was written.
+
+    `except ValueError` catches this, too.
 
     Attributes:
         field: the field at fault; the length of its name instead if the name is unknown and could
@@ -148,8 +152,10 @@ class VisibleHolder:
     fencing_token: int
 
 
-class LockWaitTimeout(LeaseholdError):  # noqa: N818 - class names are API
+class LockWaitTimeout(LeaseholdError, TimeoutError):  # noqa: N818 - class names are API
     """The lock could not be acquired within the longest wait. Nothing is held.
+
+    It is a TimeoutError, and so an OSError, which `except OSError` catches. Its `errno` is None.
 
     Attributes:
         lock_name: the lock.

@@ -30,7 +30,7 @@ from leasehold.protocol.versions import DEFAULT_VERSION_ATTRIBUTE
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
-__all__ = ["delete", "put", "read", "update"]
+__all__ = ["RetryBudget", "delete", "put", "read", "update"]
 
 Change = Callable[[Item | None], Mapping[str, Any] | None]
 """From the item as it is, or None, to the item as it should be, or None."""

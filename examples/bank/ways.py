@@ -34,7 +34,7 @@ def locked(locks: LockClient) -> Callable[[Account, int, Think], None]:
     """Debits under a lock. The write is refused if this process stalled and lost the lock."""
 
     def debit(account: Account, amount: int, think: Think) -> None:
-        with locks.hold(f"accounts/{account.name}", lease=10, wait=20) as lock:
+        with locks.hold(f"accounts/{account.name}", lease=10, max_wait=20) as lock:
             seen = account.read()
             think()
             new = debited(seen, amount)

@@ -32,7 +32,7 @@ def main() -> int:
 
         stale = sleeper.acquire(LOCK, lease=1)
         say(f"anna holds the lock, token {stale.fencing_token}, and falls asleep\n")
-        current = successor.acquire(LOCK, wait=30)
+        current = successor.acquire(LOCK, max_wait=30)
         say(f"her lease runs out; ben takes over, token {current.fencing_token}\n")
 
         fence.write_report(database, "sales", "by ben", token=current.fencing_token)

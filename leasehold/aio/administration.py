@@ -38,7 +38,8 @@ class AsyncLockAdministration(NotCopied, ABC):
         self,
         name: str,
         *,
-        owner: VisibleHolder | int,
+        holder: VisibleHolder | None = None,
+        fencing_token: int | None = None,
         reason: str,
         requested_by: str | None = None,
     ) -> None:
@@ -47,7 +48,12 @@ class AsyncLockAdministration(NotCopied, ABC):
         Arguments and errors as of `LockClient.force_release`.
         """
         request = force_release_request(
-            self._administrator_settings(), name, owner, reason=reason, requested_by=requested_by
+            self._administrator_settings(),
+            name,
+            holder,
+            fencing_token,
+            reason=reason,
+            requested_by=requested_by,
         )
         await run(send_force_release, self._opened(), request)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from botocore.client import BaseClient
 
 from leasehold.aio.bridge import BridgedClient, BridgedMutex, wait_for
 from leasehold.client.connection import Connection, is_of_another_service
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.errors import InvalidRequest
 
 _DESCRIPTIONS: Final = "data_loader"
@@ -55,6 +57,24 @@ class AsyncConnection(Connection):
         config = AioConfig().merge(self._config)
         context = session.create_client(service, config=config, **self._region())
         return BridgedClient(wait_for(self._open.enter_async_context(context)))
+
+
+@asynccontextmanager
+async def temporary_client(
+    service: str, session: AioSession | None
+) -> AsyncIterator[Callable[[], BridgedClient]]:
+    """Makes a client on the bridge, at most for the length of the block.
+
+    Raises:
+        InvalidRequest: the session is none of aiobotocore's.
+    """
+    _check_session(session)
+    async with AsyncExitStack() as opened:
+        context = (session or _default_session()).create_client
+        config = AioConfig().merge(CLIENT_CONFIG)
+        yield lambda: BridgedClient(
+            wait_for(opened.enter_async_context(context(service, config=config)))
+        )
 
 
 def _check_session(session: object) -> None:

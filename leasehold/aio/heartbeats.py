@@ -50,6 +50,10 @@ class AsyncHeartbeats:
         self._schedule.remove(handle)
         self._changed.set()
 
+    def renews(self, handle: LeaseHandle) -> bool:
+        """Whether a lock is being renewed; takes no mutex."""
+        return not self._closed and self._schedule.has(handle)
+
     def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
         return self._schedule.handles()

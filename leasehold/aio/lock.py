@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 from leasehold.aio.bridge import BridgedMutex, run
 from leasehold.aio.heartbeats import AsyncHeartbeats
 from leasehold.aio.tasks import BackgroundTasks, is_another_running
+from leasehold.client.arguments import LockOptions
 from leasehold.client.base_lock import BaseLock
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
 from leasehold.client.lock_events import LockEvents
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
+from leasehold.clock import Seconds
 from leasehold.errors import ClientUnusable
 from leasehold.guarded.pending_calls import PendingCall
 from leasehold.protocol.model import AcquireRequest
@@ -39,6 +42,7 @@ class AsyncLockServices:
     heartbeats: AsyncHeartbeats
     tasks: BackgroundTasks
     events: LockEvents
+    entered: EnteredLocks
 
 
 class AsyncLostEvent(asyncio.Event):
@@ -85,6 +89,7 @@ class AsyncLock(BaseLock):
             options,
             granted,
             events=services.events,
+            entered=services.entered,
             handle_store_factory=services.handle_store_factory,
             mutex=BridgedMutex(),
         )
@@ -104,7 +109,7 @@ class AsyncLock(BaseLock):
         return self._lost
 
     async def heartbeat(
-        self, *, lease: float | None = None, data: Mapping[str, Any] | None = None
+        self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
         """Renews the lease now, one request. The client does so by itself, so no call is needed.
 
@@ -155,12 +160,14 @@ class AsyncLock(BaseLock):
 
     async def __aenter__(self) -> Self:
         """The lock itself."""
+        self._enter()
         return self
 
     async def __aexit__(
         self, _kind: object, error: BaseException | None, _traceback: object
     ) -> None:
         """Releases, as `AsyncLockClient.hold` does; in another event loop, ends its heartbeats."""
+        self._leave()
         if self._handle.lease.is_from_parent_process:
             return
         if is_another_running(self._loop):  # `release` refuses that, so the lease has to end it.
@@ -170,6 +177,9 @@ class AsyncLock(BaseLock):
                 self.check()
         except Exception as lock_error:  # noqa: BLE001 - whatever it is, it is raised or logged
             self._raise_or_note(lock_error, error)
+
+    def _is_renewed(self) -> bool:
+        return not self._loop.is_closed() and self._services.heartbeats.renews(self._handle)
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)

@@ -6,26 +6,28 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
 from leasehold.aio.administration import AsyncLockAdministration
 from leasehold.aio.bridge import BridgedClock, run
-from leasehold.aio.connection import AsyncConnection
+from leasehold.aio.connection import AsyncConnection, temporary_client
 from leasehold.aio.heartbeats import AsyncHeartbeats
+from leasehold.aio.holding import AsyncEnteredLocks, AsyncHold
 from leasehold.aio.lock import AsyncCallback, AsyncLock, AsyncLockServices
 from leasehold.aio.tasks import BackgroundTasks, is_another_running
+from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
 from leasehold.client.adoption import AdoptedGrant, Adoption
-from leasehold.client.arguments import Timing
+from leasehold.client.arguments import LockOptions, Timing
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.logging import logger
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings, Takeover
+from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
-from leasehold.clock import Clock
+from leasehold.clock import Clock, Seconds, in_seconds
 from leasehold.errors import ClientUnusable, LockWaitTimeout
-from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
@@ -48,7 +50,7 @@ class AsyncLockClient(AsyncLockAdministration):
     the cleanup goes on in the background, and `close` waits for it.
 
     Args:
-        table_name: name or ARN of the lock table.
+        table_name: name or ARN of the lock table; None takes it from LEASEHOLD_TABLE_NAME.
         session: an aiobotocore session to make clients from; None takes the default one.
         client: an aiobotocore DynamoDB client to use as it is.
         stepfunctions: same, for Step Functions.
@@ -65,35 +67,35 @@ class AsyncLockClient(AsyncLockAdministration):
 
     def __init__(
         self,
-        table_name: str,
+        table_name: str | None = None,
         *,
         session: AioSession | None = None,
         client: Any = None,  # noqa: ANN401 - aiobotocore makes its classes at run time
         stepfunctions: Any = None,  # noqa: ANN401 - same
         owner_name: str | None = None,
-        lease: float = DEFAULT_LEASE_SECONDS,
-        wait: float | None = None,
-        heartbeat_every: float | None = None,
-        safe_period: float | None = None,
+        lease: Seconds = DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
         takeover: Takeover = "observed",
-        longest_poll: float = 5.0,
+        longest_poll: Seconds = 5.0,
         max_workers: int = 32,
         best_effort_release: bool = True,
-        observe: Observe | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = self._settings = ClientSettings(
-            table_name=table_name,
+            table_name=table_or_default(table_name),
             owner_name=owner_name,
-            lease=lease,
-            wait=wait,
-            timing=Timing(heartbeat_every=heartbeat_every, safe_period=safe_period),
+            lease=in_seconds(lease),
+            max_wait=in_seconds(max_wait),
+            timing=Timing(
+                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+            ),
             takeover=takeover,
-            longest_poll=longest_poll,
+            longest_poll=in_seconds(longest_poll),
             max_workers=max_workers,
             best_effort_release=best_effort_release,
-            observe=observe,
             on_event=on_event,
             clock=clock or BridgedClock(),
         )
@@ -114,17 +116,31 @@ class AsyncLockClient(AsyncLockAdministration):
             heartbeats=AsyncHeartbeats(settings.clock, most_at_once=max_workers),
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
+            entered=AsyncEnteredLocks(),
         )
         self._acquisitions = CancellableAcquisitions(self._services.tasks)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
+    @classmethod
+    async def from_stack(
+        cls,
+        stack_name: str,
+        *,
+        session: AioSession | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> Self:
+        """A client for the table of the service that a stack shares. As `LockClient.from_stack`."""
+        async with temporary_client("ssm", session) as make_client:
+            table = await run(table_of_stack, stack_name, make_client)
+        return cls(table, session=session, **settings)
+
     async def acquire(
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -135,14 +151,14 @@ class AsyncLockClient(AsyncLockAdministration):
 
         Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
         return await self._acquire(options)
 
     async def try_acquire(
         self,
         name: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -160,29 +176,43 @@ class AsyncLockClient(AsyncLockAdministration):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: float | None = None) -> float:
+    def longest_wait(self, lease: Seconds | None = None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease."""
         return self._settings.longest_wait(lease)
 
-    @asynccontextmanager
-    async def hold(
+    def hold(
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
-    ) -> AsyncIterator[AsyncLock]:
+        reentrant: bool = False,
+    ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
-        Released also if the body is cancelled. Else as `LockClient.hold`; arguments and errors as
-        of `acquire`.
+        Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
+        threads: a task that a body starts is another one, and waits.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        arguments.require_bool("reentrant", reentrant)
+        return AsyncHold(name, self._block(options, reentrant=reentrant))
+
+    @asynccontextmanager
+    async def _block(
+        self, options: LockOptions[AsyncCallback], *, reentrant: bool
+    ) -> AsyncIterator[AsyncLock]:
+        """The block of `hold`."""
+        outer = self._services.entered.reentered(options) if reentrant else None
+        if isinstance(outer, AsyncLock):
+            yield outer
+            if outer.lost.is_set():  # The outer block notes it on what the body raises.
+                outer.check()
+            return
         async with await self._acquire(options) as lock:
             yield lock
 
@@ -191,7 +221,7 @@ class AsyncLockClient(AsyncLockAdministration):
         name: str,
         owner_id: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
     ) -> AsyncLock:
@@ -263,6 +293,7 @@ class AsyncLockClient(AsyncLockAdministration):
             options,
             self._services.store_factory,
             events=self._services.events,
+            entered=self._services.entered,
             require_open=self._require_open,
         )
         granted = await self._acquisitions.run(acquisition)

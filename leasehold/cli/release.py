@@ -78,7 +78,7 @@ def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
         return exit_codes.DECLINED
     locks.force_release(
         wanted.name,
-        owner=holder,
+        holder=holder,
         reason=wanted.reason or _NO_REASON,
         requested_by=wanted.requested_by(),
     )

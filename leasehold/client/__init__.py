@@ -4,12 +4,5 @@
          └───────▶ heartbeats ──▶ heartbeat_schedule     whose heartbeat is due
                        └────────▶ lease_handle           one grant, and how long it lasts
 
-Import from `leasehold`: only the names below are public.
+Import from `leasehold`: nothing below this package is public.
 """
-
-from __future__ import annotations
-
-from leasehold.client.lock import Lock
-from leasehold.client.lock_client import LockClient
-
-__all__ = ["Lock", "LockClient"]

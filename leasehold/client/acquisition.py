@@ -62,7 +62,7 @@ class Acquisition:
     Args:
         store_factory: the lock table.
         request: what is asked for; its owner_id stays the same, however often it is sent.
-        wait: longest seconds.
+        max_wait: longest seconds.
         longest_poll: most seconds between two polls.
         events: are told how the acquisition ended.
         require_open: raises once the client is closed.
@@ -77,16 +77,16 @@ class Acquisition:
         store_factory: StoreFactory,
         request: AcquireRequest,
         *,
-        wait: float,
+        max_wait: float,
         longest_poll: float,
         events: LockEvents,
         require_open: Callable[[], None],
     ) -> None:
         self._store_factory = store_factory
         self._clock = store_factory.clock
-        self._wait = wait
+        self._max_wait = max_wait
         self._began = self._clock.monotonic()
-        self._deadline = self._began + wait
+        self._deadline = self._began + max_wait
         lease_seconds = request.lease_ms / 1000
         self._longest = longest_poll_seconds(longest_poll=longest_poll, lease_seconds=lease_seconds)
         self._ticket: int | None = None
@@ -95,7 +95,7 @@ class Acquisition:
             request,
             waiting_since_ms=self._clock.wall_ms(),
             poll_interval_ms=math.ceil(self._longest * 1000),
-            waiter_timeout_ms=self._waiter_timeout_ms(wait),
+            waiter_timeout_ms=self._waiter_timeout_ms(max_wait),
         )
         self._events = events
         self._require_open = require_open
@@ -178,7 +178,7 @@ class Acquisition:
         return wait_timeout(
             self.request.lock_name,
             self.holders,
-            wait=self._wait,
+            max_wait=self._max_wait,
             waited=self._clock.monotonic() - self._began,
             hint=hint,
         )

@@ -80,7 +80,8 @@ class LockAdministration(NotCopied, ABC):
         self,
         name: str,
         *,
-        owner: VisibleHolder | int,
+        holder: VisibleHolder | None = None,
+        fencing_token: int | None = None,
         reason: str,
         requested_by: str | None = None,
     ) -> None:
@@ -94,13 +95,13 @@ class LockAdministration(NotCopied, ABC):
 
         Only the grant that was seen is taken away: the fencing token names it. If that grant is
         over, nothing is changed (`HolderChanged`). Two requests if nobody waits; three and a push
-        if somebody does. May be repeated. Logged as a warning, reported to `observe` as
-        `ReleasedByForce`, and stored with the lock, where `describe` shows the last one.
+        if somebody does. May be repeated. Logged as a warning, and stored with the lock, where
+        `describe` shows the last one.
 
         Args:
             name: the lock.
-            owner: the holder, as `describe`, `list` or `LockWaitTimeout` has shown it, or its
-                fencing token.
+            holder: as `describe`, `list` or `LockWaitTimeout` has shown it.
+            fencing_token: of the holder's grant, instead of the holder.
             reason: why, 1 to 512 bytes; others see it.
             requested_by: who does it, at most 256 bytes; None takes the client's `owner_name`, or
                 host, process and program. Nobody checks it.
@@ -111,7 +112,12 @@ class LockAdministration(NotCopied, ABC):
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         request = force_release_request(
-            self._administrator_settings(), name, owner, reason=reason, requested_by=requested_by
+            self._administrator_settings(),
+            name,
+            holder,
+            fencing_token,
+            reason=reason,
+            requested_by=requested_by,
         )
         send_force_release(self._opened(), request)
 
@@ -167,16 +173,15 @@ def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescripti
 def force_release_request(
     settings: ClientSettings,
     name: str,
-    owner: VisibleHolder | int,
+    holder: VisibleHolder | None,
+    fencing_token: int | None,
     *,
     reason: str,
     requested_by: str | None,
 ) -> ForceReleaseRequest:
     """The request of `force_release`; `InvalidRequest` if an argument breaks its rule."""
     name = rules.plain_text("name", rules.LOCK_NAME, name)
-    fencing_token = owner.fencing_token if isinstance(owner, VisibleHolder) else owner
-    if type(fencing_token) is not int or not 0 < fencing_token <= rules.HIGHEST_FENCING_TOKEN:
-        refuse("owner", "must be a holder as `describe` shows it, or its fencing token", owner)
+    token = _token_of_the_grant(holder, fencing_token)
     reason = rules.plain_text("reason", rules.REASON, reason)
     if requested_by is None:
         requested_by = settings.owner_name or default_owner_name()
@@ -186,10 +191,25 @@ def force_release_request(
     requested_by = rules.plain_text("requested_by", rules.REQUESTED_BY, requested_by)
     return ForceReleaseRequest(
         lock_name=name,
-        fencing_token=fencing_token,
+        fencing_token=token,
         requested_by=requested_by,
         reason=reason,
     )
+
+
+def _token_of_the_grant(holder: VisibleHolder | None, fencing_token: int | None) -> int:
+    if (holder is None) == (fencing_token is None):
+        rule = "exactly one of holder and fencing_token must say whose grant is to end"
+        refuse("holder", f"{rule}; `describe` shows both", holder)
+    if holder is not None:
+        if not isinstance(holder, VisibleHolder):
+            rule = "must be a holder as `describe` shows it; a number is a fencing_token"
+            refuse("holder", rule, holder)
+        return holder.fencing_token
+    if type(fencing_token) is not int or not 0 < fencing_token <= rules.HIGHEST_FENCING_TOKEN:
+        rule = f"must be a whole number from 1 to {rules.HIGHEST_FENCING_TOKEN}"
+        refuse("fencing_token", f"{rule}, as `describe` shows it", fencing_token)
+    return fencing_token
 
 
 def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:

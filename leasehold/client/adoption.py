@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from leasehold.client import arguments
+from leasehold.client.arguments import LockOptions
 from leasehold.client.local_lease import TimedGrant
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
+from leasehold.clock import Seconds, in_seconds
 from leasehold.errors import LockLost
 from leasehold.protocol.description import read_data
 from leasehold.protocol.model import AcquireRequest, Grant, HeartbeatRequest, Holder
@@ -28,7 +30,7 @@ class Adoption(Generic[_Callback]):
     settings: ClientSettings
     name: str
     owner_id: str
-    lease: float | None
+    lease: Seconds | None
     on_lost: _Callback | None
     on_danger: _Callback | None
 
@@ -39,8 +41,9 @@ class Adoption(Generic[_Callback]):
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "owner_id", owner_id)
         if self.lease is not None:
-            rules.require("lease", rules.LEASE_SECONDS, self.lease)
-            self.settings.timing.require_room(self.lease)
+            lease = in_seconds(self.lease)
+            rules.require("lease", rules.LEASE_SECONDS, lease)
+            self.settings.timing.require_room(lease)
         arguments.require_callable("on_lost", self.on_lost)
         arguments.require_callable("on_danger", self.on_danger)
 
@@ -61,7 +64,7 @@ class Adoption(Generic[_Callback]):
             self.settings.timing.require_room(holder.lease_ms / 1000)
         data = read_data(self.name, holder.data)
         sent = store_factory.clock.monotonic()
-        lease_ms = None if self.lease is None else round(self.lease * 1000)
+        lease_ms = None if self.lease is None else round(in_seconds(self.lease) * 1000)
         heartbeat = HeartbeatRequest(lock_name=self.name, owner_id=self.owner_id, lease_ms=lease_ms)
         answer = store.heartbeat(heartbeat)
         if not isinstance(answer, Grant):
@@ -71,7 +74,7 @@ class Adoption(Generic[_Callback]):
             options=LockOptions(
                 name=self.name,
                 lease=self.lease,
-                wait=0,
+                max_wait=0,
                 limit=holder.limit,
                 data=data,
                 owner_name=holder.owner_name,

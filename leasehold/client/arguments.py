@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeGuard
+from typing import Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 
 from leasehold.client.logging import logger
+from leasehold.clock import Seconds
 from leasehold.errors import InvalidRequest
 from leasehold.text import printable
 from leasehold.wire import rules
@@ -21,6 +22,23 @@ LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
 _LARGEST: Final = sys.float_info.max
 _LONGEST_DEFAULT_NAME: Final = 256
 _REMEMBERED_NAMES: Final = 16
+
+
+_Callback = TypeVar("_Callback")
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions(Generic[_Callback]):
+    """The arguments of `LockClient.acquire`, in their order."""
+
+    name: str
+    lease: Seconds | None
+    max_wait: Seconds | None
+    limit: int
+    data: Mapping[str, Any] | None
+    owner_name: str | None
+    on_lost: _Callback | None
+    on_danger: _Callback | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +107,21 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, float) or abs(value) <= _LARGEST
 
 
-def require_wait(value: object) -> None:
+def require_max_wait(value: object) -> None:
     """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
-    require_seconds("wait", value, least=0, most=LONGEST_WAIT_SECONDS)
+    require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS)
 
 
 def require_callable(field: str, value: object) -> None:
     """Raises `InvalidRequest` unless the value is a function, or None."""
     if value is not None and not callable(value):
         refuse(field, "must be a function", value)
+
+
+def require_bool(field: str, value: object) -> None:
+    """Raises `InvalidRequest` unless the value is True or False."""
+    if not isinstance(value, bool):
+        refuse(field, "must be True or False", value)
 
 
 def as_text(data: Mapping[str, Any] | None) -> str | None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import warnings
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from leasehold.client.arguments import as_text
+from leasehold.client.arguments import LockOptions, as_text
+from leasehold.client.entered_locks import Entered, EnteredLock, EnteredLocks
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.local_lease import LocalLease, TimedGrant
 from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
+from leasehold.clock import Seconds, in_seconds
 from leasehold.errors import ClientUnusable, LockLost
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded.guarded_writes import GuardedWrites
@@ -24,6 +29,29 @@ from leasehold.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+
+class _Listener:
+    """Passes on to a lock what becomes of its lease.
+
+    The heartbeats hold the lease. If the lease held the lock, nobody could find out that its user
+    has dropped it.
+    """
+
+    def __init__(self, lock: BaseLock) -> None:
+        self.find: Callable[[], BaseLock | None] = weakref.ref(lock)
+
+    def on_lost(self, reason: str) -> None:
+        if (lock := self.find()) is not None:
+            lock._report_loss(reason)  # noqa: SLF001 - of its own lock
+
+    def on_danger(self, reason: str) -> None:
+        if (lock := self.find()) is not None:
+            lock._report_danger(reason)  # noqa: SLF001 - same
+
+    def on_released(self) -> None:
+        if (lock := self.find()) is not None:
+            lock._report_release()  # noqa: SLF001 - same
 
 
 class BaseLock(ABC):
@@ -36,6 +64,7 @@ class BaseLock(ABC):
         options: same, as the user wrote it.
         granted: the grant, and since when it counts.
         events: are told of losses, dangers and the release.
+        entered: tells which locks the caller is inside of.
         handle_store_factory: the lock table, for heartbeats and the release; None for the same.
         mutex: see `LeaseHandle`.
     """
@@ -49,6 +78,7 @@ class BaseLock(ABC):
         granted: TimedGrant,
         *,
         events: LockEvents,
+        entered: EnteredLocks,
         handle_store_factory: StoreFactory | None = None,
         mutex: AbstractContextManager[object] | None = None,
     ) -> None:
@@ -59,16 +89,19 @@ class BaseLock(ABC):
         self._data = options.data
         self._fencing_token = granted.grant.fencing_token
         self._events = events
+        self._entered = entered
+        self._inside: Entered = []
         self._since = granted.since
         self._guarded_writes: GuardedWrites | None = None
         self._mutex = threading.Lock()
+        self._listener = _Listener(self)
         lease = LocalLease(
             settings.clock,
             granted,
             timing=settings.timing,
-            on_lost=self._report_loss,
-            on_danger=self._report_danger,
-            on_released=self._report_release,
+            on_lost=self._listener.on_lost,
+            on_danger=self._listener.on_danger,
+            on_released=self._listener.on_released,
         )
         self._handle = LeaseHandle(handle_store_factory or store_factory, lease, mutex=mutex)
 
@@ -76,6 +109,25 @@ class BaseLock(ABC):
         """The lock without its owner_id, which proves ownership."""
         kind = type(self).__name__
         return f"<{kind} {self.name!r} token {self.fencing_token}, {self.remaining:.1f} s left>"
+
+    def __del__(self) -> None:
+        """Points out a lock that is dropped while it goes on being renewed.
+
+        Takes no mutex: the garbage collector may call this in the middle of anything.
+        """
+        handle: LeaseHandle | None = getattr(self, "_handle", None)
+        if handle is None or handle.lease.is_from_parent_process or handle.lease.has_ended:
+            return
+        # Its callbacks and the metrics are still to be told what becomes of it, so it goes on
+        # living. Python calls `__del__` once only.
+        self._listener.find = lambda: self
+        lease = handle.lease
+        if lease.period != math.inf and self._is_renewed():
+            message = (
+                f"lock {self.name!r} was dropped, and its client goes on renewing it: write `with "
+                "locks.hold(…) as lock:`, or keep the lock until you have released it"
+            )
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
     def __getstate__(self) -> NoReturn:
         """Refuses to be copied or pickled: a copy would not know of a release or a loss."""
@@ -156,9 +208,20 @@ class BaseLock(ABC):
         """
         return self._guarded().fence_condition(attribute)
 
-    def _renew(self, lease: float | None, data: Mapping[str, Any] | None) -> None:
+    def _enter(self) -> None:
+        """A `with` block of the caller begins."""
+        self._inside = self._entered.mine()
+        self._inside.append(EnteredLock(weakref.ref(self), self._options))
+
+    def _leave(self) -> None:
+        """It ends, perhaps in another thread, as the block of a generator may."""
+        mine = [each for each in self._inside if each.lock() is self]
+        for each in mine[-1:]:
+            self._inside.remove(each)
+
+    def _renew(self, length: Seconds | None, data: Mapping[str, Any] | None) -> None:
         """What `heartbeat` does."""
-        text, lease_ms = as_text(data), None
+        text, lease, lease_ms = as_text(data), in_seconds(length), None
         if lease is not None:
             rules.require("lease", rules.LEASE_SECONDS, lease)
             self._settings.timing.require_room(lease)
@@ -246,6 +309,10 @@ class BaseLock(ABC):
     def _report(self, name: str, callback: Callable[..., object] | None, reason: str) -> None:
         if callback is not None:
             self._call_soon(f"{name} of lock {self.name!r}", lambda: callback(self, reason))
+
+    @abstractmethod
+    def _is_renewed(self) -> bool:
+        """Whether the client sends heartbeats of this lock; takes no mutex."""
 
     @abstractmethod
     def _begin_heartbeats(self) -> None:

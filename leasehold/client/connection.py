@@ -75,9 +75,9 @@ class Connection:
         stepfunctions: SFNClient | None,
         most_at_once: int,
     ) -> None:
-        self._check("session", session, has="client")
-        self._check("client", dynamodb, has="exceptions", service="dynamodb")
-        self._check("stepfunctions", stepfunctions, has="exceptions", service="stepfunctions")
+        self.check("session", session, has="client")
+        self.check("client", dynamodb, has="exceptions", service="dynamodb")
+        self.check("stepfunctions", stepfunctions, has="exceptions", service="stepfunctions")
         self._session = session
         self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
         self._made: dict[str, Any] = {}
@@ -131,7 +131,7 @@ class Connection:
         return self._made[service]
 
     @staticmethod
-    def _check(field: str, given: object, *, has: str, service: str = "") -> None:
+    def check(field: str, given: object, *, has: str, service: str = "") -> None:
         """Refuses a resource of boto3, a client of aiobotocore or of another service, and so on."""
         kinds = getattr(given.__class__, "__mro__", ())  # An autospec tells what it stands for.
         is_async = any(kind.__module__ == "aiobotocore.client" for kind in kinds)

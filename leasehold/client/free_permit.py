@@ -41,7 +41,7 @@ class FreePermit:
         waiter was dropped from the queue. But no for 30 s if the lock is as it was at the last yes.
         """
         now = self._clock.monotonic()
-        needed = state.held - self._limit + 1
+        needed = state.held - state.limit_for(self._limit) + 1  # As the store judges.
         self.expected_at = self._end_of_lease(state, needed, now)
         # As the store judges: at the very moment of its end a lease is not over yet.
         is_open = needed <= 0 or self.expected_at < now

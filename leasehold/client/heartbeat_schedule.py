@@ -94,6 +94,10 @@ class HeartbeatSchedule:
         """All locks with heartbeats."""
         return list(self._scheduled)
 
+    def has(self, handle: LeaseHandle) -> bool:
+        """Whether a lock has heartbeats."""
+        return handle in self._scheduled
+
     def is_empty(self) -> bool:
         """Whether no lock has heartbeats."""
         return not self._scheduled

@@ -68,6 +68,10 @@ class Heartbeats:
         with self._mutex:
             self._schedule.remove(handle)
 
+    def renews(self, handle: LeaseHandle) -> bool:
+        """Whether a lock is being renewed; takes no mutex."""
+        return not self._closed and self._schedule.has(handle)
+
     def handles(self) -> list[LeaseHandle]:
         """The locks that are being renewed."""
         with self._mutex:

@@ -148,6 +148,11 @@ class LocalLease:
         """Whether this is a forked child's copy of its parent's lease."""
         return self._process != os.getpid()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its end was reported already; takes no mutex."""
+        return self._state in {LeaseState.LOST, LeaseState.RELEASED}
+
     def state(self) -> LeaseState:
         """What has become of the grant, by the clock as it is now."""
         if self._state is LeaseState.HELD and self.is_over():

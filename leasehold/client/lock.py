@@ -8,14 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from leasehold.client.arguments import LockOptions
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.callbacks import Callbacks
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
 from leasehold.client.local_lease import LeaseState, TimedGrant
 from leasehold.client.lock_events import LockEvents
-from leasehold.client.settings import ClientSettings, LockOptions
+from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
+from leasehold.clock import Seconds
 from leasehold.protocol.model import AcquireRequest
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ class LockServices:
     unreleased: UnreleasedHandles
     callbacks: Callbacks
     events: LockEvents
+    entered: EnteredLocks
 
 
 class Lock(BaseLock):
@@ -69,6 +73,7 @@ class Lock(BaseLock):
             options,
             granted,
             events=services.events,
+            entered=services.entered,
         )
         self._services = services
 
@@ -81,12 +86,13 @@ class Lock(BaseLock):
         return self._handle.lease.lost
 
     def heartbeat(
-        self, *, lease: float | None = None, data: Mapping[str, Any] | None = None
+        self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
         """Renews the lease now, one request. The client does so by itself, so no call is needed.
 
         Args:
-            lease: seconds; from now on the lease of this lock. None leaves it as it is.
+            lease: seconds or a timedelta; from now on the lease of this lock. None leaves it as it
+                is.
             data: replaces what is stored with the lock. None leaves it as it is.
 
         Raises:
@@ -156,10 +162,12 @@ class Lock(BaseLock):
 
     def __enter__(self) -> Self:
         """The lock itself."""
+        self._enter()
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Releases, as `LockClient.hold` does."""
+        self._leave()
         if self._handle.lease.is_from_parent_process:
             return
         try:
@@ -169,6 +177,9 @@ class Lock(BaseLock):
             if self._handle.lease.state() is LeaseState.RELEASED:
                 raise  # Nothing is wrong: a signal handler raised it to leave the block.
             self._raise_or_note(lock_error, error)
+
+    def _is_renewed(self) -> bool:
+        return self._services.heartbeats.renews(self._handle)
 
     def _begin_heartbeats(self) -> None:
         self._services.heartbeats.add(self._handle)

@@ -5,27 +5,32 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+import boto3
+
+from leasehold.client import arguments
 from leasehold.client.administration import LockAdministration
 from leasehold.client.adoption import Adoption
-from leasehold.client.arguments import Timing
+from leasehold.client.arguments import LockOptions, Timing
 from leasehold.client.callbacks import Callbacks
 from leasehold.client.connection import Connection
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.heartbeats import Heartbeats
+from leasehold.client.holding import Hold
 from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.process import reset_in_children
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings, Takeover
+from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.worker_pool import WorkerPool
-from leasehold.clock import BootClock, Clock
+from leasehold.clock import BootClock, Clock, Seconds, in_seconds
+from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.errors import ClientUnusable, LockWaitTimeout
-from leasehold.store.events import Observe
 
 if TYPE_CHECKING:
-    import boto3
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
 
@@ -35,7 +40,8 @@ class LockClient(LockAdministration):
 
     Args:
         table_name: name or ARN of the lock table: `LockTableName` of the stack, or what
-            `leasehold.create_table` made.
+            `leasehold.create_table` made. None takes it from LEASEHOLD_TABLE_NAME; see `from_stack`
+            too.
         session: a boto3 session to make clients from; None takes boto3's default session.
         client: a DynamoDB client to use as it is, instead of one made from the session. Give it
             `leasehold.dynamodb.client_config.CLIENT_CONFIG`: with boto3's own time-outs one lost
@@ -44,8 +50,8 @@ class LockClient(LockAdministration):
             None makes one from the session when it is first needed.
         owner_name: label for people; None makes one of host, process id and program.
         lease: seconds that a renewal holds, unless a call says otherwise.
-        wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice the
-            lease, at least 120: long enough to outlast a holder that crashed.
+        max_wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice
+            the lease, at least 120: long enough to outlast a holder that crashed.
         heartbeat_every: seconds between renewals; None for a third of the lease, `math.inf` for
             none but your own.
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
@@ -62,12 +68,12 @@ class LockClient(LockAdministration):
         best_effort_release: what `hold` and `with` do if the release fails but the work did not.
             True: it is logged and the work's result stands. False: it raises. `Lock.release` itself
             always raises what prevents it, in an outage after 5 s.
-        observe: called with hand-offs, evictions, workflows that could not be woken; None logs
-            them.
         on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
             metrics; in a thread of its own, so that no request waits for it. What it raises is
             logged. None costs nothing.
         clock: the present, for tests.
+
+    Each number of seconds, here and in the methods, may be a `datetime.timedelta` as well.
 
     May be used by several threads. After a fork the child's copy makes connections and threads of
     its own, and holds no locks; if it was given a client, it acquires none either
@@ -79,35 +85,35 @@ class LockClient(LockAdministration):
 
     def __init__(
         self,
-        table_name: str,
+        table_name: str | None = None,
         *,
         session: boto3.Session | None = None,
         client: DynamoDBClient | None = None,
         stepfunctions: SFNClient | None = None,
         owner_name: str | None = None,
-        lease: float = DEFAULT_LEASE_SECONDS,
-        wait: float | None = None,
-        heartbeat_every: float | None = None,
-        safe_period: float | None = None,
+        lease: Seconds = DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
         takeover: Takeover = "observed",
-        longest_poll: float = 5.0,
+        longest_poll: Seconds = 5.0,
         max_workers: int = 32,
         best_effort_release: bool = True,
-        observe: Observe | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._settings = ClientSettings(
-            table_name=table_name,
+            table_name=table_or_default(table_name),
             owner_name=owner_name,
-            lease=lease,
-            wait=wait,
-            timing=Timing(heartbeat_every=heartbeat_every, safe_period=safe_period),
+            lease=in_seconds(lease),
+            max_wait=in_seconds(max_wait),
+            timing=Timing(
+                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+            ),
             takeover=takeover,
-            longest_poll=longest_poll,
+            longest_poll=in_seconds(longest_poll),
             max_workers=max_workers,
             best_effort_release=best_effort_release,
-            observe=observe,
             on_event=on_event,
             clock=clock or BootClock(),
         )
@@ -120,6 +126,31 @@ class LockClient(LockAdministration):
         self._closed = False
         self._services = self._new_services()
         reset_in_children(self)
+
+    @classmethod
+    def from_stack(
+        cls,
+        stack_name: str,
+        *,
+        session: boto3.Session | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> Self:
+        """A client for the table of the service that a stack shares. One request now.
+
+        It reads a parameter of Systems Manager, so the caller needs `ssm:GetParameter` on
+        `/leasehold/<stack_name>/LockTableName`. All other arguments of this class may
+        be given, but for AWS clients.
+
+        Raises:
+            LockStoreMisconfigured: no stack of this name shares a service in the account and the
+                region of the session, or permission, credentials or region are missing.
+            LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
+            InvalidRequest: no stack can have this name, or a setting breaks its rule.
+        """
+        Connection.check("session", session, has="client")
+        maker: Any = session or boto3
+        table = table_of_stack(stack_name, lambda: maker.client("ssm", config=CLIENT_CONFIG))
+        return cls(table, session=session, **settings)
 
     def _new_services(self) -> LockServices:
         settings, client = self._settings, weakref.ref(self)
@@ -134,9 +165,10 @@ class LockClient(LockAdministration):
             unreleased=UnreleasedHandles(),
             callbacks=Callbacks(),
             events=LockEvents(settings.on_event),
+            entered=EnteredLocks(),
         )
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """For Leasehold itself, which calls this in a forked child."""
         self._connection.forget()
         self._services = self._new_services()
@@ -145,8 +177,8 @@ class LockClient(LockAdministration):
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -162,8 +194,9 @@ class LockClient(LockAdministration):
             name: 1 to 512 bytes of UTF-8 in NFC (see `unicodedata.normalize`), without control or
                 invisible characters, blanks other than spaces, and blanks at its ends.
             lease: seconds, 1 to 43,200 (12 h).
-            wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that crashed is
-                replaced only by a client that waits for longer than its lease, see `takeover`.
+            max_wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that
+                crashed is replaced only by a client that waits for longer than its lease, see
+                `takeover`.
             limit: number of permits of this lock, 1 to 100.
             data: a JSON object of at most 2 KiB that others can read while the lock is held.
             owner_name: label for people, of this one lock.
@@ -181,14 +214,14 @@ class LockClient(LockAdministration):
             ClientUnusable: this client was closed.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
         return self._acquire(options)
 
     def try_acquire(
         self,
         name: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
@@ -211,32 +244,55 @@ class LockClient(LockAdministration):
         except LockWaitTimeout:
             return None
 
-    def longest_wait(self, lease: float | None = None) -> float:
+    def longest_wait(self, lease: Seconds | None = None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease."""
         return self._settings.longest_wait(lease)
 
-    @contextmanager
     def hold(
         self,
         name: str,
         *,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
         limit: int = 1,
         data: Mapping[str, Any] | None = None,
         owner_name: str | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
-    ) -> Iterator[Lock]:
+        reentrant: bool = False,
+    ) -> Hold:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
         What the body raises leaves the block as it is, with a note if the release failed too, or if
         the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
         raised: the body was not alone. If only the release fails, see `best_effort_release`.
 
-        Arguments and errors as of `acquire`.
+        A thread that is inside the block of a lock and waits for the same lock, by `hold`,
+        `acquire` or `@locked` of this client, would wait for itself: that is `InvalidRequest` at
+        once. So it is with `limit=1`; with more permits, once the thread has as many of its own as
+        may be out. A call that does not wait (`max_wait=0`, `try_acquire`) is refused as usual. A
+        lock that is released or known as lost does not count, nor does one from `acquire` outside
+        of a `with`: another thread may release it.
+
+        With `reentrant=True` it gets the same `Lock` again. No request is sent, and only the
+        outermost block releases. The inner `limit` must be that of the outer block, and other
+        options that, or left out; `max_wait` has no meaning then.
+
+        All other arguments, and errors, as of `acquire`.
         """
-        options = LockOptions(name, lease, wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        arguments.require_bool("reentrant", reentrant)
+        return Hold(name, self._block(options, reentrant=reentrant))
+
+    @contextmanager
+    def _block(self, options: LockOptions[Callback], *, reentrant: bool) -> Iterator[Lock]:
+        """The block of `hold`. A generator releases also if an interrupt has cut off its block."""
+        outer = self._services.entered.reentered(options) if reentrant else None
+        if isinstance(outer, Lock):
+            yield outer
+            if outer.lost.is_set():  # The outer block notes it on what the body raises.
+                outer.check()
+            return
         lock = self._acquire(options)
         try:
             with lock:
@@ -250,7 +306,7 @@ class LockClient(LockAdministration):
         name: str,
         owner_id: str,
         *,
-        lease: float | None = None,
+        lease: Seconds | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
     ) -> Lock:
@@ -334,6 +390,7 @@ class LockClient(LockAdministration):
             options,
             services.store_factory,
             events=services.events,
+            entered=self._services.entered,
             require_open=self._require_open,
         )
         lock = None
@@ -384,10 +441,7 @@ class LockClient(LockAdministration):
 
 
 def _release_if_held(lock: Lock) -> None:
-    """Releases after an interrupt that came when nobody had the lock yet, or any more.
-
-    Else it would be renewed for ever. What prevents the release is left to the end of the client.
-    """
+    """Releases after an interrupt that came when nobody had the lock, which else is renewed."""
     if lock.remaining:
         with suppress(Exception):
             lock.release()

@@ -13,7 +13,6 @@ from leasehold.store.events import (
     HandedOver,
     LivenessUnknown,
     MixedLimits,
-    Observe,
     PushUnknown,
     ReleasedByForce,
 )
@@ -35,7 +34,7 @@ logger: Final = FailsafeLogger(logging.getLogger("leasehold"))
 
 
 def log_event(event: Event) -> None:
-    """Logs an event of the store."""
+    """Logs what a request did besides its answer. The hook of users is `LockEvents`."""
     match event:
         case Evicted(lock_name=lock_name, holders=holders):
             evicted = "a holder" if holders == 1 else f"{holders} holders"
@@ -70,15 +69,3 @@ def log_event(event: Event) -> None:
             )
         case HandedOver(lock_name=lock_name, fencing_token=fencing_token):
             logger.debug("lock %r: handed over, fencing token %d", lock_name, fencing_token)
-
-
-def failsafe_observer(observe: Observe) -> Observe:
-    """Wraps a user's observer: what it raises is logged, and fails no request of a lock."""
-
-    def observe_safely(event: Event) -> None:
-        try:
-            observe(event)
-        except Exception:
-            logger.exception("observe failed")
-
-    return observe_safely

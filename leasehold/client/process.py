@@ -10,7 +10,7 @@ from weakref import WeakSet
 class Resettable(Protocol):
     """An object with threads, connections or mutexes, which a forked child must not use."""
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Forgets threads, connections, and every mutex that a thread of the parent may hold."""
         ...
 
@@ -19,13 +19,13 @@ _resettable: Final[WeakSet[Resettable]] = WeakSet()
 
 
 def reset_in_children(thing: Resettable) -> None:
-    """Calls `reset_after_fork` in every child that is forked while the object exists."""
+    """Calls `_reset_after_fork` in every child that is forked while the object exists."""
     _resettable.add(thing)
 
 
 def _reset_all() -> None:
     for thing in list(_resettable):
-        thing.reset_after_fork()
+        thing._reset_after_fork()  # noqa: SLF001 - no call for users
 
 
 if hasattr(os, "register_at_fork"):  # Windows cannot fork.

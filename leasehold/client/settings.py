@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Literal, TypedDict
 
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.arguments import Timing, refuse, require_seconds
+from leasehold.client.arguments import LockOptions, Timing, refuse, require_seconds
 from leasehold.client.connection import Connection
+from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.lock_events import LockEvents, OnEvent
-from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
-from leasehold.clock import Clock
+from leasehold.clock import Clock, Seconds, in_seconds
 from leasehold.protocol.model import AcquireRequest
-from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 from leasehold.wire import rules
 from leasehold.wire.item_size import require_room_for_all
@@ -32,21 +31,20 @@ _DEFAULT_WAIT_IN_LEASES: Final = 2
 _SHORTEST_PERIOD_SECONDS: Final = 0.05
 _MOST_WORKERS: Final = 1000
 
-_Callback = TypeVar("_Callback")
 
+class ClientOptions(TypedDict, total=False):
+    """The settings of a client by name, with the meaning and the defaults of `LockClient`."""
 
-@dataclass(frozen=True, slots=True)
-class LockOptions(Generic[_Callback]):
-    """The arguments of `LockClient.acquire`, in their order."""
-
-    name: str
-    lease: float | None
-    wait: float | None
-    limit: int
-    data: Mapping[str, Any] | None
     owner_name: str | None
-    on_lost: _Callback | None
-    on_danger: _Callback | None
+    lease: Seconds
+    max_wait: Seconds | None
+    heartbeat_every: Seconds | None
+    safe_period: Seconds | None
+    takeover: Takeover
+    longest_poll: Seconds
+    max_workers: int
+    best_effort_release: bool
+    on_event: OnEvent | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +58,12 @@ class ClientSettings:
     table_name: str
     owner_name: str | None
     lease: float
-    wait: float | None
+    max_wait: float | None
     timing: Timing
     takeover: Takeover
     longest_poll: float
     max_workers: int
     best_effort_release: bool
-    observe: Observe | None
     on_event: OnEvent | None
     clock: Clock
 
@@ -75,8 +72,8 @@ class ClientSettings:
         if self.owner_name is not None:
             rules.require("owner_name", rules.OWNER_NAME, self.owner_name)
         rules.require("lease", rules.LEASE_SECONDS, self.lease)
-        if self.wait is not None:
-            arguments.require_wait(self.wait)
+        if self.max_wait is not None:
+            arguments.require_max_wait(self.max_wait)
         for field in ("heartbeat_every", "safe_period"):
             seconds = getattr(self.timing, field)
             if seconds is not None:
@@ -92,21 +89,19 @@ class ClientSettings:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
         rules.require("table_name", rules.TABLE_NAME, self.table_name)
-        if not isinstance(self.best_effort_release, bool):
-            refuse("best_effort_release", "must be True or False", self.best_effort_release)
-        arguments.require_callable("observe", self.observe)
+        arguments.require_bool("best_effort_release", self.best_effort_release)
         arguments.require_callable("on_event", self.on_event)
 
-    def longest_wait(self, lease: float | None) -> float:
+    def longest_wait(self, lease: Seconds | None) -> float:
         """Seconds that `acquire` waits by default for a lock with such a lease.
 
         Raises:
             InvalidRequest: the lease breaks its rule.
         """
-        lease = self.lease if lease is None else lease
+        lease = self.lease if lease is None else in_seconds(lease)
         rules.require("lease", rules.LEASE_SECONDS, lease)
-        if self.wait is not None:
-            return self.wait
+        if self.max_wait is not None:
+            return self.max_wait
         return max(_LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
 
     def store_factory(self, connection: Connection) -> StoreFactory:
@@ -117,7 +112,6 @@ class ClientSettings:
             table_name=self.table_name,
             clock=self.clock,
             lease_expiry=WatchedExpiry(self.clock) if watches else StoredExpiry(self.clock),
-            observe=self.observe or log_event,
             local_waiters=LocalWaiters(self.clock),
         )
 
@@ -127,18 +121,20 @@ class ClientSettings:
         store_factory: StoreFactory,
         *,
         events: LockEvents,
+        entered: EnteredLocks,
         require_open: Callable[[], None],
     ) -> Acquisition:
         """A new acquisition, with an owner_id of its own.
 
         Raises:
-            InvalidRequest: an option breaks its rule.
+            InvalidRequest: an option breaks its rule, or the caller would wait for itself.
         """
-        lease = self.lease if options.lease is None else options.lease
-        wait = self.longest_wait(lease) if options.wait is None else options.wait
+        lease = self.lease if options.lease is None else in_seconds(options.lease)
+        max_wait = in_seconds(options.max_wait)
+        max_wait = self.longest_wait(lease) if max_wait is None else max_wait
         owner_name = self.owner_name if options.owner_name is None else options.owner_name
         owner_name = arguments.default_owner_name() if owner_name is None else owner_name
-        arguments.require_wait(wait)
+        arguments.require_max_wait(max_wait)
         lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
@@ -152,15 +148,17 @@ class ClientSettings:
             lease_ms=round(lease * 1000),
             limit=limit,
             data=arguments.as_text(options.data),
-            waits=wait > 0,
+            waits=max_wait > 0,
         )
         self.timing.require_room(lease)
         arguments.require_callable("on_lost", options.on_lost)
         arguments.require_callable("on_danger", options.on_danger)
+        if request.waits:
+            entered.require_that_others_can_release(lock_name, limit)
         return Acquisition(
             store_factory,
             request,
-            wait=float(wait),
+            max_wait=float(max_wait),
             longest_poll=self.longest_poll,
             events=events,
             require_open=require_open,

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError
 from leasehold.backoff import Random
 from leasehold.client.connection import Connection
 from leasehold.client.local_waiters import LocalWaiters
-from leasehold.client.logging import failsafe_observer
+from leasehold.client.logging import log_event
 from leasehold.clock import Clock
 from leasehold.dynamodb.failures import misconfigured
 from leasehold.dynamodb.lock_table import LockTable
@@ -21,7 +21,6 @@ from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Released, ReleaseRequest, SeenLock
 from leasehold.store.context import LockContext
-from leasehold.store.events import Observe
 from leasehold.store.lease_expiry import LeaseExpiry
 from leasehold.store.lock_store import LockStore
 
@@ -39,7 +38,6 @@ class StoreFactory:
         table_name: the lock table.
         clock: the present.
         lease_expiry: tells whose lease is over.
-        observe: called with what happens besides the answers.
         local_waiters: are told of the hand-offs of this client.
         random: source of jitter.
     """
@@ -48,7 +46,6 @@ class StoreFactory:
     table_name: str
     clock: Clock
     lease_expiry: LeaseExpiry
-    observe: Observe
     local_waiters: LocalWaiters
     random: Random = field(default=random.random)
 
@@ -68,7 +65,7 @@ class StoreFactory:
             clock=self.clock,
             lease_expiry=self.lease_expiry,
             workflows=self.connection.workflows,
-            observe=failsafe_observer(self.observe),
+            observe=log_event,
             note_hand_off=self.local_waiters.note,
             retry_budget=retry_budget,
             random=self.random,

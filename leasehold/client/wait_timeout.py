@@ -11,20 +11,20 @@ from leasehold.text import label_of
 
 
 def wait_timeout(
-    lock_name: str, holders: Sequence[Holder], *, wait: float, waited: float, hint: str
+    lock_name: str, holders: Sequence[Holder], *, max_wait: float, waited: float, hint: str
 ) -> LockWaitTimeout:
     """The error of an acquisition that was not granted in time.
 
     Args:
         lock_name: the lock.
         holders: who had it at the last poll.
-        wait: longest seconds, as the caller said; 0 for a single try.
+        max_wait: longest seconds, as the caller said; 0 for a single try.
         waited: the seconds that it really took.
         hint: what the caller may change; empty if there is nothing to say.
     """
     visible = tuple(map(_visible, holders))
     names = ", ".join(map(_named, visible)) or "nobody"
-    told = f"not handed over within {wait:g} s; last held by" if wait else "held by"
+    told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
     message = f"lock {lock_name!r}: {told} {names}"
     return LockWaitTimeout(
         f"{message} ({hint})" if hint else message,

@@ -29,13 +29,13 @@ class Call:
     Attributes:
         name: the lock's name.
         lease: seconds; None stands for the client's lease, or for the invocation if there is one.
-        wait: seconds; None stands for the client's wait.
+        max_wait: seconds; None stands for the client's.
         seconds_left: tells what is left of the Lambda invocation; None outside of Lambda.
     """
 
     name: str
     lease: float | None
-    wait: float | None
+    max_wait: float | None
     seconds_left: Callable[[], float] | None
 
     def lease_to_the_end(self) -> float | None:
@@ -50,12 +50,12 @@ class Call:
         left = self.lease_to_the_end()
         return left if left is not None and left < lease - _WORTH_A_REQUEST_SECONDS else None
 
-    def wait_with(self, default: float) -> float:
+    def max_wait_with(self, default: float) -> float:
         """Seconds to wait, with a client that waits `default` seconds for its locks."""
-        wait = default if self.wait is None else self.wait
+        max_wait = default if self.max_wait is None else self.max_wait
         if self.seconds_left is None:
-            return wait
-        return min(wait, max(0.0, self.seconds_left() - _TO_FAIL_SECONDS))
+            return max_wait
+        return min(max_wait, max(0.0, self.seconds_left() - _TO_FAIL_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

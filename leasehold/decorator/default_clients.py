@@ -6,18 +6,19 @@ import asyncio
 import math
 import os
 import threading
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from leasehold.client.lock_client import LockClient
 from leasehold.client.process import reset_in_children
 from leasehold.errors import InvalidRequest
+from leasehold.metrics import TABLE_NAME_VARIABLE
 
 if TYPE_CHECKING:
     from leasehold.aio import AsyncLockClient
 
-TABLE_NAME_VARIABLE: Final = "LEASEHOLD_TABLE_NAME"
 _NO_DANGER_SECONDS: Final = 0.05
 
 
@@ -48,15 +49,37 @@ class _CreationLock:
     """Lets one thread at a time make a client, and is free in a forked child."""
 
     def __init__(self) -> None:
-        self.reset_after_fork()
+        self._reset_after_fork()
 
-    def reset_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """See `Resettable`."""
         self.lock = threading.Lock()
 
 
 _creation: Final = _CreationLock()
 reset_in_children(_creation)
+
+
+_stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
+"""What makes the clients instead: for functions (False), for coroutine functions (True)."""
+
+
+@contextmanager
+def default_clients_from(make: Callable[..., Any], *, is_async: bool) -> Iterator[None]:
+    """Within the block, calls of locked functions without a client get theirs here; for tests.
+
+    Args:
+        make: takes and returns what `default_client` does, or `default_async_client`.
+        is_async: which of the two it stands in for.
+    """
+    before = _stand_ins.get(is_async)
+    _stand_ins[is_async] = make
+    try:
+        yield
+    finally:
+        del _stand_ins[is_async]
+        if before is not None:
+            _stand_ins[is_async] = before
 
 
 def default_client(*, heartbeats: bool, watches: bool) -> LockClient:
@@ -69,6 +92,8 @@ def default_client(*, heartbeats: bool, watches: bool) -> LockClient:
     Raises:
         InvalidRequest: the environment names no table.
     """
+    if (stand_in := _stand_ins.get(False)) is not None:
+        return cast("LockClient", stand_in(heartbeats=heartbeats, watches=watches))
     kind = ClientKind(_table_name(), heartbeats, watches)
     with _creation.lock:
         if kind not in _clients:
@@ -105,6 +130,8 @@ async def default_async_client(*, heartbeats: bool, watches: bool) -> AsyncLockC
         InvalidRequest: the environment names no table.
         ImportError: the extra `async` is not installed.
     """
+    if (stand_in := _stand_ins.get(True)) is not None:
+        return cast("AsyncLockClient", stand_in(heartbeats=heartbeats, watches=watches))
     from leasehold.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
 
     kind = ClientKind(_table_name(), heartbeats, watches)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from leasehold.client.arguments import require_wait
+from leasehold.client.arguments import require_bool, require_max_wait
 from leasehold.client.lock_client import LockClient
+from leasehold.clock import Seconds, in_seconds
 from leasehold.decorator.call import LOCK_PARAMETER, Call, IfTaken, Plan, plan_for, refuse_coroutine
 from leasehold.decorator.default_clients import default_async_client, default_client
 from leasehold.decorator.lock_name import NameOf, is_function_to_decorate
-from leasehold.errors import InvalidRequest, LockStoreUnavailable
+from leasehold.errors import InvalidRequest, LockStoreUnavailable, LockWaitTimeout
 from leasehold.wire import rules
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ def locked(
     name: str | NameOf | None = None,
     *,
     if_taken: Literal["wait", "raise"] = "wait",
-    wait: float | None = None,
-    lease: float | None = None,
+    max_wait: Seconds | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
+    reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> Locked: ...
 
@@ -50,8 +52,9 @@ def locked(
     name: str | NameOf | None = None,
     *,
     if_taken: Literal["skip"],
-    lease: float | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
+    reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> LockedOrSkipped[None]: ...
 
@@ -62,8 +65,9 @@ def locked(
     *,
     if_taken: Literal["skip"],
     otherwise: _D,
-    lease: float | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
+    reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> LockedOrSkipped[_D]: ...
 
@@ -73,9 +77,10 @@ def locked(
     *,
     if_taken: IfTaken = "wait",
     otherwise: Any = None,
-    wait: float | None = None,
-    lease: float | None = None,
+    max_wait: Seconds | None = None,
+    lease: Seconds | None = None,
     limit: int = 1,
+    reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
 ) -> Any:
     """Lets a function, a coroutine function or a Lambda handler run only while it holds a lock.
@@ -93,8 +98,8 @@ def locked(
     other, whatever their arguments. So a function that moves to another module has another lock.
     The lock is released when the function returns or raises; the rest is as with
     `LockClient.hold`, or `AsyncLockClient.hold` for a coroutine function. A function with a
-    parameter `lock` gets the lock there. Locks are not re-entrant: a locked function that calls
-    itself for the same name waits for itself.
+    parameter `lock` gets the lock there. A locked function that calls itself for the same name
+    would wait for itself: that is `InvalidRequest` at once, unless it is `reentrant`.
 
     If the second argument is the context of a Lambda function and no `lease` is given, the lease
     lasts until the invocation must have ended: no heartbeat is needed, and the lock of an
@@ -107,12 +112,14 @@ def locked(
             without any other argument here, write it `name=`, else it is taken for the function
             to decorate. None names the lock after the function, which may stand neither in the
             program itself (`__main__`) nor be a Lambda handler: others would be called the same.
-        if_taken: "wait" waits in the queue, at most `wait` seconds. "raise" raises at once. "skip"
+        if_taken: "wait" waits in the queue, at most for `max_wait`. "raise" raises at once. "skip"
             does not call the function, and returns `otherwise`.
         otherwise: what a call that was skipped returns.
-        wait: seconds; None takes the client's.
-        lease: seconds; None takes the client's, or that of the invocation.
+        max_wait: seconds or a timedelta; None takes the client's.
+        lease: seconds or a timedelta; None takes the client's, or that of the invocation.
         limit: number of permits of this lock.
+        reentrant: whether a call inside a block of this lock goes on under it, in the same thread
+            or task and by the same client, as with `hold`.
         client: a `LockClient` for functions, an `AsyncLockClient` for coroutine functions, or a
             function that returns the client. None makes one when it is first needed, for the table
             that LEASEHOLD_TABLE_NAME names, with `takeover="stored_expiry"` if the call reads the
@@ -130,26 +137,29 @@ def locked(
     if if_taken not in ("wait", "skip", "raise"):
         rule = 'must be "wait", "skip" or "raise"'
         raise InvalidRequest(field="if_taken", rule=rule, value=if_taken)
-    if wait is not None:
-        require_wait(wait)
+    longest, length = in_seconds(max_wait), in_seconds(lease)
+    if longest is not None:
+        require_max_wait(longest)
         if if_taken != "wait":
             rule = f'must be left out with if_taken="{if_taken}", which does not wait'
-            raise InvalidRequest(field="wait", rule=rule, value=wait)
-    if lease is not None:
-        rules.require("lease", rules.LEASE_SECONDS, lease)
+            raise InvalidRequest(field="max_wait", rule=rule, value=longest)
+    if length is not None:
+        rules.require("lease", rules.LEASE_SECONDS, length)
     rules.require("limit", rules.LIMIT, limit)
+    require_bool("reentrant", reentrant)
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
-    others = (if_taken, otherwise, wait, lease, limit, client)
-    is_bare = is_function_to_decorate(name) and others == ("wait", None, None, None, 1, None)
+    others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client)
+    is_bare = is_function_to_decorate(name) and others == ("wait", None, None, None, 1, False, None)
     options = _Options(
         name=None if is_bare else name,
         if_taken=if_taken,
         otherwise=otherwise,
-        wait=wait,
-        lease=lease,
+        max_wait=longest,
+        lease=length,
         limit=limit,
+        reentrant=reentrant,
         client=client,
     )
     return options.around(name) if is_bare else options.around
@@ -182,9 +192,10 @@ class _Options:
     name: str | NameOf | None
     if_taken: IfTaken
     otherwise: Any
-    wait: float | None
+    max_wait: float | None
     lease: float | None
     limit: int
+    reentrant: bool
     client: AnyClient | Callable[[], AnyClient] | None
 
     def around(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -197,14 +208,17 @@ class _Options:
 
     def _around_function(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs, lease=self.lease, wait=self.wait)
+            call = plan.call(args, kwargs, lease=self.lease, max_wait=self.max_wait)
             client = self._given_client() or default_client(**self._client_kind(call))
-            lock: Lock | None = self._acquire(client, call, is_async=False)
-            if lock is None:
-                return self.otherwise
-            if plan.passes_lock:
-                kwargs[LOCK_PARAMETER] = lock
-            with lock:
+            with ExitStack() as stack:
+                block: Any = self._acquire(client, call, is_async=False)
+                lock: Lock | None = None
+                with self._skips():
+                    lock = block and stack.enter_context(block)
+                if lock is None:
+                    return self.otherwise
+                if plan.passes_lock:
+                    kwargs[LOCK_PARAMETER] = lock
                 shorter = call.shorter_lease(lock.lease)
                 if shorter is not None:
                     with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
@@ -217,14 +231,18 @@ class _Options:
 
     def _around_coroutine(self, plan: Plan, function: Callable[..., Any]) -> Callable[..., Any]:
         async def call_locked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
-            call = plan.call(args, kwargs, lease=self.lease, wait=self.wait)
+            call = plan.call(args, kwargs, lease=self.lease, max_wait=self.max_wait)
             client = self._given_client() or await default_async_client(**self._client_kind(call))
-            lock: AsyncLock | None = await self._acquire(client, call, is_async=True)
-            if lock is None:
-                return self.otherwise
-            if plan.passes_lock:
-                kwargs[LOCK_PARAMETER] = lock
-            async with lock:
+            async with AsyncExitStack() as stack:
+                block: Any = self._acquire(client, call, is_async=True)
+                block = block if self.reentrant else await block
+                lock: AsyncLock | None = None
+                with self._skips():
+                    lock = block and await stack.enter_async_context(block)
+                if lock is None:
+                    return self.otherwise
+                if plan.passes_lock:
+                    kwargs[LOCK_PARAMETER] = lock
                 shorter = call.shorter_lease(lock.lease)
                 if shorter is not None:
                     with suppress(LockStoreUnavailable, InvalidRequest):  # Then it is too long.
@@ -233,16 +251,25 @@ class _Options:
 
         return call_locked
 
-    def _acquire(self, client: AnyClient, call: Call, *, is_async: bool) -> Any:  # noqa: ANN401 - a lock, None if it is taken, or an awaitable of these
+    def _acquire(self, client: AnyClient, call: Call, *, is_async: bool) -> Any:  # noqa: ANN401 - a lock, None if it is taken, or an awaitable of these; a block if reentrant
         if isinstance(client, LockClient) is is_async:
             kinds = ("a LockClient, as it is no", "an AsyncLockClient, as it is a")
             rule = f"must be {kinds[is_async]} coroutine function"
             raise InvalidRequest(field="client", rule=rule, value=client)
         lease = call.lease_to_the_end() or call.lease
-        if self.if_taken == "skip":
+        if self.if_taken == "skip" and not self.reentrant:
             return client.try_acquire(call.name, lease=lease, limit=self.limit)
-        wait = call.wait_with(client.longest_wait(lease)) if self.if_taken == "wait" else 0
-        return client.acquire(call.name, lease=lease, wait=wait, limit=self.limit)
+        waits = self.if_taken == "wait"
+        max_wait = call.max_wait_with(client.longest_wait(lease)) if waits else 0
+        if self.reentrant:
+            return client.hold(
+                call.name, lease=lease, max_wait=max_wait, limit=self.limit, reentrant=True
+            )
+        return client.acquire(call.name, lease=lease, max_wait=max_wait, limit=self.limit)
+
+    def _skips(self) -> AbstractContextManager[None]:
+        """Around the entry of a block: what leaves out a call whose lock is taken."""
+        return suppress(LockWaitTimeout) if self.if_taken == "skip" else nullcontext()
 
     def _client_kind(self, call: Call) -> dict[str, bool]:
         watches = call.seconds_left is None and self.if_taken == "wait"

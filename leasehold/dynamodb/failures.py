@@ -126,9 +126,29 @@ def misconfigured(
     error: Exception, *, table_name: str, region: str | None
 ) -> LockStoreMisconfigured:
     """The error for a failure that no repeat cures: names the table, and says what to do."""
-    code = error_code(error) or type(error).__name__
     place = f"lock table {table_name!r} in {region or 'no known region'}"
-    advice = _ADVICE.get(code, "no repeat helps")
+    return misconfigured_call(error, place=place, region=region, table_name=table_name)
+
+
+def misconfigured_call(
+    error: Exception,
+    *,
+    place: str,
+    region: str | None,
+    table_name: str = "",
+    advice: str | None = None,
+) -> LockStoreMisconfigured:
+    """The same for a request about something else than a table.
+
+    Args:
+        error: what boto3 raised.
+        place: what the request was about, and where that is.
+        region: of the request; None if no region is known.
+        table_name: the lock table, if it is known.
+        advice: what to do; None for what helps with every service of AWS.
+    """
+    code = error_code(error) or type(error).__name__
+    advice = advice or _ADVICE.get(code, "no repeat helps")
     if isinstance(error, NoRegionError) and os.environ.get("AWS_REGION"):
         advice += "; boto3 does not read AWS_REGION, which is set"
     message = f"{place}: {advice} ({error})"

@@ -9,10 +9,11 @@ from typing import Any, Self, Unpack
 from leasehold.aio import AsyncLockClient
 from leasehold.aio.bridge import BridgedAlarm, wait_for
 from leasehold.client.lock_events import LockEvents, OnEvent
-from leasehold.testing.clock import START_MS, require_duration
+from leasehold.client.settings import ClientOptions
+from leasehold.clock import Seconds
+from leasehold.testing.clock import START_MS, checked_seconds
 from leasehold.testing.fake_table import FakeTable
 from leasehold.testing.in_line import EventsInLine
-from leasehold.testing.options import ClientOptions
 from leasehold.testing.virtual_time import VirtualTimeLoop
 
 
@@ -22,7 +23,7 @@ class LoopClock:
     def __init__(self) -> None:
         self._stalled_seconds = 0.0
 
-    def stall(self, seconds: float) -> None:
+    def stall(self, length: Seconds) -> None:
         """Lets time pass in which no task runs, as if code had blocked the event loop.
 
         Leases shorter than the stall are over then: so a test makes a holder lose its lock.
@@ -30,7 +31,7 @@ class LoopClock:
         Raises:
             InvalidRequest: the seconds are no number, or below 0.
         """
-        require_duration(seconds)
+        seconds = checked_seconds(length)
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualTimeLoop):
             loop.block(seconds)
@@ -85,6 +86,14 @@ class FakeAsyncLockClient(AsyncLockClient):
         settings.setdefault("owner_name", "test")
         client = _Awaitable(self.table)
         super().__init__("fake-locks", client=client, clock=self.clock, **settings)
+
+    @classmethod
+    async def from_stack(
+        cls, stack_name: str, *, session: object = None, **settings: Unpack[ClientOptions]
+    ) -> Self:
+        """A client over a table of its own; nothing is read."""
+        del stack_name, session
+        return cls(**settings)
 
     def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
         """A client of the same table and clock, as another process would have it."""

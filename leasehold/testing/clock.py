@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from leasehold.client.arguments import require_seconds
+from leasehold.clock import Seconds, in_seconds
 
 START_MS: Final = 1_900_000_000_000
 """The first moment: 17 March 2030, 17:46:40 UTC."""
@@ -13,9 +14,11 @@ _SHORTEST_STEP_SECONDS: Final = 0.001
 _MOST_SECONDS: Final = 1_000_000_000
 
 
-def require_duration(seconds: object) -> None:
+def checked_seconds(length: Seconds) -> float:
     """Refuses NaN, by which no lease would ever end, and a time that goes back."""
+    seconds = in_seconds(length)
     require_seconds("seconds", seconds, least=0, most=_MOST_SECONDS)
+    return seconds
 
 
 class Timed(Protocol):
@@ -46,16 +49,15 @@ class ManualClock:
         self._plans: list[tuple[float, Callable[[], object]]] = []
         self._timed: list[Timed] = []
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Seconds) -> None:
         """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens.
 
         Raises:
             InvalidRequest: the seconds are no number, or below 0.
         """
-        require_duration(seconds)
-        self._pass(seconds, lambda: False)
+        self._pass(checked_seconds(seconds), lambda: False)
 
-    def stall(self, seconds: float) -> None:
+    def stall(self, seconds: Seconds) -> None:
         """Lets time pass in which nothing of this process runs, as if it had been frozen.
 
         Heartbeats are late after that, and leases shorter than the stall are over: so a test
@@ -64,10 +66,9 @@ class ManualClock:
         Raises:
             InvalidRequest: the seconds are no number, or below 0.
         """
-        require_duration(seconds)
-        self._now += seconds
+        self._now += checked_seconds(seconds)
 
-    def at(self, seconds: float, action: Callable[[], object]) -> None:
+    def at(self, seconds: Seconds, action: Callable[[], object]) -> None:
         """Plans something for so many seconds from now, such as another holder's release.
 
         The action happens in the middle of the call that lets the time pass. What it raises leaves
@@ -76,8 +77,7 @@ class ManualClock:
         Raises:
             InvalidRequest: the seconds are no number, or below 0.
         """
-        require_duration(seconds)
-        self._plans.append((self._now + seconds, action))
+        self._plans.append((self._now + checked_seconds(seconds), action))
         self._plans.sort(key=lambda plan: plan[0])
 
     def add(self, timed: Timed) -> None:

@@ -9,11 +9,11 @@ from typing import Self, Unpack
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.lock import LockServices
 from leasehold.client.lock_client import LockClient
+from leasehold.client.settings import ClientOptions
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.fake_table import FakeTable
 from leasehold.testing.heartbeats import ManualHeartbeats, no_jitter
 from leasehold.testing.in_line import CallbacksInLine, EventsInLine
-from leasehold.testing.options import ClientOptions
 
 
 class FakeLockClient(LockClient):
@@ -51,6 +51,14 @@ class FakeLockClient(LockClient):
         self.clock = clock or ManualClock()
         settings.setdefault("owner_name", "test")
         super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)
+
+    @classmethod
+    def from_stack(
+        cls, stack_name: str, *, session: object = None, **settings: Unpack[ClientOptions]
+    ) -> Self:
+        """A client over a table of its own; nothing is read."""
+        del stack_name, session
+        return cls(**settings)
 
     def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
         """A client of the same table and clock, as another process would have it."""

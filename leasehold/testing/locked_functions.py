@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-from unittest import mock
 
-from leasehold.decorator.default_clients import ClientKind
+from leasehold.decorator.default_clients import ClientKind, default_clients_from
 from leasehold.testing.lock_client import FakeLockClient
 
 if TYPE_CHECKING:
     from leasehold.testing.async_lock_client import FakeAsyncLockClient
 
 _TABLE_NAME: Final = "fake-locks"
-_MODULE: Final = import_module("leasehold.decorator.locked")
-"""Its package exports the function of the same name."""
 
 
 @contextmanager
@@ -39,13 +35,9 @@ def used_by_locked_functions(client: FakeLockClient | FakeAsyncLockClient) -> It
         return made[loop, kind]
 
     def client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - same
-        return client_in(None, ClientKind(_TABLE_NAME, heartbeats, watches))
+        loop = asyncio.get_running_loop() if is_async else None
+        return client_in(loop, ClientKind(_TABLE_NAME, heartbeats, watches))
 
-    async def async_client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - same
-        kind = ClientKind(_TABLE_NAME, heartbeats, watches)
-        return client_in(asyncio.get_running_loop(), kind)
-
-    is_sync = isinstance(client, FakeLockClient)
-    name = "default_client" if is_sync else "default_async_client"
-    with mock.patch.object(_MODULE, name, client_for if is_sync else async_client_for):
+    is_async = not isinstance(client, FakeLockClient)
+    with default_clients_from(client_for, is_async=is_async):
         yield

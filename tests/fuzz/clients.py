@@ -28,7 +28,7 @@ _WRITES: Final = frozenset({"update_item", "transact_write_items", "put_item", "
 _REFUSALS: Final = ("AccessDeniedException", "ThrottlingException")
 _SETTINGS: Final[dict[str, Any]] = {
     "lease": 30,
-    "wait": 0,
+    "max_wait": 0,
     "owner_name": "a host",
     "heartbeat_every": float("inf"),
     "safe_period": 1,
@@ -36,7 +36,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "longest_poll": 5,
     "max_workers": 4,
     "best_effort_release": False,
-    "observe": None,
+    "on_event": None,
 }
 _OPTIONS: Final[dict[str, Any]] = {
     "lease": 20,
@@ -114,7 +114,7 @@ class Calls:
         if how == "longest_wait":
             return how, lambda: client.longest_wait(options.get("lease"))
         if how == "acquire":
-            options["wait"] = 0 if self.random.random() < 0.8 else hostile(self.random)
+            options["max_wait"] = 0 if self.random.random() < 0.8 else hostile(self.random)
         return f"{how} {shown(name)[:80]} {shown(options)[:200]}", lambda: getattr(client, how)(
             name, **options
         )

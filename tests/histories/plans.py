@@ -9,15 +9,15 @@ from tests.histories.runs import Plan
 SMALL: Final = {
     "tries": Plan(threads=4, turns=15),
     "tries, three permits": Plan(threads=6, turns=15, limit=3),
-    "waiters": Plan(threads=4, turns=4, wait=20, lease=3),
-    "waiters, two permits": Plan(threads=4, turns=4, limit=2, wait=20, lease=3),
-    "holders that die": Plan(threads=2, turns=2, wait=20, lease=1, dies=0.3),
+    "waiters": Plan(threads=4, turns=4, max_wait=20, lease=3),
+    "waiters, two permits": Plan(threads=4, turns=4, limit=2, max_wait=20, lease=3),
+    "holders that die": Plan(threads=2, turns=2, max_wait=20, lease=1, dies=0.3),
 }
 LARGE: Final = {
     "tries": Plan(threads=4, turns=150),
     "tries, three permits": Plan(threads=4, turns=50, limit=3),
-    "waiters": Plan(threads=4, turns=10, wait=30, lease=3),
-    "waiters, five permits": Plan(threads=5, turns=10, limit=5, wait=30, lease=3),
-    "holders that die": Plan(threads=2, turns=2, wait=30, lease=1, dies=0.3),
+    "waiters": Plan(threads=4, turns=10, max_wait=30, lease=3),
+    "waiters, five permits": Plan(threads=5, turns=10, limit=5, max_wait=30, lease=3),
+    "holders that die": Plan(threads=2, turns=2, max_wait=30, lease=1, dies=0.3),
 }
 """Of each of two processes."""

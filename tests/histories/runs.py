@@ -35,7 +35,7 @@ class Plan:
         threads: how many.
         turns: how often each asks for the lock.
         limit: permits.
-        wait: longest seconds to wait; 0 for tries.
+        max_wait: longest seconds to wait; 0 for tries.
         lease: seconds.
         dies: share of the holders that are never heard of again.
         held: longest seconds for which a lock is held.
@@ -44,7 +44,7 @@ class Plan:
     threads: int
     turns: int
     limit: int = 1
-    wait: float = 0
+    max_wait: float = 0
     lease: float = 30
     dies: float = 0
     held: float = 0.01
@@ -106,7 +106,7 @@ def run_plans(
 
 def check(history: Sequence[Call], plan: Plan) -> Violation | None:
     """What is wrong with the history of a plan."""
-    return find_violation(history, limit=plan.limit, with_waiters=plan.wait > 0)
+    return find_violation(history, limit=plan.limit, with_waiters=plan.max_wait > 0)
 
 
 def new_client(dynamodb: DynamoDBClient, table: str, *, clock: Clock | None = None) -> LockClient:
@@ -117,7 +117,6 @@ def new_client(dynamodb: DynamoDBClient, table: str, *, clock: Clock | None = No
         heartbeat_every=math.inf,
         takeover="stored_expiry",
         clock=clock,
-        observe=lambda _event: None,
     )
 
 
@@ -125,7 +124,7 @@ def _take_turn(
     recorder: Recorder, client: LockClient, lock_name: str, plan: Plan, random: Random
 ) -> None:
     owner, lock = recorder.acquire(
-        client, lock_name, wait=plan.wait, limit=plan.limit, lease=plan.lease
+        client, lock_name, max_wait=plan.max_wait, limit=plan.limit, lease=plan.lease
     )
     if lock is None:
         time.sleep(random.random() * plan.held)

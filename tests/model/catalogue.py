@@ -11,9 +11,7 @@ from tests.model.contention import invariants as of_contention
 from tests.model.contention import transitions as contention
 from tests.model.contention.configurations import (
     CONFIGURATIONS,
-    KNOWN_GAPS,
     LARGE,
-    LATE_COPIES,
     Configuration,
 )
 from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
@@ -22,13 +20,13 @@ from tests.model.executions import invariants as of_executions
 from tests.model.executions import transitions as executions
 from tests.model.executions.mutants import MUTANTS as MUTANTS_OF_EXECUTIONS
 from tests.model.executions.scene import Scene
-from tests.model.executions.scenes import SCENES
+from tests.model.executions.scenes import KNOWN_GAPS, SCENES
 from tests.model.mutant import Mutant
 from tests.model.request_names import Names, naming
 from tests.model.search import Report, Search
 
 SEARCHES: Final[dict[str, Configuration | Scene]] = {
-    search.name: search for search in (*CONFIGURATIONS, *LATE_COPIES, *KNOWN_GAPS, *SCENES)
+    search.name: search for search in (*CONFIGURATIONS, *SCENES, *KNOWN_GAPS)
 }
 LARGE_SEARCHES: Final = {search.name: search for search in LARGE}
 MUTANTS: Final[dict[str, Mutant]] = {**MUTANTS_OF_CONTENTION, **MUTANTS_OF_EXECUTIONS}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.model.contention.configurations import CONFIGURATIONS, DELAYED_DUPLICATE
+from tests.model.contention.configurations import CONFIGURATIONS
 from tests.model.request_names import DESCRIBE, PUSH, READ, REQUEST_NAMES
 from tests.model.searches import Searches
 
@@ -38,12 +38,3 @@ def test_every_request_that_the_protocol_can_make_is_a_move_of_the_model(
     reports = [searches.protocol(c.name) for c in CONFIGURATIONS]
     taken = frozenset[str]().union(*(report.request_names for report in reports))
     assert taken == REQUEST_NAMES | {PUSH, DESCRIBE, READ}
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="the lock remembers only the last owner that released; such a grant ends by its lease, "
-    "and that of a workflow when its execution is over",
-)
-def test_a_delayed_acquire_never_takes_the_lock_again(searches: Searches) -> None:
-    assert searches.protocol(DELAYED_DUPLICATE.name).trace == ()

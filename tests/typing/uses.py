@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 in_memory = LockClient("locks", client=FakeTable())
-locks = LockClient("locks", lease=30, wait=120, session=boto3.Session())
+locks = LockClient("locks", lease=30, max_wait=timedelta(minutes=2), session=boto3.Session())
+by_environment = LockClient()
+by_stack: LockClient = LockClient.from_stack("Leasehold", lease=timedelta(seconds=30))
 
 
 def hold() -> int:
@@ -47,9 +49,20 @@ def hold() -> int:
         return lock.fencing_token
 
 
+def hold_again() -> None:
+    with locks.hold("nightly") as outer, locks.hold("nightly", reentrant=True) as inner:
+        assert_type(inner, Lock)
+        outer.heartbeat(lease=timedelta(minutes=1))
+
+
+@locked("count", reentrant=True, lease=timedelta(minutes=1))
+def count_down(number: int) -> int:
+    return count_down(number - 1) if number else 0
+
+
 def acquire() -> float:
     try:
-        lock = locks.acquire("nightly", wait=0)
+        lock = locks.acquire("nightly", max_wait=0)
     except LockWaitTimeout:
         return 0
     except InvalidRequest as refused:
@@ -91,7 +104,7 @@ def optimistically(table: Table) -> None:
     optimistic.update(table, {"account": "anna"}, debit, version_attribute="v", retries=3)
 
 
-@locked("orders/{order_id}", wait=10)
+@locked("orders/{order_id}", max_wait=10)
 def charge(order_id: str, *, amount: int = 1, lock: Lock | None = None) -> str:
     return f"{order_id} {amount} {lock}"
 
@@ -146,7 +159,7 @@ async def use_async_client() -> None:
             waiting = asyncio.create_task(lock.lost.wait())
             waiting.cancel()
         assert_type(await async_locks.try_acquire("nightly"), AsyncLock | None)
-        another = await async_locks.acquire("other", wait=3)
+        another = await async_locks.acquire("other", max_wait=3)
         assert_type(await another.release(), bool)
     assert_type(await charge_soon("7"), str)
     assert_type(await charge_or_skip("7"), int | None)
@@ -172,8 +185,8 @@ def operate(locks: LockClient) -> None:
     found = locks.describe("orders/7")
     if found is not None and found.holders:
         holder: DescribedHolder = found.holders[0]
-        locks.force_release(found.name, owner=holder, reason="hangs")
-        locks.force_release(found.name, owner=holder.fencing_token, reason="hangs")
+        locks.force_release(found.name, holder=holder, reason="hangs")
+        locks.force_release(found.name, fencing_token=holder.fencing_token, reason="hangs")
     each: LockDescription
     for each in locks.list("orders/"):
         count: int = each.waiters.count
@@ -188,7 +201,7 @@ async def operate_asynchronously(locks: AsyncLockClient) -> None:
         assert_type(each, LockDescription)
     found = await locks.describe("orders/7")
     if found is not None:
-        await locks.force_release(found.name, owner=found.holders[0], reason="hangs")
+        await locks.force_release(found.name, holder=found.holders[0], reason="hangs")
 
 
 def hold_in_a_durable_function(context: DurableContext) -> int:

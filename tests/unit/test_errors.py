@@ -39,6 +39,41 @@ def test_each_error_is_a_leasehold_error_and_none_is_a_kind_of_another(kind: typ
     assert LeaseholdError.__mro__[1] is Exception
 
 
+BUILT_IN = {InvalidRequest: ValueError, LockWaitTimeout: TimeoutError}
+
+
+def test_two_errors_are_what_python_calls_them_and_no_other_is() -> None:
+    for kind in all_errors():
+        built_in = BUILT_IN.get(kind, Exception)
+        for other in (ValueError, TimeoutError, OSError):
+            assert issubclass(kind, other) is issubclass(built_in, other)
+
+
+def test_a_timeout_has_no_number_of_the_operating_system_and_the_text_of_its_own() -> None:
+    error = LockWaitTimeout("lock 'a': held by anna", lock_name="a")
+    assert (error.errno, error.strerror, error.filename) == (None, None, None)
+    assert (str(error), error.args) == ("lock 'a': held by anna", ("lock 'a': held by anna",))
+    assert repr(error) == """LockWaitTimeout("lock 'a': held by anna")"""
+    assert LockWaitTimeout().args == ("",)
+
+
+@pytest.mark.parametrize("way", ["pickled", "copied", "copied deeply"])
+def test_a_timeout_made_without_its_init_keeps_its_text_only_if_that_is_set(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: `OSError.__new__` leaves the arguments to an `__init__` of a subclass."""
+    error = LockWaitTimeout("why", lock_name="a", waited_seconds=1.5, holders=(HOLDER,))
+    again = COPIES[way](error)
+    assert isinstance(again, LockWaitTimeout)
+    assert (str(again), again.holders, again.errno) == ("why", (HOLDER,), None)
+    monkeypatch.setattr(errors, "_made_anew", only_new)
+    assert str(COPIES[way](error)) == ""
+
+
+def only_new(kind: type[LeaseholdError], args: tuple[Any, ...]) -> LeaseholdError:
+    return kind.__new__(kind, *args)
+
+
 def test_the_errors_can_be_imported_from_the_root() -> None:
     for kind in (InvalidRequest, LockStoreUnavailable, LockWaitTimeout, LockLost, LeaseholdError):
         assert getattr(leasehold, kind.__name__) is kind

@@ -65,7 +65,7 @@ def _await_waiters(lock: DurableLock, count: int) -> None:
 
 
 def _hold(client: LockClient, lock: DurableLock, name: str) -> None:
-    with client.hold(lock.lock, wait=300, lease=60) as held:
+    with client.hold(lock.lock, max_wait=300, lease=60) as held:
         for what in ("in", "out"):
             line = f"{what} {name} {held.fencing_token} {time.time():.4f}\n"
             descriptor = os.open(lock.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -61,7 +61,6 @@ class Client:
         polls: how many fallback polls it makes while it sleeps.
         gives_up: whether it may stop waiting, which cancels.
         heartbeats: how many of them it may send.
-        echoes: the name of a client one of whose acquire calls this is, arriving at any time.
         forges: whether it asks with a ticket that it never got, for the first place of all.
         forces: whether it is a person that wants nothing but to release, by force, the oldest
             holder that it sees.
@@ -77,23 +76,18 @@ class Client:
     polls: int = 0
     gives_up: bool = False
     heartbeats: int = 0
-    echoes: str | None = None
     forges: bool = False
     forces: bool = False
     remembers: bool = False
     supposes_busy: bool = False
 
     @property
-    def is_echo(self) -> bool:
-        return self.echoes is not None
-
-    @property
     def owner_id(self) -> str:
-        return f"{self.echoes or self.name:->16}"
+        return f"{self.name:->16}"
 
     @property
     def execution_arn(self) -> str | None:
-        return f"execution-of-{self.echoes or self.name}" if self.pushed else None
+        return f"execution-of-{self.name}" if self.pushed else None
 
 
 class Status(Enum):
@@ -251,7 +245,9 @@ def operate(
         case Status.FORCING:
             return store.force_release(_by_force(local.told))
         case Status.RENEWING:
-            return store.heartbeat(HeartbeatRequest(lock_name=LOCK, owner_id=owner_id))
+            return store.heartbeat(
+                HeartbeatRequest(lock_name=LOCK, owner_id=owner_id, lease_ms=LEASE_MS)
+            )
         case Status.CANCELLING:
             request = ReleaseRequest(
                 lock_name=LOCK,
@@ -278,8 +274,6 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
         return local.again()
     if local.orphaned:
         return local.dead()
-    if client.echoes is not None:
-        return local.at(Status.DONE)
     if isinstance(answer, Queued) and not client.pushed:
         local = local._replace(ticket=answer.entered_at_ms)
     after, told = _AFTER[type(answer)], local.told

@@ -144,8 +144,6 @@ class Checker:
         client = self.world.clients[local.client]
         status = local.status
         sure = client.pushed or instant < TICKS
-        if client.is_echo:
-            return None
         mine = lock.holder(client.owner_id)
         working = status in (Status.WORKING, Status.RENEWING) and not local.orphaned and sure
         last = lock.last_forced_release

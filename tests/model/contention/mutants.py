@@ -5,21 +5,30 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
+from leasehold.protocol import departure, next_step, permits, queue
 from leasehold.protocol import hand_over as hand_over_protocol
-from leasehold.protocol import next_step, permits, queue
+from leasehold.protocol.departure import not_outdated
 from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from leasehold.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
 from leasehold.protocol.model import LockState
-from leasehold.store import acquire, force_release, hand_over, join, release
+from leasehold.store import acquire, force_release, hand_over, join, keep_alive, release
 from leasehold.store.queue import SeenQueue
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
-from tests.model.contention.configurations import OLGA, Configuration, workflows
+from tests.model.contention.configurations import (
+    A_HEARTBEAT_IS_LATE,
+    OLGA,
+    ONE_GIVES_UP_LATE,
+    Configuration,
+    workflows,
+)
 from tests.model.contention.faults import Faults
 from tests.model.contention.invariants import Invariant
 from tests.model.mutant import Mutant, Patch, weak
 
 _NO_FAULTS: Final = Faults()
+_ONE_COPY: Final = Faults(copies=1)
+_NOT_OUTDATED: Final = not_outdated(0).expression
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
 _THE_GRANT_SEEN: Final = "#departing_token = :seen_grant"
@@ -160,12 +169,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "an acquire beside other limits ignores the last token": _mutant(
         Invariant.LIMIT,
-        weak(acquire, "acquire_permit", NOBODY_CAME_IN),
+        weak(acquire, "acquire_permit_as_seen", NOBODY_CAME_IN),
         clients=_WIDE_NARROW_WIDE,
     ),
     "raising the limit in force ignores the last token": _mutant(
         Invariant.IN_FORCE,
-        (acquire, "acquire_permit", weak_functions.acquire_permit_raising_at_any_time),
+        (acquire, "acquire_permit_as_seen", weak_functions.acquire_permit_raising_at_any_time),
         clients=(
             Client(name="anna", limit=3, waits=False),
             Client(name="ben", limit=2, waits=False),
@@ -241,6 +250,35 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.WAKE_UP,
         weak(force_release, "release_by_force", NOT_CONTENDED),
         clients=(_ANNA, _BEN, OLGA),
+    ),
+    "a heartbeat moves the end of the lease back": Mutant(
+        Invariant.END,
+        A_HEARTBEAT_IS_LATE,
+        (
+            weak(
+                keep_alive,
+                "renew",
+                "#mine.#h_expires_at_ms <= :expires_at_ms",
+                instead="attribute_exists(#mine)",
+            ),
+        ),
+    ),
+    "an acquire does not ask who left after it was sent": _mutant(
+        Invariant.ENDED, weak(acquire, "acquire_permit", _NOT_OUTDATED), faults=_ONE_COPY
+    ),
+    "a join does not ask who left after it was sent": Mutant(
+        Invariant.GONE, ONE_GIVES_UP_LATE, (weak(join, "join_queue", _NOT_OUTDATED),)
+    ),
+    "giving up does not tell when": Mutant(
+        Invariant.ENDED, ONE_GIVES_UP_LATE, ((queue, "LEFT_NOW", "#limit = #limit"),)
+    ),
+    "a departure that was held up sets its time back": Mutant(
+        Invariant.GONE,
+        ONE_GIVES_UP_LATE,
+        (
+            *((place, "LEFT_LAST", "attribute_exists(#held)") for place in (departure, queue)),
+            (permits, "LEFT_LAST", "attribute_exists(#held)"),
+        ),
     ),
     "a ticket is believed": _mutant(
         Invariant.ORDER,

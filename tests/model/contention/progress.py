@@ -79,7 +79,7 @@ class Progress:
             asked = None if call is None else self._number_of_call(call)
             client = self.clients[local.client]
             listens = local.status in (Status.ACQUIRING, Status.ASLEEP)
-            if local.orphaned or client.echoes is not None:
+            if local.orphaned:
                 listens = False
             token = task_token(client, local) if listens else None
             self.known.append(Known(local, asked, local.status in OPERATING, token))
@@ -113,7 +113,7 @@ class Progress:
 
     def _run(self, local: Local) -> int:
         client = self.clients[local.client]
-        index = self.index_of[client.echoes or client.name]
+        index = self.index_of[client.name]
         answers = [self._tables.answer(number) for number in local.answers]
         result = run_to_next_call(
             lambda store, _world: operate(client, local, store, self._remembered(local)),

@@ -141,7 +141,7 @@ class World:
     def _liveness_of(self, state: State, execution_arn: str) -> Liveness:
         for at, client in enumerate(self.clients, start=FIRST_CLIENT):
             local = self.progress.known[state[at]].local
-            if client.execution_arn == execution_arn and client.echoes is None:
+            if client.execution_arn == execution_arn:
                 over = local.status is Status.DEAD or local.orphaned
                 return Liveness.OVER if over else Liveness.RUNNING
         raise LookupError(execution_arn)

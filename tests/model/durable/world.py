@@ -13,7 +13,7 @@ from unittest.mock import patch
 from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 
 from leasehold.durable import acquisition, attempt, hold
-from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
+from leasehold.errors import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from leasehold.protocol.model import ExecutionEnded, Grant, Liveness
 from leasehold.store.lock_store import LockStore
 from leasehold.testing.memory_table import MemoryTable
@@ -272,6 +272,8 @@ class _Play:
         except LockLost:
             self.fault = Invariant.FALSE_LOSS
             return "lost"
+        except InvalidRequest:  # A ValueError too, but a defect: no run makes an invalid request.
+            raise
         except (ValueError, LockStoreUnavailable):
             return "failed"
         return "done"

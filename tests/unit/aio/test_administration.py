@@ -38,9 +38,9 @@ async def test_locks_are_described_listed_and_released_by_force(
         [holder] = described.holders
         assert (holder.owner_name, holder.data) == ("anna", {"n": 0})
         assert await olga.describe("other") is None
-        await olga.force_release("orders/0", owner=holder, reason=WHY)
+        await olga.force_release("orders/0", holder=holder, reason=WHY)
         with pytest.raises(HolderChanged):
-            await olga.force_release("orders/1", owner=holder, reason=WHY)
+            await olga.force_release("orders/1", holder=holder, reason=WHY)
         with pytest.raises(LockLost):
             await locks[0].heartbeat()
         assert table.state("orders/0").holders == ()
@@ -86,7 +86,7 @@ async def test_bad_arguments_and_a_closed_client_are_refused_without_a_request(
     with pytest.raises(InvalidRequest):
         client.list("\n")
     with pytest.raises(InvalidRequest):
-        await client.force_release("a", owner=0, reason=WHY)
+        await client.force_release("a", fencing_token=0, reason=WHY)
     with pytest.raises(InvalidRequest):
         await client.adopt("a", "short")
     await client.close()

@@ -207,10 +207,10 @@ async def test_a_second_cancellation_does_not_stop_the_cleanup(
 async def test_a_timeout_around_acquire_is_a_cancellation(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
-    async with make_client() as locks, locks.hold("a", owner_name="first"):
+    async with make_client("first") as anna, make_client("second") as ben, anna.hold("a"):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
-                await locks.acquire("a", owner_name="second")
+                await ben.acquire("a")
         assert table.traces("a") == ["first"]
 
 

@@ -50,7 +50,7 @@ async def test_closing_ends_waits_and_they_leave_the_queue(
 ) -> None:
     async with make_client("first") as others, others.hold("a"):
         locks = make_client("second")
-        waiter = asyncio.create_task(locks.acquire("a", wait=600))
+        waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
         await asyncio.sleep(20)
         began = virtual_loop().time()
         await locks.close()

@@ -15,6 +15,7 @@ from aiobotocore.session import get_session
 
 from leasehold import (
     AsyncLockClient,
+    InvalidRequest,
     LockClient,
     LockStoreMisconfigured,
     LockStoreUnavailable,
@@ -126,7 +127,7 @@ def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
 ) -> None:
     async def acquire(table: str) -> None:
         async with AsyncLockClient(table) as locks:
-            await locks.acquire("a", wait=0)
+            await locks.acquire("a", max_wait=0)
 
     with pytest.raises(LockStoreMisconfigured, match="'nosuch' in us-east-1: there is no such"):
         asyncio.run(acquire("nosuch"))
@@ -149,10 +150,11 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
     events: list[Event] = []
+    monkeypatch.setattr("leasehold.client.store_factory.log_event", events.append)
     name = f"pushed-{is_told}"
 
     async def release_to_a_workflow() -> None:
-        async with AsyncLockClient(TABLE, observe=events.append) as locks, locks.hold(name):
+        async with AsyncLockClient(TABLE) as locks, locks.hold(name):
             queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
                 acquire("workflow", lock_name=name, waits=True, task_token="no such token")
             )
@@ -194,7 +196,7 @@ def now() -> FakeClock:
 def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
     async def hold_and_wait() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("c"):
-            waiter = asyncio.ensure_future(locks.acquire("c", wait=600))
+            waiter = asyncio.ensure_future(locks.acquire("c", max_wait=600))
             await asyncio.sleep(0.5)
             os.kill(os.getpid(), 2)
             await waiter
@@ -204,3 +206,26 @@ def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
     with LockClient(TABLE, client=aws.client("dynamodb")) as locks:
         lock = locks.try_acquire("c")
         assert lock is not None
+
+
+def test_a_client_finds_its_table_by_the_environment_and_by_the_stack(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/leasehold/Orders/LockTableName"
+    aws.client("ssm").put_parameter(Name=path, Value=TABLE, Type="String", Overwrite=True)
+    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+
+    async def lock_by_both() -> None:
+        async with AsyncLockClient() as one, one.hold("of-a-stack"):
+            other = await AsyncLockClient.from_stack("Orders", session=get_session(), lease=30)
+            async with other:
+                assert await other.try_acquire("of-a-stack") is None
+        with pytest.raises(LockStoreMisconfigured, match="no stack of this name shares"):
+            await AsyncLockClient.from_stack("Nowhere")
+        with pytest.raises(InvalidRequest, match="stack_name"):
+            await AsyncLockClient.from_stack("7")
+        monkeypatch.delenv("LEASEHOLD_TABLE_NAME")
+        with pytest.raises(InvalidRequest, match="set LEASEHOLD_TABLE_NAME"):
+            AsyncLockClient()
+
+    asyncio.run(lock_by_both())

@@ -21,7 +21,7 @@ def test_the_events_are_those_of_the_client_with_threads() -> None:
             lock = await locks.acquire("a")
             assert await locks.try_acquire("a") is None
             with pytest.raises(LockWaitTimeout):
-                await locks.acquire("a", wait=20)
+                await locks.acquire("a", max_wait=20)
             await lock.release()
             await locks.acquire("b")
             locks.clock.stall(40)

@@ -38,7 +38,7 @@ async def test_a_waiter_that_is_stopped_in_two_ways_leaves_the_queue(
     first = make_client("first")
     await first.acquire("a")
     locks = make_client("second")
-    waiter = asyncio.create_task(locks.acquire("a", wait=600))
+    waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
     await asyncio.sleep(1)
     stopping = asyncio.create_task(one(waiter, locks))
     await asyncio.sleep(apart)
@@ -126,7 +126,7 @@ async def test_a_waiter_that_is_cancelled_while_it_gives_up_leaves_the_queue(
 ) -> None:
     """As by a timeout around `acquire` that is as long as its wait."""
     async with make_client("first") as first, make_client("second") as locks, first.hold("a"):
-        waiter = asyncio.create_task(locks.acquire("a", wait=5))
+        waiter = asyncio.create_task(locks.acquire("a", max_wait=5))
         await asyncio.sleep(5 + late)
         waiter.cancel()
         await asyncio.gather(waiter, return_exceptions=True)

@@ -50,7 +50,7 @@ def parameters_of(function: Any) -> list[tuple[str, Any, Any]]:  # noqa: ANN401 
 )
 def test_a_method_of_the_client_takes_what_its_namesake_takes(name: str) -> None:
     if name == "__module__":
-        public = {one for one in dir(LockClient) if not one.startswith("_")} - {"reset_after_fork"}
+        public = {one for one in dir(LockClient) if not one.startswith("_")}
         assert {one for one in dir(AsyncLockClient) if not one.startswith("_")} == public
         return
     assert parameters_of(getattr(AsyncLockClient, name)) == parameters_of(getattr(LockClient, name))
@@ -93,11 +93,11 @@ async def test_a_lock_tells_what_was_granted(make_client: MakeClient) -> None:
 async def test_a_lock_that_others_hold_is_refused_or_waited_for_exactly_as_long(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
-    async with make_client() as locks, locks.hold("a"):
+    async with make_client() as anna, make_client("ben") as locks, anna.hold("a"):
         assert await locks.try_acquire("a") is None
         began = virtual_loop().time()
         with pytest.raises(LockWaitTimeout, match="not handed over within 7 s; last held by anna"):
-            await locks.acquire("a", wait=7)
+            await locks.acquire("a", max_wait=7)
         assert virtual_loop().time() - began == pytest.approx(7, abs=0.1)
         assert table.traces("a") == ["anna"]
 
@@ -107,8 +107,8 @@ async def test_a_waiter_joins_then_reads_and_asks_again_every_two_minutes(
     make_client: MakeClient, table: AsyncTable
 ) -> None:
     async with make_client() as locks, make_client("berta", heartbeat_every=math.inf) as others:
-        first = await others.acquire("a", lease=3600, wait=0)
-        waiter = asyncio.create_task(locks.acquire("a", wait=600))
+        first = await others.acquire("a", lease=3600, max_wait=0)
+        waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
         await asyncio.sleep(10)
         joined = len(table.log)
         await asyncio.sleep(200)
@@ -127,7 +127,7 @@ async def test_waiters_of_one_client_are_served_in_the_order_in_which_they_came(
 
     async def work(number: int) -> None:
         await asyncio.sleep(number)
-        async with locks.hold("a", wait=600):
+        async with locks.hold("a", max_wait=600):
             served.append(number)
             await asyncio.sleep(30)
 
@@ -145,7 +145,7 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
         with pytest.raises(LockStoreUnavailable):
             await locks.try_acquire("a")
         with pytest.raises(LockStoreUnavailable):
-            await locks.acquire("a", wait=30)
+            await locks.acquire("a", max_wait=30)
     table.outage = None
     assert table.traces("a") == []
 
@@ -155,7 +155,7 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
     [
         ({"lease": 0}, "lease"),
         ({"limit": 0}, "limit"),
-        ({"wait": -1}, "wait"),
+        ({"max_wait": -1}, "max_wait"),
         ({"data": [1]}, "data"),
     ],
 )

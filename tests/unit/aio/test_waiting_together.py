@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import pytest
 
-from leasehold import backoff
+from leasehold import LockWaitTimeout, backoff
 from leasehold.client.local_waiters import LocalWaiters
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
@@ -45,7 +46,7 @@ async def pass_through(
 
     async def work(number: int) -> None:
         await asyncio.sleep(number * SPACING_SECONDS)
-        async with all_clients[number % clients].hold("a", wait=3600):
+        async with all_clients[number % clients].hold("a", max_wait=3600):
             order.append(number)
             await asyncio.sleep(random.uniform(0.02, 0.08))  # noqa: S311 - work
 
@@ -125,3 +126,18 @@ async def test_without_news_between_them_tasks_of_one_client_read(
     monkeypatch.setattr(LocalWaiters, "note", lambda *_: None)
     passage = await pass_through(make_client, table, waiters=10, clients=1)
     assert passage.reads > 1
+
+
+@in_virtual_time
+async def test_a_waiter_with_a_higher_limit_leaves_a_holder_of_a_lower_one_in_peace(
+    make_client: MakeClient, table: AsyncTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ten minutes: mostly the holder's own heartbeats, and the waiter keeps its place."""
+    async with make_client("anna") as anna, make_client("ben") as ben, anna.hold("a"):
+        table.log.clear()
+        with pytest.raises(LockWaitTimeout):
+            await ben.acquire("a", limit=5, max_wait=600)
+        written = Counter(table.names())
+    assert written["update_item"] < 80
+    assert written["transact_write_items"] < 10
+    assert len(caplog.records) < 10

@@ -41,7 +41,7 @@ def test_holders_and_waiters_are_shown_and_owner_ids_are_not(
     show: Callable[[str], str], locks: LockClient, fleet: Fleet
 ) -> None:
     def wait() -> None:
-        locks.acquire("shown", owner_name="berta", wait=SECONDS).release()
+        locks.acquire("shown", owner_name="berta", max_wait=SECONDS).release()
 
     waiter = threading.Thread(target=wait)
     with locks.hold("shown", owner_name="[bold]anna[/bold]", data={"job": 7}) as lock:

@@ -65,7 +65,7 @@ def test_the_name_of_the_holder_in_a_message_is_printable_too(
 ) -> None:
     with LockClient("locks", client=cast("Any", table), clock=FakeClock()) as locks:
         with pytest.raises(LockWaitTimeout) as caught:
-            locks.acquire(LOCK, wait=0)
+            locks.acquire(LOCK, max_wait=0)
         assert commands(str(caught.value)) == []
         assert caught.value.holders[0].owner_name == EVIL, "the attribute is what was stored"
     exit_codes.say(f"told: {EVIL}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import LockClient, create_table
+from leasehold.store.events import Event
 from localaws import LocalAws
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.client.support.simulated_heartbeats import Beating, SimulatedHeartbeats
@@ -27,6 +28,14 @@ def clock() -> EventfulClock:
 @pytest.fixture
 def table() -> Table:
     return Table()
+
+
+@pytest.fixture
+def store_events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """What clients would log of their store; not logged."""
+    seen: list[Event] = []
+    monkeypatch.setattr("leasehold.client.store_factory.log_event", seen.append)
+    return seen
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from leasehold import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
     LockWaitTimeout,
+    VisibleHolder,
 )
 from leasehold.errors import ClientUnusable
 from leasehold.protocol.model import Queued
-from leasehold.store.events import Event, ReleasedByForce
 from tests.support import acquire, owner, store_over
 from tests.support.faults import lost_reply, refusal
 from tests.unit.client.conftest import MakeClient
@@ -55,7 +56,7 @@ def test_a_forced_release_ends_what_the_holder_relies_on(
     lock = make_client("anna").acquire("orders/7")
     operator = make_client("olga")
     [holder] = described(operator.describe("orders/7")).holders
-    operator.force_release("orders/7", owner=holder, reason=WHY)
+    operator.force_release("orders/7", holder=holder, reason=WHY)
     lock.check()  # It has not asked yet: no lease can do better.
     with pytest.raises(LockLost):
         lock.transact_write([{"Put": {"TableName": "any", "Item": {"pk": {"S": "a"}}}}])
@@ -67,7 +68,7 @@ def test_a_forced_release_ends_what_the_holder_relies_on(
 def test_the_heartbeat_of_the_former_holder_raises_lock_lost(make_client: MakeClient) -> None:
     told: list[str] = []
     lock = make_client("anna").acquire("orders/7", on_lost=lambda _lock, why: told.append(why))
-    make_client("olga").force_release("orders/7", owner=lock.fencing_token, reason=WHY)
+    make_client("olga").force_release("orders/7", fencing_token=lock.fencing_token, reason=WHY)
     with pytest.raises(LockLost, match="another owner has it, or somebody has freed it"):
         lock.heartbeat()
     assert lock.lost.is_set()
@@ -77,27 +78,19 @@ def test_a_release_after_a_release_by_force_tells_of_no_owner_whom_there_was_not
     make_client: MakeClient,
 ) -> None:
     lock = make_client("anna").acquire("orders/7")
-    make_client("olga").force_release("orders/7", owner=lock.fencing_token, reason=WHY)
+    make_client("olga").force_release("orders/7", fencing_token=lock.fencing_token, reason=WHY)
     assert lock.release() is False
     with pytest.raises(LockLost, match="another owner had it, or somebody had freed it, before"):
         lock.check()
 
 
-def test_who_and_why_are_logged_observed_and_stored(
+def test_who_and_why_are_logged_and_stored(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock = make_client("anna").acquire("orders/7")
-    seen: list[Event] = []
-    make_client("olga", observe=seen.append).force_release(
-        "orders/7", owner=lock.fencing_token, reason=WHY
-    )
-    [event] = seen
-    assert isinstance(event, ReleasedByForce)
-    assert (event.requested_by, event.reason, event.owner_name) == ("olga", WHY, "anna")
-    lock = make_client("anna").acquire("orders/7")
     with caplog.at_level(logging.WARNING, "leasehold"):
         make_client("olga").force_release(
-            "orders/7", owner=lock.fencing_token, reason=WHY, requested_by="arn:olga"
+            "orders/7", fencing_token=lock.fencing_token, reason=WHY, requested_by="arn:olga"
         )
     [told] = caplog.messages
     assert told == (
@@ -113,8 +106,8 @@ def test_the_holder_that_a_waiter_was_told_of_can_be_named(make_client: MakeClie
     make_client("anna").acquire("orders/7")
     operator = make_client("olga")
     with pytest.raises(LockWaitTimeout) as caught:
-        operator.acquire("orders/7", wait=0)
-    operator.force_release("orders/7", owner=caught.value.holders[0], reason=WHY)
+        operator.acquire("orders/7", max_wait=0)
+    operator.force_release("orders/7", holder=caught.value.holders[0], reason=WHY)
     assert operator.try_acquire("orders/7") is not None
 
 
@@ -126,7 +119,7 @@ def test_a_holder_that_changed_is_a_typed_error_and_nothing_is_written(
     make_client("ben").acquire("orders/7")
     before = dict(table.memory.items)
     with pytest.raises(HolderChanged, match="describe the lock again") as caught:
-        make_client("olga").force_release("orders/7", owner=first.fencing_token, reason=WHY)
+        make_client("olga").force_release("orders/7", fencing_token=first.fencing_token, reason=WHY)
     assert (caught.value.lock_name, caught.value.fencing_token) == ("orders/7", first.fencing_token)
     assert table.memory.items == before
 
@@ -141,7 +134,7 @@ def test_a_lost_reply_is_repeated_and_answered(
         table.loses_replies = next(replies, False) and name == "update_item"
 
     table.before = lose
-    make_client("olga").force_release("orders/7", owner=lock.fencing_token, reason=WHY)
+    make_client("olga").force_release("orders/7", fencing_token=lock.fencing_token, reason=WHY)
     assert table.state("orders/7").holders == ()
     assert clock.waits, "it was repeated after a pause"
 
@@ -199,7 +192,7 @@ def test_an_outage_is_no_answer(make_client: MakeClient, table: Table) -> None:
     operator = make_client("olga")
     table.outage = lost_reply()
     for call in (
-        lambda: operator.force_release("orders/7", owner=lock.fencing_token, reason=WHY),
+        lambda: operator.force_release("orders/7", fencing_token=lock.fencing_token, reason=WHY),
         lambda: operator.release("orders/7", lock.owner_id),
         lambda: operator.describe("orders/7"),
         lambda: list(operator.list()),
@@ -224,12 +217,21 @@ def test_a_lock_that_somebody_has_changed_is_logged_and_left_out(
     assert "LOCK#a" in caplog.text
 
 
+HOLDER = VisibleHolder(
+    owner_name="anna",
+    acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
+    expires_at=datetime(2030, 1, 2, tzinfo=UTC),
+    fencing_token=7,
+)
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "no name": ("name", {"name": ""}),
-    "an owner_id as owner": ("owner", {"owner": "0123456789abcdef"}),
-    "no owner": ("owner", {"owner": None}),
-    "a token of nobody": ("owner", {"owner": 0}),
-    "true as owner": ("owner", {"owner": True}),
+    "an owner_id as token": ("fencing_token", {"fencing_token": "0123456789abcdef"}),
+    "no holder": ("holder", {"fencing_token": None}),
+    "a holder and a token": ("holder", {"holder": HOLDER}),
+    "a number as holder": ("holder", {"holder": 7, "fencing_token": None}),
+    "an owner_id as holder": ("holder", {"holder": "0123456789abcdef", "fencing_token": None}),
+    "a token of nobody": ("fencing_token", {"fencing_token": 0}),
+    "true as token": ("fencing_token", {"fencing_token": True}),
     "no reason": ("reason", {"reason": ""}),
     "a reason of two lines": ("reason", {"reason": "a\nb"}),
     "a long reason": ("reason", {"reason": "x" * 513}),
@@ -243,7 +245,7 @@ def test_a_bad_argument_is_refused_by_name_and_nothing_is_sent(
     case: str, make_client: MakeClient, table: Table
 ) -> None:
     field, changed = BAD[case]
-    arguments: dict[str, Any] = {"name": "orders/7", "owner": 7, "reason": WHY, **changed}
+    arguments: dict[str, Any] = {"name": "orders/7", "fencing_token": 7, "reason": WHY, **changed}
     with pytest.raises(InvalidRequest) as caught:
         make_client("olga").force_release(**arguments)
     assert caught.value.field == field
@@ -264,7 +266,7 @@ def test_a_name_too_long_for_the_mark_is_cut_at_a_letter(
 ) -> None:
     lock = make_client("anna").acquire("orders/7")
     make_client("\N{LATIN SMALL LETTER E WITH ACUTE}" * 400).force_release(
-        "orders/7", owner=lock.fencing_token, reason=WHY
+        "orders/7", fencing_token=lock.fencing_token, reason=WHY
     )
     last = table.state("orders/7").last_forced_release
     assert last is not None
@@ -277,7 +279,7 @@ def test_a_client_that_is_closed_does_none_of_it(make_client: MakeClient) -> Non
     for call in (
         lambda: client.describe("a"),
         client.list,
-        lambda: client.force_release("a", owner=7, reason=WHY),
+        lambda: client.force_release("a", fencing_token=7, reason=WHY),
         lambda: client.adopt("a", "0123456789abcdef"),
         lambda: client.release("a", "0123456789abcdef"),
     ):

@@ -51,7 +51,7 @@ def test_increments_in_two_steps_survive_exactly_if_each_is_locked(
     def work() -> None:
         with LockClient(lock_table, client=dynamodb_of(aws), lease=10) as locks:
             for _ in range(ROUNDS):
-                block = locks.hold(f"counting-{locked}", wait=60) if locked else nullcontext()
+                block = locks.hold(f"counting-{locked}", max_wait=60) if locked else nullcontext()
                 with block as lock:
                     counter.increment()
                     if lock is not None:
@@ -75,7 +75,7 @@ def test_clients_get_the_lock_in_the_order_in_which_they_asked(
         def wait_for_it(number: int) -> None:
             with LockClient(lock_table, client=dynamodb_of(aws), lease=30) as mine:
                 until(lambda: waiting(aws, lock_table, name) == number)
-                with mine.hold(name, wait=60):
+                with mine.hold(name, max_wait=60):
                     order.append(number)
 
         def leave() -> None:
@@ -103,7 +103,7 @@ def test_requests_on_the_wire_are_one_each_and_a_waiter_only_reads(
             until(lambda: len(theirs.sent) >= 12)
             lock.release()
 
-        Together().run(leave, lambda: got.append(waiter.acquire("on-the-wire", wait=60)))
+        Together().run(leave, lambda: got.append(waiter.acquire("on-the-wire", max_wait=60)))
         join = ["Query", "TransactWriteItems", "UpdateItem"]
         assert theirs.sent[:4] == ["UpdateItem", *join]
         assert set(theirs.sent[4:]) == {"Query"}

@@ -25,7 +25,11 @@ def free_permit(clock: FakeClock, limit: int = 1) -> FreePermit:
 
 
 def held(
-    clock: FakeClock, *seconds: float, contended: bool = True, fencing_token: int = 7
+    clock: FakeClock,
+    *seconds: float,
+    contended: bool = True,
+    fencing_token: int = 7,
+    holders_limit: int = 100,
 ) -> LockState:
     """A lock whose holders' leases are over in so many seconds."""
     holders = tuple(
@@ -35,7 +39,7 @@ def held(
             acquired_at_ms=clock.wall_ms(),
             expires_at_ms=clock.wall_ms() + round((left - TOLERANCE_SECONDS) * 1000),
             lease_ms=60_000,
-            limit=len(seconds),
+            limit=holders_limit,
             revision=1,
             fencing_token=number,
         )
@@ -78,6 +82,14 @@ def test_as_many_leases_have_to_end_as_leave_room_for_the_limit(
     permit = free_permit(clock, limit=limit)
     permit.is_worth_a_request(held(clock, 20, 60, 10))
     assert permit.expected_at - clock.monotonic() == pytest.approx(seconds)
+
+
+def test_a_permit_that_only_the_waiters_own_limit_would_leave_free_is_not_requested(
+    clock: FakeClock,
+) -> None:
+    permit = free_permit(clock, limit=5)
+    assert not permit.is_worth_a_request(held(clock, 60, holders_limit=1))
+    assert permit.expected_at - clock.monotonic() == pytest.approx(60)
 
 
 def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(

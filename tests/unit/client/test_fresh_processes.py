@@ -53,7 +53,7 @@ def test_a_process_that_has_just_begun_replaces_a_crashed_holder(
         began = clock.now_ms
         new_process().acquire("nightly").release()
         assert clock.now_ms - began < 62_000
-        crash(new_process, wait=0)
+        crash(new_process, max_wait=0)
     assert table.state("nightly").held == 1
 
 
@@ -76,7 +76,7 @@ def test_the_default_wait_is_longer_than_it_takes_to_watch_a_lease_of_ones_own_l
     crash(new_process, lease=lease)
     clock.advance(24 * HOUR)
     new_process().acquire("nightly", lease=lease)
-    crash(new_process, lease=lease, wait=3 * lease)
+    crash(new_process, lease=lease, max_wait=3 * lease)
     new_process(lease=lease).acquire("nightly")
 
 
@@ -86,14 +86,14 @@ def test_who_does_not_wait_long_enough_is_told_what_to_do(
     crash(new_process)
     clock.advance(HOUR)
     with pytest.raises(LockWaitTimeout) as told:
-        new_process().acquire("nightly", wait=10)
+        new_process().acquire("nightly", max_wait=10)
     assert str(told.value) == (
         "lock 'nightly': not handed over within 10 s; last held by crashed since "
         f"{told.value.holders[0].acquired_at:%Y-%m-%d %H:%M:%S}+00:00 (the lease of crashed "
         "is over by the wall clock, but this client has not watched it for its whole length; a "
         'wait of 62 s would, and takeover="stored_expiry" goes by the wall clock)'
     )
-    new_process().acquire("nightly", wait=62)
+    new_process().acquire("nightly", max_wait=62)
 
 
 def test_who_follows_the_other_advice_is_not_kept_waiting(
@@ -128,11 +128,11 @@ def test_of_a_holder_that_lives_nothing_of_the_kind_is_said(
     assert contender.try_acquire("nightly") is None
     assert caplog.text == ""
     with pytest.raises(LockWaitTimeout, match=r"last held by crashed since [^(]+$"):
-        contender.acquire("nightly", wait=10)
+        contender.acquire("nightly", max_wait=10)
 
 
 def test_the_default_wait_is_that_of_the_client_if_it_has_one(new_process: NewProcess) -> None:
-    assert new_process(wait=7).longest_wait(600) == 7
+    assert new_process(max_wait=7).longest_wait(600) == 7
     assert new_process().longest_wait() == 120
     assert new_process(lease=90).longest_wait() == 180
     assert new_process(lease=90).longest_wait(300) == 600

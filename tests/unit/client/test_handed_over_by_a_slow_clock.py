@@ -23,7 +23,7 @@ def is_robbed(make_client: MakeClient, table: Table, clock: EventfulClock) -> bo
     """Whether a direct caller, who goes by the stored end, is granted what ben has just got."""
     slow = make_client("anna", lease=600, clock=SkewedClock(clock, SLOW_SECONDS)).acquire("a")
     clock.at(10, slow.release)
-    held = make_client("ben").acquire("a", lease=30, wait=60)
+    held = make_client("ben").acquire("a", lease=30, max_wait=60)
     answer = store_over(table, clock).acquire(acquire("carl", lock_name="a"))
     held.check()
     assert isinstance(answer, Grant | Refusal)

@@ -12,7 +12,6 @@ from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHear
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.local_lease import LocalLease, TimedGrant
 from leasehold.client.local_waiters import LocalWaiters
-from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
 from leasehold.store.lease_expiry import WatchedExpiry
@@ -31,7 +30,6 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         table_name="locks",
         clock=clock,
         lease_expiry=WatchedExpiry(clock),
-        observe=log_event,
         local_waiters=LocalWaiters(clock),
     )
     grant = Grant(

@@ -44,7 +44,7 @@ def test_an_exit_that_says_that_all_is_well_would_swallow_it(
         return True
 
     monkeypatch.setattr(Lock, "__exit__", all_is_well)
-    assert what_leaves(make_client().hold("a")) is None
+    assert what_leaves(make_client().acquire("a")) is None
 
 
 def test_a_lock_in_a_with_statement_is_released_too(make_client: MakeClient, table: Table) -> None:

@@ -70,10 +70,10 @@ def test_a_refusal_a_timeout_and_an_unknown_outcome_are_three_events(
     locks.another().acquire("a")
     assert locks.try_acquire("a") is None
     with pytest.raises(LockWaitTimeout):
-        locks.acquire("a", wait=20)
+        locks.acquire("a", max_wait=20)
     locks.table.is_down = True
     with pytest.raises(LockStoreUnavailable):
-        locks.acquire("b", wait=5)
+        locks.acquire("b", max_wait=5)
     with pytest.raises(InvalidRequest):
         locks.acquire("")
     assert told.kinds() == ["Refused", "TimedOut", "Failed"]

@@ -52,7 +52,7 @@ def test_it_is_found_described_adopted_and_released_by_force_by_its_text(
     assert described is not None
     assert repr(described.holders[0].owner_name) == "'anna'"
     assert locks.adopt(Name.ORDERS, lock.owner_id).fencing_token == lock.fencing_token
-    locks.force_release(Name.ORDERS, owner=described.holders[0], reason=Name.OWNER)
+    locks.force_release(Name.ORDERS, holder=described.holders[0], reason=Name.OWNER)
     after = locks.describe("orders")
     assert after is not None
     assert after.holders == ()
@@ -71,4 +71,4 @@ def test_an_asyncio_client_finds_it_by_its_text() -> None:
 def test_a_wait_that_is_a_member_of_an_enumeration_ends_as_any_other(locks: FakeLockClient) -> None:
     locks.acquire("orders")
     with pytest.raises(LockWaitTimeout, match="not handed over within 2 s"):
-        locks.another().acquire("orders", wait=Seconds.TWO)
+        locks.another().acquire("orders", max_wait=Seconds.TWO)

@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_released_lock_is_not_held_and_not_lost(make_client: MakeClient, table
 def test_who_does_not_get_the_lock_is_told_who_has_it(make_client: MakeClient) -> None:
     make_client("anna").acquire("a")
     with pytest.raises(LockWaitTimeout, match=r"^lock .a.: held by anna since 2"):
-        make_client("ben").acquire("a", wait=0)
+        make_client("ben").acquire("a", max_wait=0)
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -119,9 +120,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a lease below 1 s": ({"lease": 0.5}, "lease"),
     "a lease above 12 h": ({"lease": 43_201}, "lease"),
     "a lease of NaN": ({"lease": math.nan}, "lease"),
-    "a wait below 0": ({"wait": -1}, "wait"),
-    "a wait of more than a week": ({"wait": 604_801}, "wait"),
-    "a wait of True": ({"wait": True}, "wait"),
+    "a wait below 0": ({"max_wait": -1}, "max_wait"),
+    "a wait of more than a week": ({"max_wait": 604_801}, "max_wait"),
+    "a wait of True": ({"max_wait": True}, "max_wait"),
     "no permits": ({"limit": 0}, "limit"),
     "too many permits": ({"limit": 101}, "limit"),
     "data that is no object": ({"data": [1]}, "data"),
@@ -144,7 +145,7 @@ def test_bad_input_is_refused_by_name_and_nothing_is_written(
 
 BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a lease": ({"lease": 0}, "lease"),
-    "a wait": ({"wait": -1}, "wait"),
+    "a wait": ({"max_wait": -1}, "max_wait"),
     "heartbeats that leave no room": (
         {"lease": 9, "heartbeat_every": 6, "safe_period": 3},
         "lease",
@@ -156,7 +157,7 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "no workers": ({"max_workers": 0}, "max_workers"),
     "best effort": ({"best_effort_release": "x"}, "best_effort_release"),
     "an owner name": ({"owner_name": "a\nb"}, "owner_name"),
-    "an observer that cannot be called": ({"observe": 7}, "observe"),
+    "a hook that cannot be called": ({"on_event": 7}, "on_event"),
 }
 
 
@@ -193,3 +194,31 @@ def test_what_belongs_to_one_process_says_so_when_it_is_copied_or_pickled(
     with pytest.raises(TypeError, match=r"lock 'a' belongs to this process .* adopt it there"):
         duplicate(lock)
     lock.check()
+
+
+def test_every_length_of_time_may_be_a_timedelta(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    settings = {"lease": 90, "max_wait": 20, "heartbeat_every": 15, "safe_period": 30}
+    lengths: dict[str, Any] = {name: timedelta(seconds=n) for name, n in settings.items()}
+    locks = make_client("anna", longest_poll=timedelta(seconds=2), **lengths)
+    lock = locks.acquire("a", lease=timedelta(minutes=1), max_wait=timedelta(seconds=0))
+    assert (lock.lease, locks.longest_wait(timedelta(minutes=2))) == (60, 20)
+    lock.heartbeat(lease=timedelta(minutes=2))
+    assert (lock.lease, table.state("a").holders[0].lease_ms) == (120, 120_000)
+    assert locks.adopt("a", lock.owner_id, lease=timedelta(minutes=3)).lease == 180
+    began = clock.monotonic()
+    with pytest.raises(LockWaitTimeout, match="within 7 s"):
+        make_client("ben").acquire("a", max_wait=timedelta(seconds=7))
+    assert clock.monotonic() - began == pytest.approx(7)
+
+
+@pytest.mark.parametrize(
+    ("field", "length"), [("lease", timedelta(0)), ("max_wait", timedelta(days=8))]
+)
+def test_a_timedelta_is_checked_as_its_seconds_are(
+    make_client: MakeClient, table: Table, field: str, length: timedelta
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        make_client().acquire("a", **{field: length})  # type: ignore[arg-type]  # one of two
+    assert (refused.value.field, table.log) == (field, [])

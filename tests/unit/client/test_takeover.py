@@ -31,7 +31,7 @@ def robs_a_renewing_holder(
     lock = make_client("anna", lease=60).acquire("a")
     beat_every(clock, lock, 20, times=30)
     try:
-        contender.acquire("a", wait=500, lease=lease)
+        contender.acquire("a", max_wait=500, lease=lease)
     except LockWaitTimeout:
         lock.check()
         return False
@@ -62,7 +62,7 @@ def test_a_holder_whose_clock_is_two_hours_wrong_is_robbed_by_nobody(
     lock = make_client("anna", lease=60, clock=SkewedClock(clock, skew)).acquire("a")
     beat_every(clock, lock, 20, times=30)
     with pytest.raises(LockWaitTimeout):
-        make_client("ben").acquire("a", wait=500)
+        make_client("ben").acquire("a", max_wait=500)
     lock.check()
 
 
@@ -77,10 +77,10 @@ def test_a_dead_holder_whose_clock_was_years_ahead_blocks_by_the_stored_end_unti
     clock.advance(86_400)
     one_shot = make_client("ben", takeover="stored_expiry")
     assert one_shot.try_acquire("a") is None
-    assert make_client("carl").acquire("b", wait=120)
+    assert make_client("carl").acquire("b", max_wait=120)
     found = one_shot.describe("a")
     assert found is not None
-    one_shot.force_release("a", owner=found.holders[0], reason="died with a wrong clock")
+    one_shot.force_release("a", holder=found.holders[0], reason="died with a wrong clock")
     assert one_shot.try_acquire("a") is not None
 
 
@@ -111,7 +111,7 @@ def test_a_dead_holder_is_replaced_within_its_lease_and_two_seconds(
 ) -> None:
     make_client("anna", lease=60).acquire("a")
     began = clock.now_ms
-    make_client("ben", clock=SkewedClock(clock, skew)).acquire("a", wait=3600).check()
+    make_client("ben", clock=SkewedClock(clock, skew)).acquire("a", max_wait=3600).check()
     assert 60_000 < clock.now_ms - began < 62_000
 
 
@@ -121,7 +121,7 @@ def test_a_dead_holder_that_had_renewed_is_replaced_within_its_lease_and_two_sec
     lock = make_client("anna", lease=60).acquire("a")
     beat_every(clock, lock, 20, times=2)
     began = clock.now_ms
-    make_client("ben").acquire("a", wait=3600).check()
+    make_client("ben").acquire("a", max_wait=3600).check()
     # The heartbeat is seen at the next look at the lock: 5 s later at most, or 10 s if the look in
     # between is at the waiter's own place.
     assert 100_000 < clock.now_ms - began < 112_000
@@ -136,7 +136,7 @@ def test_a_waiter_that_judges_nobody_would_wait_for_ever(
     monkeypatch.setattr(lease_expiry.WatchedExpiry, "seconds_left", left)
     make_client("anna", lease=60).acquire("a")
     with pytest.raises(LockWaitTimeout):
-        make_client("ben").acquire("a", wait=3600)
+        make_client("ben").acquire("a", max_wait=3600)
 
 
 def test_a_one_shot_process_takes_over_after_the_stored_end_and_the_tolerance(
@@ -234,7 +234,7 @@ def test_an_owner_that_was_put_out_and_granted_again_is_watched_from_then_on(
     direct.acquire(acquire("carl", lock_name="a", lease_ms=60_000))
     assert observer.try_acquire("a") is None
     clock.advance(63)
-    make_client("ben", takeover="stored_expiry").acquire("a", wait=0).release()
+    make_client("ben", takeover="stored_expiry").acquire("a", max_wait=0).release()
     direct.acquire(acquire("carl", lock_name="a", lease_ms=60_000))
     assert observer.try_acquire("a") is None
 

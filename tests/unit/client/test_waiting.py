@@ -27,7 +27,7 @@ def test_a_waiter_writes_when_it_joins_and_then_only_reads(
     lock = make_client("anna", lease=600).acquire("a")
     table.log.clear()
     clock.at(300, lock.release)
-    make_client("ben").acquire("a", wait=400)
+    make_client("ben").acquire("a", max_wait=400)
     polls = len(clock.waits)
     if table.log[-1] == "update_item":
         table.log.pop()  # The read of its own place found that gone, so it asked, and was granted.
@@ -48,7 +48,7 @@ def test_a_waiter_that_writes_at_each_poll_would_be_noticed(
     monkeypatch.setattr(waiting.Acquisition, "_poll", waiting.Acquisition._request_permit)  # noqa: SLF001 - the control
     lock = make_client("anna", lease=600).acquire("a")
     clock.at(30, lock.release)
-    make_client("ben").acquire("a", wait=60)
+    make_client("ben").acquire("a", max_wait=60)
     assert table.writes() > 20
 
 
@@ -59,7 +59,7 @@ def test_a_wait_is_exact_and_leaves_nothing_behind(
     make_client("anna", lease=600).acquire("a")
     began = clock.now_ms
     with pytest.raises(LockWaitTimeout, match="last held by anna"):
-        make_client("ben").acquire("a", wait=wait)
+        make_client("ben").acquire("a", max_wait=wait)
     assert clock.now_ms - began == round(wait * 1000)
     assert (table.waiters("a"), table.state("a").contended) == ([], False)
     assert table.log[-5:] == RELEASING
@@ -70,7 +70,7 @@ def test_the_last_look_at_the_deadline_finds_the_lock(
 ) -> None:
     lock = make_client("anna", lease=600).acquire("a")
     clock.at(60, lock.release)
-    make_client("ben").acquire("a", wait=60).check()
+    make_client("ben").acquire("a", max_wait=60).check()
 
 
 def test_a_grant_between_the_last_look_and_leaving_goes_to_the_next_waiter(
@@ -87,10 +87,10 @@ def test_a_grant_between_the_last_look_and_leaving_goes_to_the_next_waiter(
     ends_ms = clock.now_ms + 10_000
     table.before = release_after_the_last_look
     with pytest.raises(LockWaitTimeout):
-        make_client("ben").acquire("a", wait=10)
+        make_client("ben").acquire("a", max_wait=10)
     assert looks
     assert (table.state("a").held, table.waiters("a")) == (0, [])
-    make_client("carl").acquire("a", wait=0).check()
+    make_client("carl").acquire("a", max_wait=0).check()
 
 
 def test_an_interrupted_wait_leaves_nothing_behind(
@@ -102,7 +102,7 @@ def test_an_interrupted_wait_leaves_nothing_behind(
     make_client("anna", lease=600).acquire("a")
     clock.at(5, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        make_client("ben").acquire("a", wait=60)
+        make_client("ben").acquire("a", max_wait=60)
     assert (table.waiters("a"), table.state("a").contended) == ([], False)
 
 
@@ -113,7 +113,7 @@ def test_closing_the_client_ends_its_waits(
     ben = make_client("ben")
     clock.at(5, ben.close)
     with pytest.raises(ClientUnusable, match="closed"):
-        ben.acquire("a", wait=60)
+        ben.acquire("a", max_wait=60)
     assert table.waiters("a") == []
 
 
@@ -131,7 +131,7 @@ def test_a_waiter_that_was_dropped_from_the_queue_enters_it_again_at_its_end(
     clock.at(10, drop)
     clock.at(40, lambda: seen.extend(key for key in table.memory.items if key[1] != "STATE"))
     clock.at(50, lock.release)
-    make_client("ben").acquire("a", wait=60).check()
+    make_client("ben").acquire("a", max_wait=60).check()
     assert len(seen) == 2
     assert seen[0] < seen[1]
 
@@ -147,7 +147,7 @@ def test_a_read_that_fails_costs_no_place(
     clock.at(10, lambda: outage(lost_reply()))
     clock.at(30, lambda: outage(None))
     clock.at(40, lock.release)
-    make_client("ben").acquire("a", wait=60).check()
+    make_client("ben").acquire("a", max_wait=60).check()
     assert table.log.count("transact_write_items") == 2  # ben joined once, anna handed over once.
 
 
@@ -166,7 +166,7 @@ def test_a_permit_that_became_free_by_a_higher_limit_is_taken(
         state["held"] = {"N": "1"}
 
     clock.at(20, leave_without_a_successor)
-    make_client("carl").acquire("a", limit=2, wait=60).check()
+    make_client("carl").acquire("a", limit=2, max_wait=60).check()
     assert clock.now_ms - began < 31_000  # Two polls, one of which only looks for its place.
 
 
@@ -182,7 +182,7 @@ def test_the_lease_of_a_handed_over_lock_is_counted_from_before_the_hand_over(
         handed_over.append(clock.now_ms)
 
     clock.at(100, hand_over_permit)
-    got = make_client("ben").acquire("a", wait=200, lease=30)
+    got = make_client("ben").acquire("a", max_wait=200, lease=30)
     ends_ms = clock.now_ms + got.remaining * 1000
     assert clock.now_ms > handed_over[0]
     assert ends_ms <= handed_over[0] + 30_000
@@ -198,7 +198,7 @@ def test_a_hand_over_that_was_found_late_is_renewed_before_it_is_returned(
         clock.advance(25)
 
     clock.at(100, release_and_stall)
-    got = make_client("ben").acquire("a", wait=200, lease=30)
+    got = make_client("ben").acquire("a", max_wait=200, lease=30)
     assert got.remaining == 30
     assert table.state("a").holders[0].revision > 1
 
@@ -221,7 +221,7 @@ def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
             clock.at(20, lambda: direct.release(release("carl", lock_name="a")))
 
     clock.at(100, release_and_stall_while_somebody_else_takes_it)
-    got = make_client("ben").acquire("a", wait=300, lease=30)
+    got = make_client("ben").acquire("a", max_wait=300, lease=30)
     got.check()
     assert got.fencing_token == lock.fencing_token + 3
 
@@ -242,5 +242,5 @@ def test_a_late_hand_over_that_cannot_be_renewed_is_asked_for_until_it_can(
         clock.at(3, lambda: setattr(table, "before", None))
 
     clock.at(100, release_and_stall)
-    got = make_client("ben").acquire("a", wait=200, lease=30)
+    got = make_client("ben").acquire("a", max_wait=200, lease=30)
     assert got.remaining == 30

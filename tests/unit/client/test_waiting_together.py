@@ -39,7 +39,7 @@ def test_a_waiter_has_the_lock_in_the_moment_of_its_release(
     first = locks.acquire("a")
     began = clock.now_ms
     clock.at(10, first.release)
-    second = locks.acquire("a", wait=60)
+    second = locks.acquire("a", max_wait=60)
     assert second.fencing_token == first.fencing_token + 1
     assert (clock.now_ms == began + 10_000) is told
     polls = [name for name in table.log if name == "query"][1:-1]  # Join and hand-off, one each.
@@ -52,7 +52,7 @@ def test_the_lease_of_a_waiter_that_was_told_counts_from_before_the_hand_off(
     locks = make_client(lease=600)
     first = locks.acquire("a")
     clock.at(10, first.release)
-    second = locks.acquire("a", wait=60, lease=30)
+    second = locks.acquire("a", max_wait=60, lease=30)
     assert second.remaining <= 30
 
 
@@ -72,7 +72,7 @@ def test_a_release_with_a_lost_reply_tells_nobody_and_costs_a_poll(
         table.before, table.loses_replies = None, False
 
     clock.at(10, release)
-    second = locks.acquire("a", wait=60)
+    second = locks.acquire("a", max_wait=60)
     assert second.fencing_token == first.fencing_token + 1
     assert clock.now_ms <= began + 21_000
 
@@ -89,7 +89,7 @@ def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(
 
     clock.at(10, release_and_interrupt)
     with pytest.raises(KeyboardInterrupt):
-        locks.acquire("a", wait=60)
+        locks.acquire("a", max_wait=60)
     assert (table.state("a").held, table.waiters("a")) == (0, [])
 
 
@@ -105,7 +105,7 @@ def test_a_client_that_is_closed_in_the_moment_of_a_grant_gives_it_back(
 
     clock.at(10, release_and_close)
     with pytest.raises(ClientUnusable):
-        locks.acquire("a", wait=60)
+        locks.acquire("a", max_wait=60)
     assert (table.state("a").held, table.waiters("a")) == (0, [])
 
 
@@ -125,7 +125,7 @@ def test_a_grant_in_the_moment_of_leaving_goes_to_the_next_waiter(
 
     table.before = release_before_leaving
     with pytest.raises(LockWaitTimeout):
-        locks.acquire("a", wait=10)
+        locks.acquire("a", max_wait=10)
     assert released
     assert (table.state("a").held, table.waiters("a")) == (0, [])
 
@@ -145,7 +145,7 @@ def test_a_wrong_wake_is_a_poll_and_no_grant(
 
     monkeypatch.setattr(LocalQueue, "add", add_and_wake)
     with pytest.raises(LockWaitTimeout):
-        locks.acquire("a", wait=20)
+        locks.acquire("a", max_wait=20)
     first.check()
 
 
@@ -164,7 +164,7 @@ def test_a_holder_of_this_client_that_vanishes_is_noticed_by_polls(
 
     clock.at(10, release_in_vain)
     began = clock.now_ms
-    second = locks.acquire("a", wait=120)
+    second = locks.acquire("a", max_wait=120)
     assert second.fencing_token == first.fencing_token + 1
     assert clock.now_ms - began < 75_000
 
@@ -172,7 +172,7 @@ def test_a_holder_of_this_client_that_vanishes_is_noticed_by_polls(
 def test_a_forked_child_knows_no_waiters_of_its_parent(make_client: MakeClient) -> None:
     locks = make_client()
     before = locks._services.store_factory.local_waiters  # noqa: SLF001 - what is reset
-    locks.reset_after_fork()
+    locks._reset_after_fork()  # noqa: SLF001 - as a fork does
     assert locks._services.store_factory.local_waiters is not before  # noqa: SLF001 - same
 
 
@@ -185,7 +185,7 @@ def passed_on() -> tuple[float, float]:
 
     def work() -> None:
         for _ in range(SECTIONS):
-            with locks.hold("a", wait=60) as lock:
+            with locks.hold("a", max_wait=60) as lock:
                 assert inside.acquire(blocking=False)
                 tokens.append(lock.fencing_token)
                 time.sleep(random.uniform(0.001, 0.01))  # noqa: S311 - work

@@ -80,38 +80,36 @@ def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(
     clock.at(10, lock.release)
     clock.at(11, lambda: order.append(table.state("a").holders[0].owner_name))
     clock.at(20, lambda: workflow.release(release("billing", lock_name="a")))
-    ben = make_client("ben").acquire("a", wait=60)
+    ben = make_client("ben").acquire("a", max_wait=60)
     order.append(table.state("a").holders[0].owner_name)
     assert order == ["billing", "ben"]
     ben.check()
 
 
 def test_a_permission_that_is_missing_is_no_error_but_is_told(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: EventfulClock, store_events: list[Event]
 ) -> None:
-    seen: list[Event] = []
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("anna", stepfunctions=step_functions, observe=seen.append)
+    locks = make_client("anna", stepfunctions=step_functions)
     lock = locks.acquire("a")
     queue_a_workflow(table, clock)
     assert lock.release() is True
-    assert [type(event) for event in seen] == [PushUnknown, HandedOver]
+    assert [type(event) for event in store_events] == [PushUnknown, HandedOver]
     assert table.state("a").holders[0].owner_name == "billing"
 
 
 def test_a_client_for_step_functions_that_cannot_be_made_is_no_error(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: EventfulClock, store_events: list[Event]
 ) -> None:
     class NoSession:
         def client(self, *_: object, **__: object) -> None:
             raise NoRegionError
 
     table.meta = type("Meta", (), {"region_name": None})  # type: ignore[attr-defined]  # boto3's
-    seen: list[Event] = []
-    lock = make_client("anna", session=NoSession(), observe=seen.append).acquire("a")
+    lock = make_client("anna", session=NoSession()).acquire("a")
     queue_a_workflow(table, clock)
     assert lock.release() is True
-    assert PushUnknown(lock_name="a") in seen
+    assert PushUnknown(lock_name="a") in store_events
 
 
 def workflow_overdue(table: Table, clock: EventfulClock) -> None:
@@ -130,16 +128,13 @@ def test_a_workflow_that_runs_is_not_robbed(
 
 
 def test_a_workflow_of_which_nothing_is_known_is_not_robbed(
-    make_client: MakeClient, table: Table, clock: EventfulClock
+    make_client: MakeClient, table: Table, clock: EventfulClock, store_events: list[Event]
 ) -> None:
     workflow_overdue(table, clock)
-    seen: list[Event] = []
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client(
-        "ben", stepfunctions=step_functions, takeover="stored_expiry", observe=seen.append
-    )
+    locks = make_client("ben", stepfunctions=step_functions, takeover="stored_expiry")
     assert locks.try_acquire("a") is None
-    assert seen == [LivenessUnknown(lock_name="a", execution_arn=EXECUTION)]
+    assert store_events == [LivenessUnknown(lock_name="a", execution_arn=EXECUTION)]
 
 
 def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_is_known(
@@ -151,7 +146,7 @@ def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_i
     workflow = store_over(table, clock)
     table.log.clear()
     clock.at(300, lambda: workflow.release(release("billing", lock_name="a")))
-    locks.acquire("a", wait=400)
+    locks.acquire("a", max_wait=400)
     # It asks anew every 30 s: a claim that fails, a place that is kept, a count of the queue.
     assert table.writes() < 30
 

@@ -105,7 +105,7 @@ async def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(
 
     async with client_over(AsyncTable()) as locks:
         first = await locks.acquire("a")
-        call = asyncio.create_task(locked("a", wait=290, client=locks)(work)({}, Invocation()))
+        call = asyncio.create_task(locked("a", max_wait=290, client=locks)(work)({}, Invocation()))
         await asyncio.sleep(250)
         await first.release()
         assert (await call <= 51) is shortens

@@ -144,7 +144,7 @@ def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
     creation = default_clients._creation  # noqa: SLF001 - the moment in which it is held is short
     if not begins_anew:
-        monkeypatch.setattr(creation, "reset_after_fork", lambda: None)
+        monkeypatch.setattr(creation, "_reset_after_fork", lambda: None)
     with creation.lock:  # As a thread of the parent that the child does not have.
         child = os.fork()
         if child == 0:

@@ -47,7 +47,7 @@ def test_a_function_that_ran_longer_than_its_lease_was_not_alone(
 
 
 @pytest.mark.parametrize(
-    ("mode", "waited"), [({"wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)]
+    ("mode", "waited"), [({"max_wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)]
 )
 def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_then_raises(
     mode: dict[str, Any], waited: float, locks: LockClient, clock: EventfulClock
@@ -192,8 +192,8 @@ def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the
     ("arguments", "function", "field"),
     [
         ({"if_taken": "give up"}, len, "if_taken"),
-        ({"if_taken": "skip", "wait": 3}, len, "wait"),
-        ({"wait": -3}, len, "wait"),
+        ({"if_taken": "skip", "max_wait": 3}, len, "max_wait"),
+        ({"max_wait": -3}, len, "max_wait"),
         ({"otherwise": 3}, len, "otherwise"),
         ({}, generator, "function"),
         ({}, 7, "function"),

@@ -61,7 +61,7 @@ def test_a_function_without_such_a_context_takes_the_clients_lease() -> None:
 def test_no_wait_is_longer_than_what_is_left_of_the_invocation(
     wait: float | None, seconds_left: float, waited: float, locks: LockClient, clock: EventfulClock
 ) -> None:
-    bounded = locked("deploy", wait=wait, client=locks)(its_lease)
+    bounded = locked("deploy", max_wait=wait, client=locks)(its_lease)
     locks.acquire("deploy", lease=3600)
     began = clock.monotonic()
     with pytest.raises(LockWaitTimeout):
@@ -73,7 +73,13 @@ def test_no_wait_is_longer_than_what_is_left_of_the_invocation(
 def test_without_a_wait_of_its_own_a_handler_waits_as_long_as_its_client(
     wait: float, table: Table, clock: EventfulClock
 ) -> None:
-    with LockClient("locks", client=table, clock=clock, wait=wait, heartbeat_every=math.inf) as own:  # type: ignore[arg-type]  # stands in
+    with LockClient(
+        "locks",
+        client=table,  # type: ignore[arg-type]  # stands in
+        clock=clock,
+        max_wait=wait,
+        heartbeat_every=math.inf,
+    ) as own:
         own.acquire("deploy", lease=3600)
         began = clock.monotonic()
         with pytest.raises(LockWaitTimeout):
@@ -99,7 +105,7 @@ def end_after_the_deadline(table: Table, clock: EventfulClock, client: LockClien
     invocation = Invocation(clock, clock.monotonic() + 300)
     seen: list[float] = []
 
-    @locked("deploy", wait=290, client=client)
+    @locked("deploy", max_wait=290, client=client)
     def work(_event: object, _context: object) -> None:
         [holder] = table.state("deploy").holders
         seen.append(holder.expires_at_ms / 1000 - invocation.ends_at)
@@ -147,7 +153,7 @@ def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
     first = locks.acquire("deploy", lease=3600)
     clock.at(100, lambda: setattr(table, "before", fail))
     clock.at(100, first.release)
-    handle = locked("deploy", wait=290, client=locks)(its_lease)
+    handle = locked("deploy", max_wait=290, client=locks)(its_lease)
     invocation = Invocation(clock, clock.monotonic() + 300)
     with pytest.raises(raises) if raises else nullcontext():
         assert 190 < handle({}, invocation) <= 301
@@ -171,7 +177,7 @@ def test_the_lock_of_an_invocation_that_died_is_free_soon_after_its_deadline(
     die({}, Context(30))
     table.outage = None
     try:
-        locks.acquire("deploy", wait=45)
+        locks.acquire("deploy", max_wait=45)
     except LockWaitTimeout:
         assert not is_free
     else:

@@ -70,7 +70,7 @@ def accepted_after_a_pause(aws: LocalAws, locks: LockClient, lock_name: str) -> 
     with holding(aws, lock_name) as process:
         process.send_signal(signal.SIGSTOP)
         try:
-            with locks.hold(lock_name, lease=60, wait=TAKEOVER_SECONDS) as successor:
+            with locks.hold(lock_name, lease=60, max_wait=TAKEOVER_SECONDS) as successor:
                 write_fenced(aws, lock_name, successor.fencing_token)
                 process.send_signal(signal.SIGCONT)
                 output, _ = process.communicate("\n", timeout=60)

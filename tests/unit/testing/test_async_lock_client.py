@@ -20,7 +20,7 @@ def test_waits_and_heartbeats_take_the_time_of_the_event_loop_and_no_other() -> 
         async with FakeAsyncLockClient(lease=30) as locks:
             lock = await locks.acquire("a")
             with pytest.raises(LockWaitTimeout):
-                await locks.another().acquire("a", wait=3600)
+                await locks.another().acquire("a", max_wait=3600)
             assert asyncio.get_running_loop().time() == pytest.approx(3600, abs=1)
             lock.check()
             locks.clock.stall(31)

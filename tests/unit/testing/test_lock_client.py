@@ -46,7 +46,7 @@ def test_a_wait_behind_a_live_holder_ends_after_its_seconds_on_the_clock(
 ) -> None:
     holder = locks.acquire("a")
     with pytest.raises(LockWaitTimeout) as timeout:
-        locks.another("bob").acquire("a", wait=600)
+        locks.another("bob").acquire("a", max_wait=600)
     assert timeout.value.waited_seconds == locks.clock.monotonic() == 600
     assert [held.owner_name for held in timeout.value.holders] == ["test"]
     holder.check()
@@ -55,7 +55,7 @@ def test_a_wait_behind_a_live_holder_ends_after_its_seconds_on_the_clock(
 def test_a_waiter_gets_the_lock_when_it_is_released_meanwhile(locks: FakeLockClient) -> None:
     first = locks.acquire("a")
     locks.clock.at(60, first.release)
-    second = locks.another().acquire("a", wait=600)
+    second = locks.another().acquire("a", max_wait=600)
     assert 60 <= locks.clock.monotonic() < 75
     assert second.fencing_token > first.fencing_token
 
@@ -95,7 +95,7 @@ def test_an_outage_is_an_unknown_outcome_then_danger_and_then_a_loss(
     )
     locks.table.is_down = True
     with pytest.raises(LockStoreUnavailable):
-        locks.acquire("b", wait=5)
+        locks.acquire("b", max_wait=5)
     locks.clock.advance(30)
     assert told == ["danger", "lost"]
     locks.table.is_down = False
@@ -120,12 +120,16 @@ def test_a_forced_release_is_told_by_the_next_heartbeat_and_the_callback_may_use
         told.append(lock.release())
 
     lock = locks.acquire("a", on_lost=on_lost)
-    locks.another("operator").force_release("a", owner=lock.fencing_token, reason="it hangs")
+    locks.another("operator").force_release(
+        "a", fencing_token=lock.fencing_token, reason="it hangs"
+    )
     lock.check()
     locks.clock.advance(30)
     assert told == [False]
     with pytest.raises(HolderChanged):
-        locks.force_release("a", owner=lock.fencing_token + 1, reason="there is no such grant")
+        locks.force_release(
+            "a", fencing_token=lock.fencing_token + 1, reason="there is no such grant"
+        )
 
 
 def test_what_a_callback_raises_breaks_nothing(locks: FakeLockClient) -> None:
@@ -133,7 +137,7 @@ def test_what_a_callback_raises_breaks_nothing(locks: FakeLockClient) -> None:
         raise ValueError("on purpose")
 
     lost, held = locks.acquire("a", on_lost=on_lost), locks.acquire("b")
-    locks.force_release("a", owner=lost.fencing_token, reason="to lose it")
+    locks.force_release("a", fencing_token=lost.fencing_token, reason="to lose it")
     locks.clock.advance(100)
     assert (lost.lost.is_set(), held.lost.is_set()) == (True, False)
 

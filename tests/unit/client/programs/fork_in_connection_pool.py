@@ -47,7 +47,7 @@ def in_a_child(action: Callable[[], str], *, seconds: float) -> str | None:
 
 def outcome_of_locking(locks: LockClient) -> str:
     try:
-        locks.acquire("in-a-child", wait=0)
+        locks.acquire("in-a-child", max_wait=0)
     except ClientUnusable as error:
         return str(error)
     return "acquired"

@@ -39,7 +39,7 @@ def in_the_child(locks: LockClient, inherited: Lock, parents_client: object) -> 
         "release": outcome_of(inherited.release),
     }
     client = locks._connection.dynamodb()  # noqa: SLF001 - whose sockets would else be shared
-    with locks.hold(f"child-of-{inherited.name}", wait=0) as own:
+    with locks.hold(f"child-of-{inherited.name}", max_wait=0) as own:
         own.lost.wait(3)  # Longer than its lease: it has to be renewed.
         seen["own lock is renewed"] = outcome_of(own.check)
     with inherited:

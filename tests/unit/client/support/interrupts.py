@@ -12,6 +12,12 @@ class TimeLimitError(Exception):
     """Raised by a signal handler of the program's; Celery's `SoftTimeLimitExceeded` is one."""
 
 
+def _is_in_a_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
 def interrupt(action: Callable[[], object], *, at: int, within: str = "") -> bool:
     """Runs the action, and raises KeyboardInterrupt in it; returns whether it came to that.
 
@@ -27,6 +33,8 @@ def interrupt(action: Callable[[], object], *, at: int, within: str = "") -> boo
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - as `sys.settrace` has it
         nonlocal passed
+        if _is_in_a_finalizer(frame):
+            return None  # Python drops what is raised there.
         if event in {"call", "return"} and within in frame.f_code.co_filename:
             passed += 1
             if passed > at:
