@@ -152,7 +152,7 @@ class LockService(LockServiceBase):
         self.acquire_function = functions.make(
             "Acquire",
             description="Leasehold: acquires locks",
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query"],
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
         )
         self.release_function = functions.make(
@@ -164,8 +164,9 @@ class LockService(LockServiceBase):
         self.heartbeat_function = functions.make(
             "Heartbeat",
             description="Leasehold: renews leases",
-            table_actions=["UpdateItem", "PutItem", "GetItem"],
-            workflow_actions=["SendTaskSuccess", "SendTaskFailure"],
+            # It may have to clear a queue in which no one waits before it takes a lock again.
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
+            workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
         )
         self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
         self.administration: OwnAdministrationFunctions | None = (

@@ -126,7 +126,7 @@ class ExecutionReaper(Construct):
         reap = functions.make(
             "Reap",
             description="Leasehold: frees the locks of workflows that ended without doing so",
-            table_actions=["Query", "UpdateItem", "DeleteItem"],
+            table_actions=["Query", "UpdateItem", "DeleteItem", "GetItem", "ConditionCheckItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
             environment={
                 REAP_QUEUE_VARIABLE: self.queue.queue_url,
