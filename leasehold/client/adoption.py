@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from leasehold.client import arguments
-from leasehold.client.local_lease import TimedGrant
 from leasehold.client.settings import ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost
@@ -60,7 +59,6 @@ class Adoption(Generic[_Callback]):
         if self.lease is None:
             self.settings.timing.require_room(holder.lease_ms / 1000)
         data = read_data(self.name, holder.data)
-        sent = store_factory.clock.monotonic()
         lease_ms = None if self.lease is None else round(self.lease * 1000)
         heartbeat = HeartbeatRequest(lock_name=self.name, owner_id=self.owner_id, lease_ms=lease_ms)
         answer = store.heartbeat(heartbeat)
@@ -78,7 +76,7 @@ class Adoption(Generic[_Callback]):
                 on_lost=self.on_lost,
                 on_danger=self.on_danger,
             ),
-            granted=TimedGrant(grant=answer, since=sent),
+            granted=answer,
         )
 
     def _request(self, holder: Holder, grant: Grant) -> AcquireRequest:
@@ -104,4 +102,4 @@ class AdoptedGrant(Generic[_Callback]):
 
     request: AcquireRequest
     options: LockOptions[_Callback]
-    granted: TimedGrant
+    granted: Grant

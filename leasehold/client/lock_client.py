@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from leasehold.client.administration import LockAdministration
 from leasehold.client.adoption import Adoption
@@ -17,7 +17,7 @@ from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.process import reset_in_children
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions, Takeover
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientSettings, LockOptions
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.worker_pool import WorkerPool
 from leasehold.clock import BootClock, Clock
@@ -51,12 +51,6 @@ class LockClient(LockAdministration):
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
             reported as in danger; None for a third of the lease. (Other lock clients count the
             seconds without a heartbeat; more than half of the lease is logged as a warning.)
-        takeover: when a holder that vanished may be evicted. "observed": once this client has seen
-            the same renewal for the whole stored lease on its own monotonic clock; a wrong clock
-            cannot break it. "stored_expiry": 2 s after the end that the holder wrote, for a process
-            that tries only once, or waits for less than a lease; right as long as clocks differ by
-            less than 2 s. The stored end is believed however late it is: a holder that died with a
-            clock that was years ahead blocks for years, until somebody releases it by force.
         longest_poll: most seconds between two polls while waiting.
         max_workers: most heartbeats under way at a time.
         best_effort_release: what `hold` and `with` do if the release fails but the work did not.
@@ -67,7 +61,10 @@ class LockClient(LockAdministration):
         on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
             metrics; in a thread of its own, so that no request waits for it. What it raises is
             logged. None costs nothing.
-        clock: the present, for tests.
+        clock: None goes by AWS's clock, which each answer of DynamoDB tells: no clock of a machine
+            need be right. "system" goes by this machine's, for a DynamoDB behind a proxy that takes
+            the Date out of the answers; then the clocks of all clients must be right within 1 s. Or
+            the present, for tests.
 
     May be used by several threads. After a fork the child's copy makes connections and threads of
     its own, and holds no locks; if it was given a client, it acquires none either
@@ -89,13 +86,12 @@ class LockClient(LockAdministration):
         wait: float | None = None,
         heartbeat_every: float | None = None,
         safe_period: float | None = None,
-        takeover: Takeover = "observed",
         longest_poll: float = 5.0,
         max_workers: int = 32,
         best_effort_release: bool = True,
         observe: Observe | None = None,
         on_event: OnEvent | None = None,
-        clock: Clock | None = None,
+        clock: Clock | Literal["system"] | None = None,
     ) -> None:
         self._settings = ClientSettings(
             table_name=table_name,
@@ -103,13 +99,13 @@ class LockClient(LockAdministration):
             lease=lease,
             wait=wait,
             timing=Timing(heartbeat_every=heartbeat_every, safe_period=safe_period),
-            takeover=takeover,
             longest_poll=longest_poll,
             max_workers=max_workers,
             best_effort_release=best_effort_release,
             observe=observe,
             on_event=on_event,
-            clock=clock or BootClock(),
+            clock=BootClock() if clock is None or clock == "system" else clock,
+            uses_dates=clock != "system",
         )
         self._connection = Connection(
             session=session,
@@ -163,7 +159,7 @@ class LockClient(LockAdministration):
                 invisible characters, blanks other than spaces, and blanks at its ends.
             lease: seconds, 1 to 43,200 (12 h).
             wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that crashed is
-                replaced only by a client that waits for longer than its lease, see `takeover`.
+                replaced its lease + 5 s after its last renewal.
             limit: number of permits of this lock, 1 to 100.
             data: a JSON object of at most 2 KiB that others can read while the lock is held.
             owner_name: label for people, of this one lock.
@@ -197,8 +193,7 @@ class LockClient(LockAdministration):
     ) -> Lock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
-        One try cannot watch a lease: a holder that crashed is evicted by a client that has tried
-        before, a lease ago, or by one with `takeover="stored_expiry"`. The log names such a holder.
+        A holder that crashed is replaced its lease + 5 s after its last renewal, at the first try.
 
         Arguments as of `acquire`, and all other errors but `LockWaitTimeout`.
 
@@ -207,7 +202,7 @@ class LockClient(LockAdministration):
         """
         options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
         try:
-            return self._acquire(options, is_try=True)
+            return self._acquire(options)
         except LockWaitTimeout:
             return None
 
@@ -327,7 +322,7 @@ class LockClient(LockAdministration):
         """Closes, and releases all locks that are held."""
         self.close(release=True)
 
-    def _acquire(self, options: LockOptions[Callback], *, is_try: bool = False) -> Lock:
+    def _acquire(self, options: LockOptions[Callback]) -> Lock:
         self._require_open()
         services = self._services
         acquisition = self._settings.acquisition(
@@ -351,7 +346,7 @@ class LockClient(LockAdministration):
                 _release_if_held(lock)
             raise
         if lock is None:
-            raise acquisition.timed_out(logs_hint=is_try)
+            raise acquisition.timed_out()
         if self._closed:  # In this moment: nobody would renew it.
             lock.release()
             self._require_open()

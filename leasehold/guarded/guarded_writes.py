@@ -147,7 +147,7 @@ class GuardedWrites:
             self._client,
             self._table_name,
             retry_budget=self._context.retry_budget,
-            clock=self._context.clock,
+            aws_clock=self._context.aws_clock,
             grant=self._grant,
             call=call,
         )
@@ -171,7 +171,7 @@ class GuardedWrites:
     def _write_and_release(self, table: GuardedTable) -> None:
         """As `store.release`, with a table that has the items in its transaction."""
         request = ReleaseRequest(lock_name=self._grant.lock_name, owner_id=self._grant.owner_id)
-        outcome = table.update(release_permit(request, now_ms=self._context.clock.wall_ms()))
+        outcome = table.update(release_permit(request, now_ms=self._context.aws_clock.now_ms()))
         if isinstance(outcome, Written):
             return
         state = read_state(outcome.item)
@@ -185,7 +185,7 @@ class GuardedWrites:
 
         If not, then it is certain now that it did not, and a new transaction may be sent.
         """
-        if sent.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
+        if sent.age_seconds(self._context.retry_budget.clock) > _REPEATABLE_SECONDS:
             raise LockStoreUnavailable(_FORGOTTEN.format(lock_name=self._grant.lock_name))
         return table.send(sent) is None
 

@@ -28,6 +28,7 @@ from leasehold.protocol.expressions import (
     all_of,
     conditional_update,
     number,
+    token_seed,
 )
 from leasehold.protocol.holders import (
     SAME_EXECUTIONS,
@@ -35,6 +36,7 @@ from leasehold.protocol.holders import (
     new_holder,
     shared_executions,
 )
+from leasehold.protocol.lease_time import stored_end_ms
 from leasehold.protocol.limits import SET_LIMIT, LimitCondition, may_enter, may_enter_as_seen
 from leasehold.protocol.model import (
     AcquireRequest,
@@ -118,12 +120,12 @@ def renew(request: HeartbeatRequest, *, now_ms: int, retain_long: bool = False) 
     `retain_long`: see `retention.py`.
     """
     changes = ["#mine.#h_revision = #mine.#h_revision + :one", retain_item(long=retain_long)]
-    values: Values = {":now": number(now_ms)}
+    values: Values = {":now": number(stored_end_ms(now_ms, 0))}
     if request.lease_ms is None:
         changes.append("#mine.#h_expires_at_ms = #mine.#h_lease_ms + :now")
     else:
         changes.append("#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_lease_ms = :lease_ms")
-        values[":expires_at_ms"] = number(now_ms + request.lease_ms)
+        values[":expires_at_ms"] = number(stored_end_ms(now_ms, request.lease_ms))
         values[":lease_ms"] = number(request.lease_ms)
     if request.data is not None:
         changes.append("#mine.#h_data = :data")
@@ -134,6 +136,38 @@ def renew(request: HeartbeatRequest, *, now_ms: int, retain_long: bool = False) 
         change=f"SET {', '.join(changes)}",
         condition=all_of(I_HOLD, *retained_long_enough(long=retain_long)),
         values=values,
+        now_ms=now_ms,
+    )
+
+
+def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms: int) -> Update:
+    """Write the end of a grant once more, which a wrong clock has written just now.
+
+    Conditioned on that very write, so that a copy that comes late moves no end. If the grant was
+    the first of its item, the wrong clock has made its fencing token too, which is raised if it is
+    too low: nobody has been told of it.
+    """
+    changes = [
+        "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_acquired_at_ms = :now",
+        f"#mine.#h_revision = #mine.#h_revision + :one, {RETAIN_ITEM}",
+    ]
+    conditions = ["#mine.#h_revision = :revision", "#my_token = :seen_grant"]
+    token = token_seed(now_ms) + 1
+    if raises_token and holder.fencing_token < token:
+        changes.append("#my_token = :token, #fencing_token = :token")
+        conditions.append("#fencing_token = :seen_grant")
+    return conditional_update(
+        schema.lock_key(lock_name),
+        holder.owner_id,
+        change=f"SET {', '.join(changes)}",
+        condition=all_of(*conditions),
+        values={
+            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
+            ":now": number(now_ms),
+            ":revision": number(holder.revision),
+            ":seen_grant": number(holder.fencing_token),
+            ":token": number(token),
+        },
         now_ms=now_ms,
     )
 
@@ -151,7 +185,7 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
         "#mine.#h_revision = #mine.#h_revision + :one",
         condition="#mine.#h_revision = :revision",
         values={
-            ":expires_at_ms": number(now_ms + holder.lease_ms),
+            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
             ":revision": number(holder.revision),
         },
         now_ms=now_ms,
@@ -213,7 +247,7 @@ def _grant(
         values={
             ":holder": new_holder(request, executions, now_ms=now_ms),
             ":executions": {"S": executions or ""},
-            ":seed": number(now_ms * 1000),
+            ":seed": number(token_seed(now_ms)),
             ":difference": number(1 - len(evictable)),
             **room.values,
         },

@@ -36,7 +36,7 @@ def register_claim(
         found to be over.
     """
     claim = claim_of(request, execution_arn)
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
     if not isinstance(outcome, Written):
         return None
@@ -89,6 +89,6 @@ def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str)
     writes the claim again.
     """
     claim = claim_of(request, execution_arn)
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
     return EndedClaim(task_token_in(outcome.item), place_in(outcome.item))

@@ -34,6 +34,7 @@ from leasehold.protocol.model import Grant, HeartbeatRequest, KeepAliveRequest, 
 from leasehold.protocol.permits import renew
 from leasehold.store.context import LockContext
 from leasehold.store.hand_over import outcome_unknown
+from leasehold.store.own_end import with_right_end
 
 
 class KeepAliveOutcome(Enum):
@@ -49,13 +50,16 @@ class KeepAliveOutcome(Enum):
 def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None:
     """Lets the lease end one lease from now; None if its owner is no holder.
 
-    One request, and one more when the item must be retained for longer.
+    One request; one more when the item must be retained for longer, or if our clock is wrong and
+    this was the first request of the process.
     """
     for retain_long in (False, True):
-        update = renew(request, now_ms=context.clock.wall_ms(), retain_long=retain_long)
+        update = renew(request, now_ms=context.aws_clock.now_ms(), retain_long=retain_long)
         outcome = context.table.update(update)
         if isinstance(outcome, Written):
-            return Grant.of(request.lock_name, read_holder(outcome.item, request.owner_id))
+            holder = read_holder(outcome.item, request.owner_id)
+            grant = with_right_end(context, request.lock_name, holder, outcome)
+            return grant or renew_lease(context, request)
         if read_state(outcome.item).holder(request.owner_id) is None:
             break
         # A holder was refused: TTL would soon delete the lock that it holds, see `retention.py`.
@@ -66,7 +70,7 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     """See `LockStore.keep_alive`."""
     acquisition = request.acquisition
     claim = claim_of(acquisition, request.execution_arn)
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
     found = recorded.item
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
@@ -105,7 +109,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
 def _reacquire(
     context: LockContext, request: KeepAliveRequest, claim: Claim, seen: LockState | None = None
 ) -> Written | Cancelled:
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     return context.table.transact(
         reacquire_after_redrive(
             claim, request.acquisition, request.task_token, now_ms=now_ms, seen=seen

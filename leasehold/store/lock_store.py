@@ -87,7 +87,7 @@ class LockStore:
 
     def count_ahead(self, lock_name: str, owner_id: str, *, ticket: int) -> int:
         """How many wait in front of a waiter; one strongly consistent query of their places."""
-        now_ms = self._context.clock.wall_ms()
+        now_ms = self._context.aws_clock.now_ms()
         return count_ahead(self._context, lock_name, owner_id, entered_at_ms=ticket, now_ms=now_ms)
 
     def read_state(self, lock_name: str) -> LockState:

@@ -68,7 +68,7 @@ def _release_permit(
     context: LockContext, request: ReleaseRequest
 ) -> tuple[Released | None, LockState]:
     """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
-    outcome = context.table.update(release_permit(request, now_ms=context.clock.wall_ms()))
+    outcome = context.table.update(release_permit(request, now_ms=context.aws_clock.now_ms()))
     if isinstance(outcome, Written):
         if not request.tells_grant:
             return _released(request), LockState()
@@ -101,7 +101,7 @@ def _stop_waiting(
     if request.execution_arn is not None:
         entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
     if is_queued and entered_at_ms is not None:
-        leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=context.clock.wall_ms())
+        leaving = give_up(request, entered_at_ms=entered_at_ms, now_ms=context.aws_clock.now_ms())
         outcome = context.table.transact(leaving)
         if isinstance(outcome, Written):
             state = read_state(context.table.read(lock_key(request.lock_name)))
@@ -109,7 +109,7 @@ def _stop_waiting(
         if outcome.state is not None:
             return _release_permit(context, request)[0]
     # No waiter of ours was there. It may join in this moment, and be granted in the next.
-    marked = context.table.update(mark_released(request, now_ms=context.clock.wall_ms()))
+    marked = context.table.update(mark_released(request, now_ms=context.aws_clock.now_ms()))
     if not isinstance(marked, Written):
         return _release_permit(context, request)[0]
     places = [] if entered_at_ms is None else [entered_at_ms]
@@ -147,7 +147,7 @@ def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) ->
     return Released(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
-        held_ms=max(0, context.clock.wall_ms() - holder.acquired_at_ms),
+        held_ms=max(0, context.aws_clock.now_ms() - holder.acquired_at_ms),
         fencing_token=holder.fencing_token,
         execution_arn=holder.execution_arn,
     )

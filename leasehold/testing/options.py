@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypedDict
 
 from leasehold.client.lock_events import OnEvent
-from leasehold.client.settings import Takeover
 from leasehold.store.events import Observe
 
 
@@ -17,7 +16,6 @@ class ClientOptions(TypedDict, total=False):
     wait: float | None
     heartbeat_every: float | None
     safe_period: float | None
-    takeover: Takeover
     longest_poll: float
     max_workers: int
     best_effort_release: bool
