@@ -333,8 +333,8 @@ class Grant:
     expires_at_ms: int
     repeated: bool = False
     taken_over: int = 0
-    since: float = -math.inf
-    own_ms: int | None = None
+    since: float = field(default=-math.inf, compare=False)
+    own_ms: int | None = field(default=None, compare=False)
 
     @property
     def ends_at(self) -> float:

@@ -38,11 +38,11 @@ def used_by_locked_functions(client: FakeLockClient | FakeAsyncLockClient) -> It
             made[loop, kind] = client.another("locked function", **kind.settings())
         return made[loop, kind]
 
-    def client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - same
-        return client_in(None, ClientKind(_TABLE_NAME, heartbeats, watches))
+    def client_for(*, heartbeats: bool) -> Any:  # noqa: ANN401 - same
+        return client_in(None, ClientKind(_TABLE_NAME, heartbeats))
 
-    async def async_client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - same
-        kind = ClientKind(_TABLE_NAME, heartbeats, watches)
+    async def async_client_for(*, heartbeats: bool) -> Any:  # noqa: ANN401 - same
+        kind = ClientKind(_TABLE_NAME, heartbeats)
         return client_in(asyncio.get_running_loop(), kind)
 
     is_sync = isinstance(client, FakeLockClient)

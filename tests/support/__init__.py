@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from leasehold.dynamodb.aws_clock import AwsClock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
@@ -108,9 +109,10 @@ def store_over(
 ) -> LockStore:
     """A store without jitter, which meets no workflows unless `seams` names some."""
     retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
+    # Stand-ins for DynamoDB know nothing of a clock that a test moves.
+    aws_clock = AwsClock(clock, uses_dates=False)
     context = LockContext(
-        table=LockTable(client, table, retry_budget=retry_budget),
-        clock=clock,
+        table=LockTable(client, table, retry_budget=retry_budget, aws_clock=aws_clock),
         retry_budget=retry_budget,
         random=lambda: 0.5,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
+from leasehold.testing.fake_table import dated
 from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeAlarm, FakeClock
 from tests.support.faults import lost_reply
@@ -85,6 +86,7 @@ class Table:
         latency_seconds: how long each request takes; many may be under way at a time.
         outage: what requests raise while it is set, without being done.
         loses_replies: whether requests are done, and then raise.
+        clock: AWS's: its time is the Date of the answers, if there is one.
         log: the name of each request that was done, in order.
     """
 
@@ -92,6 +94,7 @@ class Table:
     latency_seconds: float = 0.0
     outage: Exception | None = None
     loses_replies: bool = False
+    clock: FakeClock | None = None
     log: list[str] = field(default_factory=list)
     before: Callable[[str, dict[str, Any]], None] | None = None
     _one: threading.Condition = field(default_factory=threading.Condition)
@@ -128,6 +131,9 @@ class Table:
             before = len(self.log)
             return self._one.wait_for(lambda: len(self.log) >= before + requests, seconds)
 
+    def _answer(self, answer: Callable[[], Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        return answer() if self.clock is None else dated(answer, self.clock.now_ms)
+
     def _send(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         if self.before is not None:
             self.before(name, arguments)
@@ -137,7 +143,7 @@ class Table:
             raise self.outage
         with self._one:
             self.log.append(name)
-            answer = getattr(self.memory, name)(**arguments)
+            answer = self._answer(lambda: getattr(self.memory, name)(**arguments))
             self._one.notify_all()
         if self.loses_replies:
             raise lost_reply()
