@@ -1,4 +1,4 @@
-"""Processes whose clocks are wrong, over one table, in virtual time: real clients, and AWS's Dates."""
+"""Processes whose clocks are wrong, over one table, in virtual time: real clients, real Dates."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import math
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
 from leasehold import LeaseholdError, Lock, LockClient
+from leasehold.client.heartbeats import Heartbeats
+from leasehold.client.lock import LockServices
 from leasehold.testing.fake_table import dated
 from leasehold.testing.memory_table import MemoryTable
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
 ELSEWHERE: Final = "http://127.0.0.1:8000"
 _START: Final = 1_900_000_000.0
+_SHARE_FROZEN: Final = 0.3
 _OPERATIONS: Final = frozenset({"update_item", "transact_write_items", "get_item", "query"})
 
 
@@ -55,11 +58,12 @@ class Weather:
 
 @dataclass
 class World:
-    """The true time, and the table."""
+    """The true time, the table, and when that was asked last."""
 
     weather: Weather
     rng: random.Random
     now: float = field(init=False)
+    asked_at: float = -math.inf
     memory: MemoryTable = field(default_factory=MemoryTable)
 
     def __post_init__(self) -> None:
@@ -77,6 +81,7 @@ class NodeClock:
         self._drift = 1 + world.either_way(world.weather.drift)
         self._wall_offset = world.either_way(world.weather.wall)
         self._stood_still = 0.0
+        self.notices_sleep = True
         self._origin = world.now - world.rng.random() * 1_000
 
     def wall_ms(self) -> int:
@@ -96,6 +101,12 @@ class NodeClock:
         """The machine is frozen, and none of its clocks notices."""
         self._stood_still += seconds
         self._world.now += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """The machine is suspended, and its clocks run on."""
+        self._world.now += seconds
+        if not self.notices_sleep:
+            self._stood_still += seconds
 
     def wait(self, seconds: float) -> None:
         self._world.now += max(0.0, seconds)
@@ -127,10 +138,13 @@ class Endpoint:
 
     def _send(self, name: str, request: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         world, weather = self._world, self._world.weather
-        if self._freezes and weather.frozen:
+        if self._freezes and weather.frozen and world.rng.random() < _SHARE_FROZEN:
             self._clock.stand_still(weather.frozen)
         world.now += world.rng.uniform(0.001, weather.late)
-        made = world.now + world.either_way(weather.front_ends) - world.rng.uniform(0, weather.stale)
+        world.asked_at = world.now
+        made = (
+            world.now + world.either_way(weather.front_ends) - world.rng.uniform(0, weather.stale)
+        )
         try:
             answer = dated(lambda: getattr(world.memory, name)(**request), int(made * 1000))
         except ClientError as refused:
@@ -145,10 +159,23 @@ class Endpoint:
             del headers["date"]
         if weather.stale:
             headers["age"] = "1"
-        if self._freezes:
-            world.now += weather.sleeps
+        if self._freezes and world.rng.random() < _SHARE_FROZEN:
+            self._clock.sleep(weather.sleeps)
         world.now += world.rng.uniform(0.001, weather.late)
         return answer
+
+
+class _NoHeartbeats(Heartbeats):
+    """No threads: the holder of a trial renews by itself."""
+
+    def _start(self) -> None:
+        """Nothing is scheduled."""
+
+
+class _Client(LockClient):
+    def _new_services(self) -> LockServices:
+        heartbeats = _NoHeartbeats(self._settings.clock, most_at_once=1)
+        return replace(super()._new_services(), heartbeats=heartbeats)
 
 
 @dataclass
@@ -163,7 +190,7 @@ class Node:
         clock = NodeClock(world)
         endpoint: Any = Endpoint(world, clock, freezes=freezes)
         settings: dict[str, Any] = {"heartbeat_every": math.inf, "safe_period": 0.05}
-        locks = LockClient(
+        locks = _Client(
             "locks", client=endpoint, clock=clock, owner_name="node", lease=lease, **settings
         )
         return cls(clock, locks)
@@ -214,8 +241,7 @@ def contend(
     holder = Node.of(world, freezes=True, lease=lease)
     contender = Node.of(world)
     sabotage(holder, contender)
-    if not weather.frozen:
-        holder.has_worked_before(world, 2)
+    holder.has_worked_before(world, 2)
     contender.has_worked_before(world, 4)
     try:
         lock = holder.locks.try_acquire("a")
@@ -235,13 +261,13 @@ def contend(
         world.now = max(world.now, ends_at - before - weather.late)
         contender.clock.jump()
         if _is_granted(contender):
-            overlap = ends_at - world.now
+            overlap = ends_at - world.asked_at
             break
     if not patient or overlap > 0:
         return Outcome(overlap, share=share)
     while not _is_granted(contender):
         world.now += rng.uniform(0.02, 0.2)
-    return Outcome(overlap, takeover=world.now - ends_at, share=share)
+    return Outcome(overlap, takeover=world.asked_at - ends_at, share=share)
 
 
 def _is_granted(contender: Node) -> Lock | None:

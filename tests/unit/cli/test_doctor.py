@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
-
 from leasehold.cli.clock_check import clock_offset
+
 from leasehold.cli.doctor import Finding, Verdict, doctor, examine
 from leasehold.cli.probes import PROBES
 from leasehold.cli.target import Target

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
+from leasehold.cli.clock_check import check_clock
 
 from leasehold import HolderChanged, InvalidRequest, LockClient
 from leasehold.cli import exit_codes
 from leasehold.cli import release as release_module
 from leasehold.cli.caller import caller
-from leasehold.cli.clock_check import check_clock
 from leasehold.cli.release import ForcedRelease, force_release, release_own
 from leasehold.cli.target import Target
 from leasehold.store.lock_store import LockStore

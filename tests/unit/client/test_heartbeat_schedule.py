@@ -10,12 +10,12 @@ from leasehold.client.arguments import Timing
 from leasehold.client.connection import Connection
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.local_lease import LocalLease, TimedGrant
+from leasehold.client.local_lease import LocalLease
 from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.logging import log_event
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
-from leasehold.store.lease_expiry import WatchedExpiry
+from tests.support import moved_clock
 from tests.unit.client.support.doubles import EventfulClock, Table
 
 
@@ -30,7 +30,7 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         connection=connection,
         table_name="locks",
         clock=clock,
-        lease_expiry=WatchedExpiry(clock),
+        aws_clock=moved_clock(clock),
         observe=log_event,
         local_waiters=LocalWaiters(clock),
     )
@@ -41,10 +41,12 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         lease_ms=round(lease_seconds * 1000),
         acquired_at_ms=0,
         expires_at_ms=0,
+        since=clock.monotonic(),
+        own_ms=round(lease_seconds * 1000),
     )
     lease = LocalLease(
         clock,
-        TimedGrant(grant=grant, since=clock.monotonic()),
+        grant,
         timing=Timing(heartbeat_every=None, safe_period=None),
         on_lost=lambda _reason: None,
         on_danger=lambda _reason: None,

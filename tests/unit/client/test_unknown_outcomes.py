@@ -149,7 +149,7 @@ def test_a_stale_release_changes_nothing(
 ) -> None:
     stale = make_client("anna", lease=10).acquire("a")
     clock.advance(30)
-    holder = make_client("ben", takeover="stored_expiry").acquire("a")
+    holder = make_client("ben").acquire("a")
     before = table.state("a")
     assert stale.release() is False
     assert table.state("a") == before
@@ -161,7 +161,7 @@ def test_a_release_without_its_condition_would_free_the_next_holders_lock(
 ) -> None:
     stale = make_client("anna", lease=10).acquire("a")
     clock.advance(30)
-    make_client("ben", takeover="stored_expiry").acquire("a")
+    make_client("ben").acquire("a")
 
     def without_condition(_name: str, arguments: dict[str, Any]) -> None:
         table.before = None
@@ -181,7 +181,7 @@ def test_a_handle_returns_the_token_it_was_granted(
     stale = make_client("anna", lease=10).acquire("a")
     granted = stale.fencing_token
     clock.advance(30)
-    newer = make_client("ben", takeover="stored_expiry").acquire("a")
+    newer = make_client("ben").acquire("a")
     assert (stale.fencing_token, newer.fencing_token > granted) == (granted, True)
     # The counter, which a handle must not read: it would arm the stale holder with the new token.
     assert table.state("a").fencing_token == newer.fencing_token != granted

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from leasehold.protocol.items import read_state
@@ -87,6 +88,8 @@ class Table:
         outage: what requests raise while it is set, without being done.
         loses_replies: whether requests are done, and then raise.
         clock: AWS's: its time is the Date of the answers, if there is one.
+        endpoint_url: where the table is.
+        fails_after: how many requests are done before all others raise as in an outage.
         log: the name of each request that was done, in order.
     """
 
@@ -95,6 +98,8 @@ class Table:
     outage: Exception | None = None
     loses_replies: bool = False
     clock: FakeClock | None = None
+    endpoint_url: str = "http://127.0.0.1:8000"
+    fails_after: int | None = None
     log: list[str] = field(default_factory=list)
     before: Callable[[str, dict[str, Any]], None] | None = None
     _one: threading.Condition = field(default_factory=threading.Condition)
@@ -107,6 +112,10 @@ class Table:
         if name not in READS + WRITES:
             raise AttributeError(name)
         return lambda **arguments: self._send(name, arguments)
+
+    @property
+    def meta(self) -> Any:  # noqa: ANN401 - as boto3 has it
+        return SimpleNamespace(region_name="us-east-1", endpoint_url=self.endpoint_url)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -141,6 +150,8 @@ class Table:
             time.sleep(self.latency_seconds)
         if self.outage is not None:
             raise self.outage
+        if self.fails_after is not None and len(self.log) >= self.fails_after:
+            raise lost_reply()
         with self._one:
             self.log.append(name)
             answer = self._answer(lambda: getattr(self.memory, name)(**arguments))
