@@ -56,7 +56,7 @@ def lease_for(own_seconds: float) -> float:
     return own_seconds / (1 - _LARGEST_DRIFT)
 
 
-def is_enough(own_ms: int, lease_ms: int) -> bool:
+def is_enough(own_ms: float, lease_ms: int) -> bool:
     """Whether a holder may begin with so much of its lease; else it renews the lease first."""
     return own_ms >= lease_ms * _LEAST_SHARE
 

@@ -39,8 +39,8 @@ class LockStore:
     """The lock protocol over one table. Uncontended, each operation is one request.
 
     Guaranteed: no more owners hold a lock name than the `limit` of any of them. Without a release
-    by force, an owner loses its place only after its stored lease plus the clock tolerance, by the
-    clock of the contender, and not while the workflow it belongs to runs, unless that was never
+    by force, an owner loses its place only after its own end of its lease, whatever the clocks of
+    machines show, and not while the workflow it belongs to runs, unless that was never
     told of its grant. The fencing tokens of a lock name always grow.
 
     Not guaranteed: that a stalled holder notices the end of its lease. Pass the fencing token on to

@@ -28,7 +28,7 @@ def shown(grant: Grant, *, sent: float, date_ms: int) -> Grant:
 
 def has_enough_left(grant: Grant, *, now: float) -> bool:
     """Whether its owner may begin to rely on a grant; else it renews the lease before."""
-    return is_enough(round((grant.ends_at - now) * 1000), grant.lease_ms)
+    return is_enough((grant.ends_at - now) * 1000, grant.lease_ms)
 
 
 def with_right_end(

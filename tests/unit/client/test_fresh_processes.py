@@ -60,7 +60,7 @@ def test_without_a_date_at_aws_none_would(
 ) -> None:
     """The control, and a typed error that says what to do."""
     crash(new_process, lease=2)
-    table.clock, table.endpoint_url = None, "https://dynamodb.eu-west-1.amazonaws.com"
+    table.clock, table.meta.endpoint_url = None, "https://dynamodb.eu-west-1.amazonaws.com"
     for _ in range(24):
         clock.advance(7)
         with pytest.raises(LockStoreMisconfigured, match='give clock="system"') as told:

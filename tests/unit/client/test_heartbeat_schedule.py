@@ -19,6 +19,19 @@ from tests.support import moved_clock
 from tests.unit.client.support.doubles import EventfulClock, Table
 
 
+def grant_at(sent: float, lease_seconds: float, name: str = "a") -> Grant:
+    return Grant(
+        lock_name=name,
+        owner_id="o" * 16,
+        fencing_token=1,
+        lease_ms=round(lease_seconds * 1000),
+        acquired_at_ms=0,
+        expires_at_ms=0,
+        since=sent,
+        own_ms=round(lease_seconds * 1000),
+    )
+
+
 def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:
     connection = Connection(
         session=None,
@@ -34,19 +47,9 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         observe=log_event,
         local_waiters=LocalWaiters(clock),
     )
-    grant = Grant(
-        lock_name=name,
-        owner_id="o" * 16,
-        fencing_token=1,
-        lease_ms=round(lease_seconds * 1000),
-        acquired_at_ms=0,
-        expires_at_ms=0,
-        since=clock.monotonic(),
-        own_ms=round(lease_seconds * 1000),
-    )
     lease = LocalLease(
         clock,
-        grant,
+        grant_at(clock.monotonic(), lease_seconds, name),
         timing=Timing(heartbeat_every=None, safe_period=None),
         on_lost=lambda _reason: None,
         on_danger=lambda _reason: None,
@@ -78,7 +81,7 @@ def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: Eventful
     now = clock.monotonic()
     first = schedule.due(now)
     assert (leases(first), schedule.due(now)) == ([31, 32], [])
-    first[0].handle.lease.renew(now, 31)
+    first[0].handle.lease.renew(grant_at(now, 31))
     schedule.done(first[0], renewed=True, now=now)
     assert leases(schedule.due(now)) == [33]
 
@@ -103,7 +106,7 @@ def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
             (scheduled,) = schedule.due(next_at)
             sent = next_at + seconds
             clock.now_ms = round(sent * 1000)
-            scheduled.handle.lease.renew(sent, 30)
+            scheduled.handle.lease.renew(grant_at(sent, 30))
             schedule.done(scheduled, renewed=True, now=sent)
         return scheduled.due_at - sent
 

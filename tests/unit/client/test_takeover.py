@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 
 from leasehold import Lock, LockClient, LockLost, LockWaitTimeout
+from leasehold.client import free_permit
 from leasehold.client.logging import log_event
+from leasehold.protocol import verdict
 from leasehold.store.events import Evicted
 from tests.support import acquire, heartbeat, store_over
 from tests.unit.client.conftest import MakeClient
@@ -69,6 +71,17 @@ def test_a_contenders_own_short_lease_is_no_measure_of_the_holders(
     make_client: MakeClient, clock: EventfulClock
 ) -> None:
     assert not robs_a_renewing_holder(make_client, clock, make_client("ben"), lease=1)
+
+
+def test_a_measure_by_the_contenders_own_lease_would_rob(
+    make_client: MakeClient, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_over(expires_at_ms: int, *, date_ms: int) -> bool:
+        return date_ms >= expires_at_ms - 59_000
+
+    for module in (verdict, free_permit):
+        monkeypatch.setattr(module, "is_over", is_over)
+    assert robs_a_renewing_holder(make_client, clock, make_client("ben"), lease=1)
 
 
 @pytest.mark.parametrize("skew", [-TWO_HOURS, 0.0, TWO_HOURS])

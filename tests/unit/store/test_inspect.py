@@ -54,7 +54,7 @@ def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
     anna, ben = lock.holders
     assert (lock.name, lock.limit, lock.seen_at) == (LOCK, 2, utc(clock.now_ms))
     assert (anna.owner_name, anna.execution_arn, anna.data) == (RUN, RUN, {"job": 7})
-    assert (anna.acquired_at, anna.expires_at) == (began, began + timedelta(seconds=60))
+    assert (anna.acquired_at, anna.expires_at) == (began, began + timedelta(seconds=61.5))
     assert (anna.lease, anna.limit, ben.limit) == (60, 2, 3)
     assert (ben.owner_name, ben.data, ben.execution_arn) == ("ben", None, None)
     assert ben.fencing_token == anna.fencing_token + 1

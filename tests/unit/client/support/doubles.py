@@ -88,7 +88,7 @@ class Table:
         outage: what requests raise while it is set, without being done.
         loses_replies: whether requests are done, and then raise.
         clock: AWS's: its time is the Date of the answers, if there is one.
-        endpoint_url: where the table is.
+        meta: where the table is; at none of AWS's addresses.
         fails_after: how many requests are done before all others raise as in an outage.
         log: the name of each request that was done, in order.
     """
@@ -98,7 +98,9 @@ class Table:
     outage: Exception | None = None
     loses_replies: bool = False
     clock: FakeClock | None = None
-    endpoint_url: str = "http://127.0.0.1:8000"
+    meta: Any = field(
+        default_factory=lambda: SimpleNamespace(region_name="us-east-1", endpoint_url=None)
+    )
     fails_after: int | None = None
     log: list[str] = field(default_factory=list)
     before: Callable[[str, dict[str, Any]], None] | None = None
@@ -112,10 +114,6 @@ class Table:
         if name not in READS + WRITES:
             raise AttributeError(name)
         return lambda **arguments: self._send(name, arguments)
-
-    @property
-    def meta(self) -> Any:  # noqa: ANN401 - as boto3 has it
-        return SimpleNamespace(region_name="us-east-1", endpoint_url=self.endpoint_url)
 
     def close(self) -> None:
         """Nothing is open."""
