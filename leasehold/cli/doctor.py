@@ -78,7 +78,12 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
     aws_clock = AwsClock(clock)
     url = dynamodb.meta.endpoint_url
     dated = aws_clock.date_ms(answer, sent=sent, endpoint_url=url) is not None
-    yield _clock(aws_clock, wall_ms=clock.wall_ms()) if dated else _no_date()
+    if dated:
+        yield _clock(aws_clock, wall_ms=clock.wall_ms())
+    elif described is None:
+        yield Finding("clock", Verdict.UNKNOWN, "the refusal has no Date")
+    else:
+        yield Finding("clock", Verdict.FAILURE, NO_DATE)
     if described is not None:
         yield _key(described["Table"])
     yield _attempted("TTL", lambda: _ttl(dynamodb.describe_time_to_live(TableName=target.table)))
@@ -136,10 +141,6 @@ def _clock(aws_clock: AwsClock, *, wall_ms: int) -> Finding:
         return Finding("clock", Verdict.OK, text)
     refused = "AWS refuses requests from 5 minutes on: let a time service set this machine's clock"
     return Finding("clock", Verdict.WARNING, f"{text}; {refused}")
-
-
-def _no_date() -> Finding:
-    return Finding("clock", Verdict.FAILURE, NO_DATE)
 
 
 def _key(fields: Mapping[str, Any]) -> Finding:
