@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
 from typing import Any, Final
 
@@ -104,7 +105,7 @@ def date_of_a_cache(response: Any) -> int | None:  # noqa: ANN401 - as boto3 ans
 def counted_from_the_answer(grant: Any, *, sent: float, date_ms: int) -> Any:  # noqa: ANN401 - a Grant
     """As if the request had been sent when its answer came."""
     late = shown(grant, sent=sent, date_ms=date_ms)
-    return own_end.replace(late, since=sent + 6)
+    return replace(late, since=sent + 6)
 
 
 shown: Final = own_end.shown

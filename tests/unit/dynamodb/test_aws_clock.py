@@ -87,9 +87,7 @@ def test_an_answer_that_contradicts_what_was_known_is_believed(clock: FakeClock)
     ],
     ids=str,
 )
-def test_a_date_that_is_not_of_dynamodb_is_none(
-    clock: FakeClock, headers: dict[str, str]
-) -> None:
+def test_a_date_that_is_not_of_dynamodb_is_none(clock: FakeClock, headers: dict[str, str]) -> None:
     aws = AwsClock(clock)
     response = answer(START_MS, **headers)
     assert aws.date_ms(response, sent=0.0, endpoint_url=AWS) is None
