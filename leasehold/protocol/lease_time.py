@@ -6,7 +6,7 @@
     others                                                             ┊   ├─▶ over
                                                           by the Date of the answer that shows it
 
-Each answer of DynamoDB has a `Date`, so whoever writes a lease or reads one knows what AWS's time
+Each answer of DynamoDB has a `Date`, so each process that writes or reads a lease knows what AWS's time
 was then. No wall clock decides, and nothing that a process remembers: a process that was frozen,
 was forked, or has a clock that jumps or drifts, judges by an answer that it has just received.
 
