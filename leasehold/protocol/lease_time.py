@@ -6,9 +6,10 @@
     others                                                             ┊   ├─▶ over
                                                           by the Date of the answer that shows it
 
-Each answer of DynamoDB has a `Date`, so each process that writes or reads a lease knows what AWS's time
-was then. No wall clock decides, and nothing that a process remembers: a process that was frozen,
-was forked, or has a clock that jumps or drifts, judges by an answer that it has just received.
+Each answer of DynamoDB has a `Date`, so each process that writes or reads a lease knows what AWS's
+time was then. No wall clock decides, and nothing that a process remembers: a process that was
+frozen, was forked, or has a clock that jumps or drifts, judges by an answer that it has just
+received.
 
 The rules leave room for what a Date does not tell. It is cut to the second. The front ends of
 DynamoDB may differ by half a second from AWS's time, either way. And a monotonic clock may run 2 %

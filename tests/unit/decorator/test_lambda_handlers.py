@@ -153,7 +153,7 @@ def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
     handle = locked("deploy", wait=290, client=locks)(its_lease)
     invocation = Invocation(clock, clock.monotonic() + 300)
     with pytest.raises(raises) if raises else nullcontext():
-        assert 190 < handle({}, invocation) <= 301
+        assert 190 < handle({}, invocation) <= 301 / 0.98 + 0.001
 
 
 @pytest.mark.parametrize(("lease", "is_free"), [(None, True), (600, False)])
