@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lambdas.faults import reports_faults
-from lambdas.runtime import lock_store, make_clients
+from lambdas.runtime import aws_clock, lock_store, make_clients
 from lambdas.task_tokens import answer_task
 from lambdas.telemetry import logger, metrics, observe_acquire
-from leasehold.clock import SystemClock
 from leasehold.wire.answers import acquire_answer
 from leasehold.wire.executions import callback_id_in
 from leasehold.wire.requests import parse_acquire
@@ -30,7 +29,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
     require_durable_calls(request.execution_arn)
     answer = lock_store(context).acquire(request)
-    observe_acquire(request, answer, now_ms=SystemClock().wall_ms())
+    observe_acquire(request, answer, now_ms=aws_clock.now_ms())
     if request.task_token is not None and callback_id_in(request.task_token) is None:
         answer_task(request.task_token, answer)  # A durable execution gets this very answer.
     return acquire_answer(answer)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,6 +17,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
 from lambdas.telemetry import observe_event
+from leasehold.clock import BootClock
+from leasehold.dynamodb.aws_clock import AwsClock
 from leasehold.dynamodb.client_config import OWN_REQUESTS_CONFIG
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
@@ -40,10 +41,14 @@ _SECONDS_TO_ANSWER: Final = 1.0
 def lock_store(invocation: LambdaContext) -> LockStore:
     """The store over the table named by LEASEHOLD_TABLE_NAME, with the invocation's deadline."""
     remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
-    retry_budget = RetryBudget(deadline=time.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER)
+    deadline = _CLOCK.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER
+    retry_budget = RetryBudget(deadline=deadline, clock=_CLOCK)
     table_name = os.environ[TABLE_NAME_VARIABLE]
+    table = LockTable(
+        _client("dynamodb"), table_name, retry_budget=retry_budget, aws_clock=aws_clock
+    )
     context = LockContext(
-        table=LockTable(_client("dynamodb"), table_name, retry_budget=retry_budget),
+        table=table,
         workflows=workflows,
         observe=observe_event,
         retry_budget=retry_budget,
@@ -109,6 +114,9 @@ def _client(service: Service) -> Any:  # noqa: ANN401 - one client or the other
     return _session().create_client(service, config=OWN_REQUESTS_CONFIG)
 
 
+_CLOCK: Final = BootClock()
+aws_clock: Final = AwsClock(_CLOCK)
+"""It outlives the invocation: only the first write of an environment goes by the wall clock."""
 workflows: Final = WorkflowEngines(
     StepFunctions(lambda: _client("stepfunctions")), DurableFunctions(lambda: _client("lambda"))
 )

@@ -1,7 +1,7 @@
 """Time, passed in, so that no test sleeps.
 
-Wall time decides about leases that others wrote (with a tolerance); monotonic time measures our own
-waiting, because it never jumps.
+The monotonic clock measures our own leases and our waiting, because it never jumps. The wall clock
+decides nothing: see `leasehold/dynamodb/aws_clock.py`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 from leasehold.aio.bridge import run
 from leasehold.aio.tasks import BackgroundTasks
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.local_lease import TimedGrant
 from leasehold.errors import ClientUnusable
+from leasehold.protocol.model import Grant
 
 
 class CancellableAcquisitions:
@@ -20,7 +20,7 @@ class CancellableAcquisitions:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    async def run(self, acquisition: Acquisition) -> TimedGrant | None:
+    async def run(self, acquisition: Acquisition) -> Grant | None:
         """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
 
         Cancelled once, the acquisition itself leaves the queue before it ends. What was granted in
@@ -56,7 +56,7 @@ def _cancel_once(task: asyncio.Task[Any]) -> None:
         task.cancel()
 
 
-async def _undo(task: asyncio.Task[TimedGrant | None], acquisition: Acquisition) -> None:
+async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
     [done], _ = await asyncio.wait([task])
     if not done.cancelled() and done.exception() is None and done.result() is not None:
         await run(acquisition.leave)

@@ -14,14 +14,14 @@ from leasehold.aio.tasks import BackgroundTasks, is_another_running
 from leasehold.client.arguments import LockOptions
 from leasehold.client.base_lock import BaseLock
 from leasehold.client.entered_locks import EnteredLocks
-from leasehold.client.local_lease import LONGEST_NAP_SECONDS, TimedGrant
+from leasehold.client.local_lease import LONGEST_NAP_SECONDS
 from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Seconds
 from leasehold.errors import ClientUnusable
 from leasehold.guarded.pending_calls import PendingCall
-from leasehold.protocol.model import AcquireRequest
+from leasehold.protocol.model import AcquireRequest, Grant
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
@@ -80,7 +80,7 @@ class AsyncLock(BaseLock):
         services: AsyncLockServices,
         request: AcquireRequest,
         options: LockOptions[AsyncCallback],
-        granted: TimedGrant,
+        granted: Grant,
     ) -> None:
         super().__init__(
             services.settings,

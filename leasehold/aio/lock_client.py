@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from leasehold.aio.acquisitions import CancellableAcquisitions
 from leasehold.aio.administration import AsyncLockAdministration
@@ -23,7 +23,7 @@ from leasehold.client.arguments import LockOptions, Timing
 from leasehold.client.lease_handle import LeaseHandle
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.logging import logger
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings, Takeover
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings
 from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock, Seconds, in_seconds
@@ -56,7 +56,7 @@ class AsyncLockClient(AsyncLockAdministration):
         stepfunctions: same, for Step Functions.
         on_event: as of `LockClient`; a plain function, called in a thread: no request and no task
             waits for it.
-        clock: the present, for tests: its `wait` must let the event loop run, see
+        clock: as of `LockClient`; the `wait` of one for tests must let the event loop run, see
             `leasehold.testing`.
 
     All other arguments are those of `LockClient`.
@@ -77,12 +77,11 @@ class AsyncLockClient(AsyncLockAdministration):
         max_wait: Seconds | None = None,
         heartbeat_every: Seconds | None = None,
         safe_period: Seconds | None = None,
-        takeover: Takeover = "observed",
         longest_poll: Seconds = 5.0,
         max_workers: int = 32,
         best_effort_release: bool = True,
         on_event: OnEvent | None = None,
-        clock: Clock | None = None,
+        clock: Clock | Literal["system"] | None = None,
     ) -> None:
         settings = self._settings = ClientSettings(
             table_name=table_or_default(table_name),
@@ -92,12 +91,12 @@ class AsyncLockClient(AsyncLockAdministration):
             timing=Timing(
                 heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
             ),
-            takeover=takeover,
             longest_poll=in_seconds(longest_poll),
             max_workers=max_workers,
             best_effort_release=best_effort_release,
             on_event=on_event,
-            clock=clock or BridgedClock(),
+            clock=BridgedClock() if clock is None or clock == "system" else clock,
+            uses_dates=clock != "system",
         )
         self._connections = [
             AsyncConnection(
@@ -172,7 +171,7 @@ class AsyncLockClient(AsyncLockAdministration):
         """
         options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
         try:
-            return await self._acquire(options, is_try=True)
+            return await self._acquire(options)
         except LockWaitTimeout:
             return None
 
@@ -285,9 +284,7 @@ class AsyncLockClient(AsyncLockAdministration):
                 raise
             error.add_note(f"At the end of the client: {unusable}")
 
-    async def _acquire(
-        self, options: LockOptions[AsyncCallback], *, is_try: bool = False
-    ) -> AsyncLock:
+    async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
         self._require_open()
         acquisition = self._settings.acquisition(
             options,
@@ -298,7 +295,7 @@ class AsyncLockClient(AsyncLockAdministration):
         )
         granted = await self._acquisitions.run(acquisition)
         if granted is None:
-            raise acquisition.timed_out(logs_hint=is_try)
+            raise acquisition.timed_out()
         try:
             self._require_open()  # Closed in this moment: nobody would renew the lock.
             lock = AsyncLock(self._services, acquisition.request, options, granted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
@@ -13,14 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from leasehold.cli.caller import principal
-from leasehold.cli.clock_check import TOLERANCE_SECONDS, clock_offset, what_is_wrong
 from leasehold.cli.probes import PROBES, Probe, is_allowed
 from leasehold.cli.second_tables import other_tables
 from leasehold.cli.target import Target
 from leasehold.clock import Clock
+from leasehold.dynamodb.aws_clock import NO_DATE, AwsClock
 from leasehold.dynamodb.failures import error_code, may_pass, misconfigured
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 from leasehold.text import printable
+
+_MOST_SECONDS_WRONG: Final = 60
 
 
 class Verdict(Enum):
@@ -64,8 +66,7 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
     """
     dynamodb = target.client("dynamodb")
     yield _who(principal(target))
-    began = clock.wall_ms()
-    described: Any = None
+    sent, described = clock.monotonic(), None
     try:
         answer = described = dynamodb.describe_table(TableName=target.table)
     except (BotoCoreError, ClientError) as error:
@@ -74,7 +75,15 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
         if finding.verdict is Verdict.FAILURE:
             return
         answer = getattr(error, "response", {})
-    yield _clock(clock_offset(answer, began_ms=began, ended_ms=clock.wall_ms()))
+    aws_clock = AwsClock(clock)
+    url = dynamodb.meta.endpoint_url
+    dated = aws_clock.date_ms(answer, sent=sent, endpoint_url=url) is not None
+    if dated:
+        yield _clock(aws_clock, wall_ms=clock.wall_ms())
+    elif described is None:
+        yield Finding("clock", Verdict.UNKNOWN, "the refusal has no Date")
+    else:
+        yield Finding("clock", Verdict.FAILURE, NO_DATE)
     if described is not None:
         yield _key(described["Table"])
     yield _attempted("TTL", lambda: _ttl(dynamodb.describe_time_to_live(TableName=target.table)))
@@ -116,14 +125,22 @@ def _attempted(check: str, examine: Callable[[], Finding]) -> Finding:
         return Finding(check, Verdict.UNKNOWN, str(error))
 
 
-def _clock(offset: tuple[float, float] | None) -> Finding:
-    """Judges by how much the clock of this machine may differ from DynamoDB's, at best."""
-    if offset is None:
-        return Finding("clock", Verdict.UNKNOWN, "DynamoDB's answer has no Date")
-    wrong = what_is_wrong(offset)
-    if wrong:
-        return Finding("clock", Verdict.FAILURE, wrong)
-    return Finding("clock", Verdict.OK, f"within {TOLERANCE_SECONDS:g} s of DynamoDB's")
+def _clock(aws_clock: AwsClock, *, wall_ms: int) -> Finding:
+    """By how much the clock of this machine differs from AWS's; no lease depends on that."""
+    earliest_ms, latest_ms = aws_clock.earliest_ms(), aws_clock.latest_ms()
+    if earliest_ms is None or latest_ms is None:
+        text = "DynamoDB's answers have no Date: leases go by this machine's clock, which must be "
+        return Finding("clock", Verdict.WARNING, f"{text}within 1 s of those of all other clients")
+    behind_s, ahead_s = (earliest_ms - wall_ms) / 1000, (wall_ms - latest_ms) / 1000
+    wrong_s = max(behind_s, ahead_s)
+    if wrong_s <= 0:
+        return Finding("clock", Verdict.OK, "leases go by AWS's, and this machine's agrees")
+    way = "behind" if behind_s > 0 else "ahead of"
+    text = f"at least {wrong_s:.1f} s {way} AWS's, by which leases go all the same"
+    if wrong_s < _MOST_SECONDS_WRONG:
+        return Finding("clock", Verdict.OK, text)
+    refused = "AWS refuses requests from 5 minutes on: let a time service set this machine's clock"
+    return Finding("clock", Verdict.WARNING, f"{text}; {refused}")
 
 
 def _key(fields: Mapping[str, Any]) -> Finding:

@@ -16,8 +16,6 @@ _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _MANY_DAYS: Final = 100
-_LONGEST_HEAD_START: Final = timedelta(seconds=152)
-"""A lease that was handed over begins when the waiter is to ask next; and clocks may differ."""
 
 
 def details(lock: LockDescription) -> Iterator[str]:
@@ -43,11 +41,6 @@ def details(lock: LockDescription) -> Iterator[str]:
 def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator[str]:
     """What is known of one holder."""
     over = _over(holder) if holder.expires_at < seen_at else ""
-    if ends_too_late(holder, seen_at=seen_at):
-        over = (
-            f" (too late for a lease of {holder.lease:g} s, so a clock was wrong: if the holder is "
-            "dead, release the lock by force)"
-        )
     yield f"  owner: {name_of(holder.owner_name)}"
     yield f"  since: {iso(holder.acquired_at)}"
     yield f"  lease ends: {iso(holder.expires_at)}{over}"
@@ -57,14 +50,6 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
     if holder.data is not None:
         text = json.dumps(holder.data, ensure_ascii=False, separators=(",", ":"))
         yield f"  data: {printable(text)}"
-
-
-def ends_too_late(holder: DescribedHolder, *, seen_at: datetime) -> bool:
-    """Whether no clock that is right can have written the end of the lease.
-
-    Nobody who goes by the stored end takes over from such a holder before that, if it has died.
-    """
-    return holder.expires_at - seen_at > timedelta(seconds=holder.lease) + _LONGEST_HEAD_START
 
 
 def _over(holder: DescribedHolder) -> str:

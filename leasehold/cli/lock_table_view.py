@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leasehold.cli.lines import ends_too_late, owners_of, short
+from leasehold.cli.lines import owners_of, short
 from leasehold.protocol.description import LockDescription
 from leasehold.text import printable
 
@@ -56,8 +56,7 @@ def _row(lock: LockDescription) -> list[Text]:
             short(lock.seen_at - oldest.acquired_at),
             short(left) if left.total_seconds() >= 0 else "over",
         ]
-        is_odd = left.total_seconds() < 0 or ends_too_late(oldest, seen_at=lock.seen_at)
-        style = "yellow" if is_odd else ""
+        style = "yellow" if left.total_seconds() < 0 else ""
     if lock.waiters.oldest is not None:
         cells[5:] = [str(lock.waiters.count), short(lock.seen_at - lock.waiters.oldest)]
     return [Text(cell, style=style) for cell in cells]

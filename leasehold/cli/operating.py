@@ -11,7 +11,6 @@ from rich.console import Console
 
 from leasehold.cli import exit_codes
 from leasehold.cli.caller import caller
-from leasehold.cli.clock_check import check_clock
 from leasehold.cli.doctor import doctor
 from leasehold.cli.exit_codes import Ended, end
 from leasehold.cli.list_locks import list_locks
@@ -181,9 +180,6 @@ def release_command(
             yes=yes,
             ask=ask_at_the_terminal(),
             requested_by=lambda: caller(target),
-            check_clock=lambda: check_clock(
-                target.client("dynamodb"), target.table, name, SystemClock()
-            ),
         )
         with target.locks() as locks:
             return force_release(locks, target.place(), wanted)

@@ -28,7 +28,6 @@ class ForcedRelease:
         yes: whether to ask nobody.
         ask: asks a question that is answered by yes or no; None if nobody is there to be asked.
         requested_by: tells who releases; called when it is decided.
-        check_clock: tells what is wrong with the clock of this machine; empty if nothing is.
     """
 
     name: str
@@ -37,7 +36,6 @@ class ForcedRelease:
     yes: bool
     ask: Callable[[str], bool] | None
     requested_by: Callable[[], str]
-    check_clock: Callable[[], str] = lambda: ""
 
 
 def release_own(locks: LockClient, name: str, owner_id: str) -> int:
@@ -68,9 +66,6 @@ def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
     holder = _choose(found, wanted.fencing_token)
     if holder is None:
         return _tell_holders(found, wanted.fencing_token)
-    if wrong := wanted.check_clock():  # By which the waiters that were counted may be wrong, too.
-        advice = "the next holder's lease would end by it; nothing was released"
-        exit_codes.end(exit_codes.CONFIGURATION, f"{wrong}; {advice}")
     exit_codes.say(f"lock {wanted.name!r} of {place} is held by")
     for line in lines.details_of_holder(holder, seen_at=found.seen_at):
         exit_codes.say(line)

@@ -68,8 +68,7 @@ def run(job: Job) -> int:
     with SignalPipe() as signals:
         clock = InterruptibleClock(signals)
         owner_name = job.owner_name or default_owner_name(Path(job.command[0]).name)
-        # A program that may try only once must not have to watch a lease for its whole length.
-        client = job.target.locks(owner_name=owner_name, clock=clock, takeover="stored_expiry")
+        client = job.target.locks(owner_name=owner_name, clock=clock)
         try:
             # The lock is released, or it was told why not.
             return _run(job, client, clock, signals, around)

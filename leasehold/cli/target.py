@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -16,13 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from leasehold.cli import exit_codes
 from leasehold.client.lock_client import LockClient
+from leasehold.dynamodb.aws_clock import is_aws
 from leasehold.dynamodb.client_config import CLIENT_CONFIG
 from leasehold.dynamodb.failures import error_code, may_pass, misconfigured, was_not_written
 from leasehold.errors import LockItemMalformed, LockStoreMisconfigured, LockStoreUnavailable
 from leasehold.metrics import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
 from leasehold.wire import rules
 
-_OF_AWS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 """How the hosts end whose address is not worth telling."""
 
 
@@ -78,9 +77,7 @@ class Target:
         url = self.endpoint_url or ""
         with suppress(BotoCoreError, LockStoreMisconfigured):
             url = url or self.client("dynamodb").meta.endpoint_url
-        is_told = url and (
-            self.endpoint_url or not (urlsplit(url).hostname or "").endswith(_OF_AWS)
-        )
+        is_told = url and (self.endpoint_url or not is_aws(url))
         where = f" at {url}" if is_told else ""
         return f"lock table {self.table!r} in {self.region_name() or 'no known region'}{where}"
 

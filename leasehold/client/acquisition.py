@@ -25,9 +25,7 @@ from typing import Final
 
 from leasehold.backoff import longest_poll_seconds, retry_seconds
 from leasehold.client.free_permit import FreePermit
-from leasehold.client.local_lease import TimedGrant
 from leasehold.client.lock_events import LockEventKind, LockEvents
-from leasehold.client.logging import logger
 from leasehold.client.queue_position import QueuePosition
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.wait_timeout import wait_timeout
@@ -43,6 +41,7 @@ from leasehold.protocol.model import (
 )
 from leasehold.protocol.schema import waiter_key
 from leasehold.store.lock_store import LockStore
+from leasehold.store.own_end import has_enough_left
 
 _PLACE_CHECK_SECONDS: Final = 15.0
 _ASK_AGAIN_SECONDS: Final = 120.0
@@ -53,7 +52,6 @@ _LEAVE_SECONDS: Final = 2.0
 _SHORTEST_REQUEST_BUDGET_SECONDS: Final = 3.0
 """For a request that began within the wait: others may move the lock meanwhile, DynamoDB may
 throttle, and the first client for Step Functions takes a busy machine more than a second."""
-_LEAST_FRESHNESS: Final = 0.5
 
 
 class Acquisition:
@@ -93,7 +91,7 @@ class Acquisition:
         self._asked_at = -math.inf
         self.request = replace(
             request,
-            waiting_since_ms=self._clock.wall_ms(),
+            waiting_since_ms=store_factory.aws_clock.now_ms(),
             poll_interval_ms=math.ceil(self._longest * 1000),
             waiter_timeout_ms=self._waiter_timeout_ms(max_wait),
         )
@@ -102,14 +100,14 @@ class Acquisition:
         self._waiter = store_factory.local_waiters.add(request.lock_name, request.owner_id)
         self._queue = self._waiter.queue
         self._position = QueuePosition(self._queue, began=self._began)
-        self._free_permit = FreePermit(self._clock, store_factory.lease_expiry, request)
+        self._free_permit = FreePermit(self._clock, store_factory.aws_clock, request)
         self._planned_at = self._place_seen_at = self._began
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
         self._is_granted = False
         self.holders: tuple[Holder, ...] = ()
 
-    def run(self) -> TimedGrant | None:
+    def run(self) -> Grant | None:
         """Returns the grant, or None if there was none in time; then nothing is held or waited for.
 
         Raises:
@@ -127,11 +125,11 @@ class Acquisition:
             self._report(LockEventKind.TIMED_OUT if waits else LockEventKind.REFUSED)
         return granted
 
-    def report_grant(self, granted: TimedGrant) -> None:
+    def report_grant(self, granted: Grant) -> None:
         """Tells the user's hook of the grant, once there is a lock object for it."""
-        self._report(LockEventKind.GRANTED, fencing_token=granted.grant.fencing_token)
+        self._report(LockEventKind.GRANTED, fencing_token=granted.fencing_token)
 
-    def _run(self) -> TimedGrant | None:
+    def _run(self) -> Grant | None:
         try:
             granted = self._request_permit()
             while granted is None and self._goes_on():
@@ -164,23 +162,13 @@ class Acquisition:
         )
         self._store_factory.release(request, seconds=_LEAVE_SECONDS)
 
-    def timed_out(self, *, logs_hint: bool) -> LockWaitTimeout:
-        """The error that names the lock's holders.
-
-        Args:
-            logs_hint: whether to log, too, that a single try cannot watch a lease, if only that
-                was the reason.
-        """
-        expiry = self._store_factory.lease_expiry
-        hint = expiry.explain_unwatched(self.request.lock_name, self.holders)
-        if hint and logs_hint:
-            logger.warning("lock %r: not taken; %s", self.request.lock_name, hint)
+    def timed_out(self) -> LockWaitTimeout:
+        """The error that names the lock's holders."""
         return wait_timeout(
             self.request.lock_name,
             self.holders,
             max_wait=self._max_wait,
             waited=self._clock.monotonic() - self._began,
-            hint=hint,
         )
 
     def _give_up(self) -> None:
@@ -213,7 +201,7 @@ class Acquisition:
         self._planned_at = now
         self._waiter.alarm.wait(max(0.0, min(seconds, self._deadline - now)))
 
-    def _request_permit(self) -> TimedGrant | None:
+    def _request_permit(self) -> Grant | None:
         """Tries to get the lock; joins the queue, or stays in its place, if others have it."""
         sent = self._clock.monotonic()
         self._asked_at = sent
@@ -229,9 +217,7 @@ class Acquisition:
         self._unknown = None
         self._failures = 0
         if isinstance(answer, Grant):
-            since = self._waiter.not_held_at if answer.repeated else sent
-            return self._renew_if_late(TimedGrant(grant=answer, since=since))
-        self._waiter.note_refusal(sent)
+            return self._renew_if_late(answer)
         self.holders = answer.holders
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
@@ -256,7 +242,7 @@ class Acquisition:
         if queued.position is not None:
             self._position.note(queued.position, queued.seen)
 
-    def _poll(self) -> TimedGrant | None:
+    def _poll(self) -> Grant | None:
         """One read, unless its answer is known; a request if the read shows a reason for one."""
         if (told := self._waiter.take_grant()) is not None:
             return self._renew_if_late(told)
@@ -273,7 +259,7 @@ class Acquisition:
         except LockStoreUnavailable:
             return None  # A read that failed has changed nothing.
 
-    def _read(self, sent: float) -> TimedGrant | None:
+    def _read(self, sent: float) -> Grant | None:
         seen = self._store().read_lock(self.request.lock_name)
         self._queue.note(seen, sent)
         if (found := self._waiter.take_grant()) is not None:
@@ -283,7 +269,7 @@ class Acquisition:
         if self._position.correct(owner_id, seen) and self._ticket is not None:
             ahead = self._store().count_ahead(self.request.lock_name, owner_id, ticket=self._ticket)
             self._position.note(ahead + 1, seen)
-        return self._request_permit() if self._free_permit.is_worth_a_request(seen.state) else None
+        return self._request_permit() if self._free_permit.is_worth_a_request(seen) else None
 
     def _is_answer_known(self, now: float) -> bool:
         queue = self._queue
@@ -303,19 +289,11 @@ class Acquisition:
         if not context.table.read(key):
             return False
         self._place_seen_at = sent
-        self._waiter.note_refusal(sent)
         return True
 
-    def _renew_if_late(self, granted: TimedGrant) -> TimedGrant | None:
-        """Renews a grant that was found late, before it is relied on; None if it is gone.
-
-        Also a grant whose stored end is near: the former holder wrote that by another clock.
-        """
-        grant = granted.grant
-        sent = self._clock.monotonic()
-        left_seconds = (grant.expires_at_ms - self._clock.wall_ms()) / 1000
-        least_seconds = grant.lease_ms / 1000 * _LEAST_FRESHNESS
-        if granted.since + least_seconds > sent and left_seconds >= least_seconds:
+    def _renew_if_late(self, granted: Grant) -> Grant | None:
+        """Renews a grant that was found late, before it is relied on; None if it is gone."""
+        if has_enough_left(granted, now=self._clock.monotonic()):
             return granted
         heartbeat = HeartbeatRequest(
             lock_name=self.request.lock_name,
@@ -328,8 +306,8 @@ class Acquisition:
             self._note_unknown(error)
             return None
         if isinstance(answer, Grant):
-            return replace(granted, since=sent)
-        self._waiter.note_loss(grant, sent)
+            return answer
+        self._waiter.note_loss(granted)
         return None
 
     def _report(

@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 from leasehold.client import arguments
 from leasehold.client.arguments import LockOptions
-from leasehold.client.local_lease import TimedGrant
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Seconds, in_seconds
@@ -63,7 +62,6 @@ class Adoption(Generic[_Callback]):
         if self.lease is None:
             self.settings.timing.require_room(holder.lease_ms / 1000)
         data = read_data(self.name, holder.data)
-        sent = store_factory.clock.monotonic()
         lease_ms = None if self.lease is None else round(in_seconds(self.lease) * 1000)
         heartbeat = HeartbeatRequest(lock_name=self.name, owner_id=self.owner_id, lease_ms=lease_ms)
         answer = store.heartbeat(heartbeat)
@@ -81,7 +79,7 @@ class Adoption(Generic[_Callback]):
                 on_lost=self.on_lost,
                 on_danger=self.on_danger,
             ),
-            granted=TimedGrant(grant=answer, since=sent),
+            granted=answer,
         )
 
     def _request(self, holder: Holder, grant: Grant) -> AcquireRequest:
@@ -107,4 +105,4 @@ class AdoptedGrant(Generic[_Callback]):
 
     request: AcquireRequest
     options: LockOptions[_Callback]
-    granted: TimedGrant
+    granted: Grant

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 from leasehold.client.logging import logger
 from leasehold.clock import Seconds
 from leasehold.errors import InvalidRequest
+from leasehold.protocol.lease_time import lease_for
 from leasehold.text import printable
 from leasehold.wire import rules
 
@@ -77,14 +78,14 @@ class Timing:
     def require_room(self, lease_seconds: float) -> None:
         """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed."""
         period, safe = self.period(lease_seconds), self.safe(lease_seconds)
-        needed, rule = safe, f"must be longer than safe_period ({safe:g} s)"
+        needed, rule = safe, f"must be at least 2 % longer than safe_period ({safe:g} s)"
         if period != math.inf:
             needed += period
             rule = (
-                "must be longer than heartbeat_every and safe_period together "
+                "must be at least 2 % longer than heartbeat_every and safe_period together "
                 f"({period:g} s + {safe:g} s)"
             )
-        if needed >= lease_seconds:
+        if lease_for(needed) >= lease_seconds:
             raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
 
 

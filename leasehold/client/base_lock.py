@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from leasehold.client.arguments import LockOptions, as_text
 from leasehold.client.entered_locks import Entered, EnteredLock, EnteredLocks
 from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.local_lease import LocalLease, TimedGrant
+from leasehold.client.local_lease import LocalLease
 from leasehold.client.lock_events import LockEventKind, LockEvents
 from leasehold.client.logging import logger
 from leasehold.client.settings import ClientSettings
@@ -24,7 +24,7 @@ from leasehold.errors import ClientUnusable, LockLost
 from leasehold.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
 from leasehold.guarded.guarded_writes import GuardedWrites
 from leasehold.guarded.pending_calls import PendingCall
-from leasehold.protocol.model import AcquireRequest
+from leasehold.protocol.model import AcquireRequest, Grant
 from leasehold.wire import rules
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class BaseLock(ABC):
         store_factory: the lock table, for guarded writes.
         request: what was asked for.
         options: same, as the user wrote it.
-        granted: the grant, and since when it counts.
+        granted: the grant, with its owner's own end.
         events: are told of losses, dangers and the release.
         entered: tells which locks the caller is inside of.
         handle_store_factory: the lock table, for heartbeats and the release; None for the same.
@@ -75,7 +75,7 @@ class BaseLock(ABC):
         store_factory: StoreFactory,
         request: AcquireRequest,
         options: LockOptions[Any],
-        granted: TimedGrant,
+        granted: Grant,
         *,
         events: LockEvents,
         entered: EnteredLocks,
@@ -87,7 +87,7 @@ class BaseLock(ABC):
         self._request = request
         self._options = options
         self._data = options.data
-        self._fencing_token = granted.grant.fencing_token
+        self._fencing_token = granted.fencing_token
         self._events = events
         self._entered = entered
         self._inside: Entered = []

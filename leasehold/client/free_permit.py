@@ -6,8 +6,9 @@ import math
 from typing import Final
 
 from leasehold.clock import Clock
-from leasehold.protocol.model import AcquireRequest, LockState
-from leasehold.store.lease_expiry import LeaseExpiry
+from leasehold.dynamodb.aws_clock import AwsClock
+from leasehold.protocol.lease_time import DATE_RESOLUTION_MS, is_over, over_at_ms
+from leasehold.protocol.model import AcquireRequest, LockState, SeenLock
 
 _REQUEST_AGAIN_SECONDS: Final = 30.0
 """A lock that seemed free, but was not granted, is requested again after that, or once it moved."""
@@ -18,7 +19,7 @@ class FreePermit:
 
     Args:
         clock: the present.
-        lease_expiry: tells whose lease is over.
+        aws_clock: tells when it is worth looking whether a lease is over.
         request: the acquisition that waits.
 
     Attributes:
@@ -26,25 +27,23 @@ class FreePermit:
             before this acquisition may be granted, unless it is renewed; inf if none is expected.
     """
 
-    def __init__(self, clock: Clock, lease_expiry: LeaseExpiry, request: AcquireRequest) -> None:
+    def __init__(self, clock: Clock, aws_clock: AwsClock, request: AcquireRequest) -> None:
         self._clock = clock
-        self._lease_expiry = lease_expiry
-        self._lock_name = request.lock_name
+        self._aws_clock = aws_clock
         self._limit = request.limit
         self._last_tried: tuple[object, float] = (None, -math.inf)
         self.expected_at = math.inf
 
-    def is_worth_a_request(self, state: LockState) -> bool:
+    def is_worth_a_request(self, lock: SeenLock) -> bool:
         """Whether a request may be granted by the lock as it was read just now.
 
         Yes if a permit is free or enough leases are over; and if nobody waits, because then this
         waiter was dropped from the queue. But no for 30 s if the lock is as it was at the last yes.
         """
-        now = self._clock.monotonic()
+        now, state = self._clock.monotonic(), lock.state
         needed = state.held - state.limit_for(self._limit) + 1  # As the store judges.
         self.expected_at = self._end_of_lease(state, needed, now)
-        # As the store judges: at the very moment of its end a lease is not over yet.
-        is_open = needed <= 0 or self.expected_at < now
+        is_open = needed <= 0 or self._has_leases_over(lock, needed)
         if state.contended and not is_open:
             return False
         seen = (state.held, state.fencing_token, state.contended, state.holders)
@@ -56,10 +55,19 @@ class FreePermit:
         self._last_tried = (seen, now)
         return True
 
+    def _has_leases_over(self, lock: SeenLock, needed: int) -> bool:
+        """As the store will judge, by the Date of an answer that is a little later."""
+        date_ms = lock.date_ms
+        if date_ms is None:
+            return False
+        over = [h for h in lock.state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
+        return len(over) >= needed
+
     def _end_of_lease(self, state: LockState, needed: int, now: float) -> float:
-        """When so many leases of the holders are over; inf if none has to be, or if too few are."""
+        """When a Date shows that so many leases are over; inf if none has to be, or too few are."""
         if not 0 < needed <= len(state.holders):
             return math.inf
-        seconds_left = self._lease_expiry.seconds_left
-        left = sorted(seconds_left(self._lock_name, holder) for holder in state.holders)
-        return now + left[needed - 1]
+        ends_ms = sorted(over_at_ms(holder.expires_at_ms) for holder in state.holders)
+        # A Date is cut to the second: only the next whole second shows that this moment is over.
+        shown_ms = -(-ends_ms[needed - 1] // DATE_RESOLUTION_MS) * DATE_RESOLUTION_MS
+        return now + (shown_ms - self._aws_clock.now_ms()) / 1000

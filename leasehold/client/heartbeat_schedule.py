@@ -77,7 +77,7 @@ class HeartbeatSchedule:
         self.remove(handle)
         lease = handle.lease
         share = _LEAST_FIRST_SHARE + self.random() * (1 - _LEAST_FIRST_SHARE)
-        due_at = lease.ends_at - lease.seconds + lease.period * share
+        due_at = lease.renewed_at + lease.period * share
         scheduled = self._scheduled[handle] = ScheduledHeartbeat(handle, due_at)
         self._enter(scheduled)
 
@@ -137,9 +137,8 @@ class HeartbeatSchedule:
             return
         lease = scheduled.handle.lease
         if renewed:
-            sent = lease.ends_at - lease.seconds
             period = max(lease.period * _EARLIEST_SHARE, lease.period - max(0.0, self.late_seconds))
-            scheduled.due_at = sent + period * (1 - self.random() * _SPREAD)
+            scheduled.due_at = lease.renewed_at + period * (1 - self.random() * _SPREAD)
         else:
             rest = max(0.0, lease.ends_at - now) * _RETRY_SHARE_OF_REST
             pause = min(lease.period * _RETRY_SHARE_OF_PERIOD, rest) * (0.5 + self.random())

@@ -13,6 +13,7 @@ from leasehold.client.process import is_held_by_this_thread
 from leasehold.client.store_factory import StoreFactory
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.guarded.pending_calls import PendingCall
+from leasehold.protocol.lease_time import longest_own_ms
 from leasehold.protocol.model import Grant, HeartbeatRequest, ReleaseRequest
 
 _RELEASE_SECONDS: Final = 5.0
@@ -61,10 +62,10 @@ class LeaseHandle:
             lease.require_held()
         with self._mutex:
             lease.require_held()
-            sent = self._store_factory.clock.monotonic()
             if lease_ms is not None:
                 # It may be written without an answer, and be shorter than before.
-                lease.shorten(sent + lease_ms / 1000)
+                now = self._store_factory.clock.monotonic()
+                lease.shorten(now + longest_own_ms(lease_ms) / 1000)
             request = HeartbeatRequest(
                 lock_name=lease.lock_name,
                 owner_id=lease.owner_id,
@@ -77,7 +78,7 @@ class LeaseHandle:
             elif answer.fencing_token != lease.fencing_token:
                 lease.lose(_GRANTED_ANEW, taken=True)
             else:
-                lease.renew(sent, answer.lease_ms / 1000)
+                lease.renew(answer)
             lease.require_held()
 
     def try_heartbeat(self) -> bool:

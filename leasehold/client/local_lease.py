@@ -5,8 +5,8 @@
           └──▶ RELEASING ─▶ RELEASED
                     └─────▶ LOST    the release found that this owner held nothing any more
 
-The lease is counted from the moment before its last successful renewal was sent. DynamoDB wrote it
-later than that, so no observer's count of the same lease ends before the holder's own.
+The lease is counted from the moment before its last successful renewal was sent, and for as long as
+the Date of the answer allows (`protocol/lease_time.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -37,19 +36,6 @@ class LeaseState(Enum):
     LOST = auto()
     RELEASING = auto()
     RELEASED = auto()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedGrant:
-    """A grant, and since when its lease counts on our clock.
-
-    Attributes:
-        since: reading of the monotonic clock, not later than the moment at which the lease was
-            written.
-    """
-
-    grant: Grant
-    since: float
 
 
 class LostEvent(threading.Event):
@@ -85,7 +71,7 @@ class LocalLease:
 
     Args:
         clock: the present.
-        granted: the grant, and since when it counts.
+        granted: the grant, with its owner's own end.
         timing: when it is to be renewed, and when it is in danger.
         on_lost: called once with the reason, in the thread that finds out; must be quick.
         on_danger: called with the reason each time that the lock comes into danger; must be quick.
@@ -95,7 +81,8 @@ class LocalLease:
         lock_name: the lock.
         owner_id: the acquisition that was granted.
         fencing_token: of the grant.
-        seconds: for how long a renewal holds.
+        seconds: the lease.
+        renewed_at: reading of the monotonic clock before the last renewal was sent.
         ends_at: reading of the monotonic clock at which the lease is over.
         lost: set when the lock is lost.
         taken: whether the table has said that this grant is over.
@@ -105,16 +92,16 @@ class LocalLease:
     def __init__(
         self,
         clock: Clock,
-        granted: TimedGrant,
+        granted: Grant,
         *,
         timing: Timing,
         on_lost: Callable[[str], None],
         on_danger: Callable[[str], None],
         on_released: Callable[[], None],
     ) -> None:
-        self.lock_name = granted.grant.lock_name
-        self.owner_id = granted.grant.owner_id
-        self.fencing_token = granted.grant.fencing_token
+        self.lock_name = granted.lock_name
+        self.owner_id = granted.owner_id
+        self.fencing_token = granted.fencing_token
         self._clock = clock
         self._timing = timing
         self._on_lost = on_lost
@@ -125,8 +112,8 @@ class LocalLease:
         self._state = LeaseState.HELD
         self._reason = ""
         self._in_danger = False
-        self.seconds = granted.grant.lease_ms / 1000
-        self.ends_at = granted.since + self.seconds
+        self.seconds = granted.lease_ms / 1000
+        self.renewed_at, self.ends_at = granted.since, granted.ends_at
         self.taken = False
         self.heartbeat_failure = ""
         self.lost = LostEvent(self.is_lost)
@@ -198,12 +185,12 @@ class LocalLease:
             self._report(lambda: self._on_danger(failure))
         return True
 
-    def renew(self, sent: float, seconds: float) -> None:
-        """Counts the lease anew from a renewal that was sent at that reading and was written."""
+    def renew(self, renewed: Grant) -> None:
+        """Counts the lease anew from a renewal that was written."""
         with self._mutex:
             if self._state is LeaseState.HELD:
-                self.seconds = seconds
-                self.ends_at = sent + seconds
+                self.seconds = renewed.lease_ms / 1000
+                self.renewed_at, self.ends_at = renewed.since, renewed.ends_at
                 self._in_danger = False
                 self.heartbeat_failure = ""
 

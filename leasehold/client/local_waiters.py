@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from leasehold.client.local_lease import LeaseState, LocalLease, TimedGrant
+from leasehold.client.local_lease import LeaseState, LocalLease
 from leasehold.clock import Clock
 from leasehold.protocol.model import Grant, LockState, SeenLock
+from leasehold.store.own_end import shown
 
 _JUST_NOW_SECONDS: Final = 1.0
 """Clocks that differ by so much order waiters wrongly anyway."""
@@ -43,40 +44,29 @@ class LocalWaiter:
         self.queue: Final = queue
         self.owner_id: Final = owner_id
         self.alarm = clock.alarm()
-        self._absent_at = clock.monotonic()
         self._absent_token = -1
-        self._granted: TimedGrant | None = None
+        self._granted: Grant | None = None
 
-    @property
-    def not_held_at(self) -> float:
-        """Reading of the monotonic clock at which the waiter certainly did not hold the lock."""
-        return self._absent_at
-
-    def note_refusal(self, sent: float) -> None:
-        """The waiter's own request, sent at that reading of the clock, did not find it a holder."""
-        self._absent_at = max(self._absent_at, sent)
-
-    def note_loss(self, grant: Grant, sent: float) -> None:
-        """A grant to the waiter was found to be over by a request that was sent at that reading."""
-        self.note_refusal(sent)
+    def note_loss(self, grant: Grant) -> None:
+        """A grant to the waiter was found to be over."""
         self._absent_token = max(self._absent_token, grant.fencing_token)
 
-    def note(self, state: LockState, sent: float) -> None:
+    def note(self, seen: SeenLock, sent: float) -> None:
         """A state of the lock, from a request of this client that was sent at that reading.
 
         States may come late. A grant is news only if its token is newer than each state that did
         not show the waiter as a holder: else the waiter has lost it since.
         """
-        holder = state.holder(self.owner_id)
+        holder = seen.state.holder(self.owner_id)
         if holder is None:
-            self._absent_token = max(self._absent_token, state.fencing_token)
-            self._absent_at = max(self._absent_at, sent)
+            self._absent_token = max(self._absent_token, seen.state.fencing_token)
         elif holder.fencing_token > self._absent_token:
-            grant = Grant.of(self.queue.lock_name, holder, repeated=True)
-            self._granted = TimedGrant(grant=grant, since=self._absent_at)
+            if seen.date_ms is not None:  # Else its own poll, which is due now, tells how long.
+                grant = Grant.of(self.queue.lock_name, holder, repeated=True)
+                self._granted = shown(grant, sent=sent, date_ms=seen.date_ms)
             self.alarm.ring()
 
-    def take_grant(self) -> TimedGrant | None:
+    def take_grant(self) -> Grant | None:
         """The grant that the waiter was told of, once."""
         granted, self._granted = self._granted, None
         return granted
@@ -116,7 +106,7 @@ class LocalQueue:
         with self._mutex:
             self._note_progress(seen, sent)
             for waiter in list(self._waiters.values()):
-                waiter.note(seen.state, sent)
+                waiter.note(seen, sent)
 
     def grants_since(self, fencing_token: int) -> int:
         """How many grants there were after that one, as far as was seen."""

@@ -14,12 +14,12 @@ from leasehold.client.callbacks import Callbacks
 from leasehold.client.entered_locks import EnteredLocks
 from leasehold.client.heartbeats import Heartbeats
 from leasehold.client.lease_handle import UnreleasedHandles
-from leasehold.client.local_lease import LeaseState, TimedGrant
+from leasehold.client.local_lease import LeaseState
 from leasehold.client.lock_events import LockEvents
 from leasehold.client.settings import ClientSettings
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Seconds
-from leasehold.protocol.model import AcquireRequest
+from leasehold.protocol.model import AcquireRequest, Grant
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
@@ -43,7 +43,8 @@ class Lock(BaseLock):
 
     Guaranteed: as long as `check` does not raise, no other owner has been granted this permit. The
     lease is measured from the moment at which its last successful renewal was **sent**, by a clock
-    that also runs while the machine sleeps.
+    that also runs while the machine sleeps, and ends before the stored end by AWS's clock. So the
+    wall clocks of this machine and of all others may be wrong.
 
     Not guaranteed:
         * That the answer of `check` still holds a moment later. No lease can promise that a process
@@ -51,8 +52,6 @@ class Lock(BaseLock):
           or write through `transact_write`, where it matters.
         * That `check` knows of a release by force, or by another process with this owner_id, before
           the next heartbeat.
-        * That others see the lease last to its end if their wall clocks are more than 2 s ahead:
-          the functions, and clients with `takeover="stored_expiry"`, go by the end that is stored.
 
     Made by `LockClient`. May be used by several threads. A forked child's copy is lost, and without
     effect on the lock of the parent. Each call that sends a request may also raise
@@ -64,7 +63,7 @@ class Lock(BaseLock):
         services: LockServices,
         request: AcquireRequest,
         options: LockOptions[Callback],
-        granted: TimedGrant,
+        granted: Grant,
     ) -> None:
         super().__init__(
             services.settings,

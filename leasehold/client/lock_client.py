@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import boto3
 
@@ -22,7 +22,7 @@ from leasehold.client.lease_handle import LeaseHandle, UnreleasedHandles
 from leasehold.client.lock import Callback, Lock, LockServices
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.process import reset_in_children
-from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings, Takeover
+from leasehold.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings
 from leasehold.client.stack_table import table_of_stack, table_or_default
 from leasehold.client.store_factory import StoreFactory
 from leasehold.client.worker_pool import WorkerPool
@@ -57,12 +57,6 @@ class LockClient(LockAdministration):
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
             reported as in danger; None for a third of the lease. (Other lock clients count the
             seconds without a heartbeat; more than half of the lease is logged as a warning.)
-        takeover: when a holder that vanished may be evicted. "observed": once this client has seen
-            the same renewal for the whole stored lease on its own monotonic clock; a wrong clock
-            cannot break it. "stored_expiry": 2 s after the end that the holder wrote, for a process
-            that tries only once, or waits for less than a lease; right as long as clocks differ by
-            less than 2 s. The stored end is believed however late it is: a holder that died with a
-            clock that was years ahead blocks for years, until somebody releases it by force.
         longest_poll: most seconds between two polls while waiting.
         max_workers: most heartbeats under way at a time.
         best_effort_release: what `hold` and `with` do if the release fails but the work did not.
@@ -71,7 +65,10 @@ class LockClient(LockAdministration):
         on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
             metrics; in a thread of its own, so that no request waits for it. What it raises is
             logged. None costs nothing.
-        clock: the present, for tests.
+        clock: None goes by AWS's clock, which each answer of DynamoDB tells: no clock of a machine
+            need be right. "system" goes by this machine's, for a DynamoDB behind a proxy that takes
+            the Date out of the answers; then the clocks of all clients must be right within 1 s. Or
+            the present, for tests.
 
     Each number of seconds, here and in the methods, may be a `datetime.timedelta` as well.
 
@@ -95,12 +92,11 @@ class LockClient(LockAdministration):
         max_wait: Seconds | None = None,
         heartbeat_every: Seconds | None = None,
         safe_period: Seconds | None = None,
-        takeover: Takeover = "observed",
         longest_poll: Seconds = 5.0,
         max_workers: int = 32,
         best_effort_release: bool = True,
         on_event: OnEvent | None = None,
-        clock: Clock | None = None,
+        clock: Clock | Literal["system"] | None = None,
     ) -> None:
         self._settings = ClientSettings(
             table_name=table_or_default(table_name),
@@ -110,12 +106,12 @@ class LockClient(LockAdministration):
             timing=Timing(
                 heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
             ),
-            takeover=takeover,
             longest_poll=in_seconds(longest_poll),
             max_workers=max_workers,
             best_effort_release=best_effort_release,
             on_event=on_event,
-            clock=clock or BootClock(),
+            clock=BootClock() if clock is None or clock == "system" else clock,
+            uses_dates=clock != "system",
         )
         self._connection = Connection(
             session=session,
@@ -195,8 +191,7 @@ class LockClient(LockAdministration):
                 invisible characters, blanks other than spaces, and blanks at its ends.
             lease: seconds, 1 to 43,200 (12 h).
             max_wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that
-                crashed is replaced only by a client that waits for longer than its lease, see
-                `takeover`.
+                crashed is replaced its lease + 5 s after its last renewal.
             limit: number of permits of this lock, 1 to 100.
             data: a JSON object of at most 2 KiB that others can read while the lock is held.
             owner_name: label for people, of this one lock.
@@ -230,8 +225,7 @@ class LockClient(LockAdministration):
     ) -> Lock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
-        One try cannot watch a lease: a holder that crashed is evicted by a client that has tried
-        before, a lease ago, or by one with `takeover="stored_expiry"`. The log names such a holder.
+        A holder that crashed is replaced its lease + 5 s after its last renewal, at the first try.
 
         Arguments as of `acquire`, and all other errors but `LockWaitTimeout`.
 
@@ -240,7 +234,7 @@ class LockClient(LockAdministration):
         """
         options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
         try:
-            return self._acquire(options, is_try=True)
+            return self._acquire(options)
         except LockWaitTimeout:
             return None
 
@@ -383,7 +377,7 @@ class LockClient(LockAdministration):
         """Closes, and releases all locks that are held."""
         self.close(release=True)
 
-    def _acquire(self, options: LockOptions[Callback], *, is_try: bool = False) -> Lock:
+    def _acquire(self, options: LockOptions[Callback]) -> Lock:
         self._require_open()
         services = self._services
         acquisition = self._settings.acquisition(
@@ -408,7 +402,7 @@ class LockClient(LockAdministration):
                 _release_if_held(lock)
             raise
         if lock is None:
-            raise acquisition.timed_out(logs_hint=is_try)
+            raise acquisition.timed_out()
         if self._closed:  # In this moment: nobody would renew it.
             lock.release()
             self._require_open()

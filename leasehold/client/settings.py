@@ -6,7 +6,7 @@ import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, TypedDict
 
 from leasehold.client import arguments
 from leasehold.client.acquisition import Acquisition
@@ -17,17 +17,15 @@ from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.lock_events import LockEvents, OnEvent
 from leasehold.client.store_factory import StoreFactory
 from leasehold.clock import Clock, Seconds, in_seconds
+from leasehold.dynamodb.aws_clock import AwsClock
 from leasehold.protocol.model import AcquireRequest
-from leasehold.store.lease_expiry import StoredExpiry, WatchedExpiry
 from leasehold.wire import rules
 from leasehold.wire.item_size import require_room_for_all
-
-Takeover = Literal["observed", "stored_expiry"]
 
 DEFAULT_LEASE_SECONDS: Final = 60.0
 _LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
 _DEFAULT_WAIT_IN_LEASES: Final = 2
-"""To watch a crashed holder for its whole lease takes a little longer than the lease."""
+"""A crashed holder is replaced a little after the end of its lease."""
 _SHORTEST_PERIOD_SECONDS: Final = 0.05
 _MOST_WORKERS: Final = 1000
 
@@ -40,7 +38,6 @@ class ClientOptions(TypedDict, total=False):
     max_wait: Seconds | None
     heartbeat_every: Seconds | None
     safe_period: Seconds | None
-    takeover: Takeover
     longest_poll: Seconds
     max_workers: int
     best_effort_release: bool
@@ -60,12 +57,12 @@ class ClientSettings:
     lease: float
     max_wait: float | None
     timing: Timing
-    takeover: Takeover
     longest_poll: float
     max_workers: int
     best_effort_release: bool
     on_event: OnEvent | None
     clock: Clock
+    uses_dates: bool
 
     def __post_init__(self) -> None:
         """Checks all rules."""
@@ -80,8 +77,6 @@ class ClientSettings:
                 require_seconds(field, seconds, least=_SHORTEST_PERIOD_SECONDS, most=math.inf)
         self.timing.require_room(self.lease)
         self.timing.warn_of_other_meaning(self.lease)
-        if self.takeover not in ("observed", "stored_expiry"):
-            refuse("takeover", 'must be "observed" or "stored_expiry"', self.takeover)
         require_seconds(
             "longest_poll", self.longest_poll, least=_SHORTEST_PERIOD_SECONDS, most=3600
         )
@@ -89,6 +84,8 @@ class ClientSettings:
             rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
             refuse("max_workers", rule, self.max_workers)
         rules.require("table_name", rules.TABLE_NAME, self.table_name)
+        if isinstance(self.clock, str):
+            refuse("clock", 'must be "system", or left out', self.clock)
         arguments.require_bool("best_effort_release", self.best_effort_release)
         arguments.require_callable("on_event", self.on_event)
 
@@ -105,13 +102,12 @@ class ClientSettings:
         return max(_LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
 
     def store_factory(self, connection: Connection) -> StoreFactory:
-        """Stores over the table; nobody's lease has been watched yet."""
-        watches = self.takeover == "observed"
+        """Stores over the table."""
         return StoreFactory(
             connection=connection,
             table_name=self.table_name,
             clock=self.clock,
-            lease_expiry=WatchedExpiry(self.clock) if watches else StoredExpiry(self.clock),
+            aws_clock=AwsClock(self.clock, uses_dates=self.uses_dates),
             local_waiters=LocalWaiters(self.clock),
         )
 

@@ -15,13 +15,13 @@ from leasehold.client.connection import Connection
 from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.logging import log_event
 from leasehold.clock import Clock
+from leasehold.dynamodb.aws_clock import AwsClock
 from leasehold.dynamodb.failures import misconfigured
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget, retry
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.model import Released, ReleaseRequest, SeenLock
 from leasehold.store.context import LockContext
-from leasehold.store.lease_expiry import LeaseExpiry
 from leasehold.store.lock_store import LockStore
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
@@ -37,7 +37,7 @@ class StoreFactory:
         connection: where the AWS clients come from.
         table_name: the lock table.
         clock: the present.
-        lease_expiry: tells whose lease is over.
+        aws_clock: the estimate of AWS's time, by all answers so far.
         local_waiters: are told of the hand-offs of this client.
         random: source of jitter.
     """
@@ -45,7 +45,7 @@ class StoreFactory:
     connection: Connection
     table_name: str
     clock: Clock
-    lease_expiry: LeaseExpiry
+    aws_clock: AwsClock
     local_waiters: LocalWaiters
     random: Random = field(default=random.random)
 
@@ -60,10 +60,11 @@ class StoreFactory:
         except (BotoCoreError, ValueError) as error:
             raise misconfigured(error, table_name=self.table_name, region=None) from error
         retry_budget = RetryBudget(deadline=deadline, clock=self.clock, random=self.random)
+        table = LockTable(
+            dynamodb, self.table_name, retry_budget=retry_budget, aws_clock=self.aws_clock
+        )
         return LockContext(
-            table=LockTable(dynamodb, self.table_name, retry_budget=retry_budget),
-            clock=self.clock,
-            lease_expiry=self.lease_expiry,
+            table=table,
             workflows=self.connection.workflows,
             observe=log_event,
             note_hand_off=self.local_waiters.note,

@@ -11,7 +11,7 @@ from leasehold.text import label_of
 
 
 def wait_timeout(
-    lock_name: str, holders: Sequence[Holder], *, max_wait: float, waited: float, hint: str
+    lock_name: str, holders: Sequence[Holder], *, max_wait: float, waited: float
 ) -> LockWaitTimeout:
     """The error of an acquisition that was not granted in time.
 
@@ -20,14 +20,13 @@ def wait_timeout(
         holders: who had it at the last poll.
         max_wait: longest seconds, as the caller said; 0 for a single try.
         waited: the seconds that it really took.
-        hint: what the caller may change; empty if there is nothing to say.
     """
     visible = tuple(map(_visible, holders))
     names = ", ".join(map(_named, visible)) or "nobody"
     told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
     message = f"lock {lock_name!r}: {told} {names}"
     return LockWaitTimeout(
-        f"{message} ({hint})" if hint else message,
+        message,
         lock_name=lock_name,
         waited_seconds=waited,
         holders=visible,

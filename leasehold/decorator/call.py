@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from leasehold.decorator.lock_name import NameOf, own_name, template
 from leasehold.errors import InvalidRequest
+from leasehold.protocol.lease_time import lease_for
 from leasehold.wire.rules import LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS
 
 IfTaken = Literal["wait", "skip", "raise"]
@@ -42,8 +43,8 @@ class Call:
         """Seconds until the invocation must have ended; None if that is not this call's lease."""
         if self.seconds_left is None or self.lease is not None:
             return None
-        seconds = max(self.seconds_left() + _AFTER_THE_DEADLINE_SECONDS, SHORTEST_LEASE_SECONDS)
-        return min(seconds, LONGEST_LEASE_SECONDS)
+        seconds = lease_for(self.seconds_left() + _AFTER_THE_DEADLINE_SECONDS)
+        return min(max(seconds, SHORTEST_LEASE_SECONDS), LONGEST_LEASE_SECONDS)
 
     def shorter_lease(self, lease: float) -> float | None:
         """The lease that lasts to the end, if a wait has made the granted one too long."""

@@ -25,21 +25,18 @@ _NO_DANGER_SECONDS: Final = 0.05
 class ClientKind(NamedTuple):
     """What calls need of a client; calls with the same needs share one.
 
-    A call that cannot watch the lease of a dead holder for its whole length, because it reads the
-    lock only once or runs in an invocation, goes by the end that the holder stored. A lease that
-    lasts to the end of the invocation ends as planned, so that its end is no danger to report.
+    A lease that lasts to the end of the invocation ends as planned, so that its end is no danger to
+    report.
     """
 
     table_name: str
     heartbeats: bool
-    watches: bool
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the client."""
-        settings: dict[str, Any] = {} if self.watches else {"takeover": "stored_expiry"}
-        if not self.heartbeats:
-            settings |= {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
-        return settings
+        if self.heartbeats:
+            return {}
+        return {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
 
 
 _clients: Final[dict[ClientKind, LockClient]] = {}
@@ -70,7 +67,7 @@ def default_clients_from(make: Callable[..., Any], *, is_async: bool) -> Iterato
 
     Args:
         make: takes and returns what `default_client` does, or `default_async_client`.
-        is_async: which of the two it stands in for.
+        is_async: which of the two it replaces.
     """
     before = _stand_ins.get(is_async)
     _stand_ins[is_async] = make
@@ -82,19 +79,18 @@ def default_clients_from(make: Callable[..., Any], *, is_async: bool) -> Iterato
             _stand_ins[is_async] = before
 
 
-def default_client(*, heartbeats: bool, watches: bool) -> LockClient:
+def default_client(*, heartbeats: bool) -> LockClient:
     """Returns the client of this process for the table that the environment names.
 
     Args:
         heartbeats: whether the client has to renew its leases.
-        watches: whether its calls wait long enough to watch the lease of a dead holder.
 
     Raises:
         InvalidRequest: the environment names no table.
     """
     if (stand_in := _stand_ins.get(False)) is not None:
-        return cast("LockClient", stand_in(heartbeats=heartbeats, watches=watches))
-    kind = ClientKind(_table_name(), heartbeats, watches)
+        return cast("LockClient", stand_in(heartbeats=heartbeats))
+    kind = ClientKind(_table_name(), heartbeats)
     with _creation.lock:
         if kind not in _clients:
             _clients[kind] = LockClient(kind.table_name, **kind.settings())
@@ -121,7 +117,7 @@ class _LoopClients:
 _loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients]] = WeakKeyDictionary()
 
 
-async def default_async_client(*, heartbeats: bool, watches: bool) -> AsyncLockClient:
+async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
     """Returns the client of this event loop for the table that the environment names.
 
     Arguments as of `default_client`.
@@ -131,10 +127,10 @@ async def default_async_client(*, heartbeats: bool, watches: bool) -> AsyncLockC
         ImportError: the extra `async` is not installed.
     """
     if (stand_in := _stand_ins.get(True)) is not None:
-        return cast("AsyncLockClient", stand_in(heartbeats=heartbeats, watches=watches))
+        return cast("AsyncLockClient", stand_in(heartbeats=heartbeats))
     from leasehold.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
 
-    kind = ClientKind(_table_name(), heartbeats, watches)
+    kind = ClientKind(_table_name(), heartbeats)
     current = _loops.get(asyncio.get_running_loop())
     if current is None:
         current = _loops[asyncio.get_running_loop()] = _LoopClients()

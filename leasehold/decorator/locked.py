@@ -122,9 +122,8 @@ def locked(
             or task and by the same client, as with `hold`.
         client: a `LockClient` for functions, an `AsyncLockClient` for coroutine functions, or a
             function that returns the client. None makes one when it is first needed, for the table
-            that LEASEHOLD_TABLE_NAME names, with `takeover="stored_expiry"` if the call reads the
-            lock only once ("skip", "raise") or runs in Lambda. A given client should send no
-            heartbeats in Lambda (`heartbeat_every=math.inf`), or have a period for short leases.
+            that LEASEHOLD_TABLE_NAME names. A given client should send no heartbeats in Lambda
+            (`heartbeat_every=math.inf`), or have a period for short leases.
 
     Raises:
         InvalidRequest: at decoration, if an argument breaks its rule; at a call, if no name can be
@@ -272,8 +271,7 @@ class _Options:
         return suppress(LockWaitTimeout) if self.if_taken == "skip" else nullcontext()
 
     def _client_kind(self, call: Call) -> dict[str, bool]:
-        watches = call.seconds_left is None and self.if_taken == "wait"
-        return {"heartbeats": call.lease_to_the_end() is None, "watches": watches}
+        return {"heartbeats": call.lease_to_the_end() is None}
 
     def _given_client(self) -> AnyClient | None:
         return self.client() if callable(self.client) else self.client

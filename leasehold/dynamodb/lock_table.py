@@ -9,12 +9,13 @@ request that DynamoDB finds invalid) is a defect of the set-up, `LockStoreMiscon
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from leasehold.dynamodb.aws_clock import NO_DATE, AwsClock
 from leasehold.dynamodb.failures import (
     CONDITION_FAILED,
     cancellation_reasons,
@@ -24,6 +25,7 @@ from leasehold.dynamodb.failures import (
 from leasehold.dynamodb.retry import RepeatedRequest, RetryBudget
 from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
 from leasehold.protocol.requests import (
+    Answer,
     Check,
     Delete,
     Deletes,
@@ -45,21 +47,29 @@ if TYPE_CHECKING:
         QueryInputTypeDef,
         QueryOutputTypeDef,
         ScanInputTypeDef,
+        ScanOutputTypeDef,
         TransactWriteItemTypeDef,
     )
 
 _Answer = TypeVar("_Answer")
 
 
+class _When(TypedDict):
+    """What each `Answer` tells of its time."""
+
+    sent: float
+    date_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
-class Written:
+class Written(Answer):
     """The write happened. `item` is the item after or before it, as the request asked for."""
 
     item: Item = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionFailed:
+class ConditionFailed(Answer):
     """The condition did not hold.
 
     Attributes:
@@ -72,7 +82,7 @@ class ConditionFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Answer):
     """A transaction did not happen.
 
     Attributes:
@@ -89,17 +99,26 @@ class LockTable:
         client: a DynamoDB client; `client_config.CLIENT_CONFIG` suits it.
         name: the table's name or ARN.
         retry_budget: how long to go on with a request that DynamoDB is too busy for.
+        aws_clock: learns from each answer; None for one that knows nothing yet.
+
+    Each answer tells when it was given, refusals included.
 
     All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
     retry_budget, and `LockStoreMisconfigured` if AWS refuses the request.
     """
 
     def __init__(
-        self, client: DynamoDBClient, name: str, *, retry_budget: RetryBudget | None = None
+        self,
+        client: DynamoDBClient,
+        name: str,
+        *,
+        retry_budget: RetryBudget | None = None,
+        aws_clock: AwsClock | None = None,
     ) -> None:
         self._client = client
         self._name = name
         self._retry_budget = retry_budget or RetryBudget()
+        self.aws_clock = aws_clock or AwsClock(self._retry_budget.clock)
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends one conditional update."""
@@ -112,8 +131,9 @@ class LockTable:
         except ClientError as error:
             # The stubs know one shape of errors; this one also carries the item.
             item = cast("Item", error.response.get("Item", {}))
-            return ConditionFailed(item, repeated=request.repeated)
-        return Written(response.get("Attributes", {}))
+            when = self._when(error.response, request)
+            return ConditionFailed(item, repeated=request.repeated, **when)
+        return Written(response.get("Attributes", {}), **self._when(response, request))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends two writes that happen together or not at all.
@@ -123,19 +143,22 @@ class LockTable:
         """
         writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
         token = str(uuid.uuid4())
+        request = RepeatedRequest(self._retry_budget)
         try:
-            self._send(
+            response = self._send(
                 lambda: self._client.transact_write_items(
                     TransactItems=writes, ClientRequestToken=token
-                )
+                ),
+                request,
             )
         except ClientError as error:
             reasons = cancellation_reasons(error)
             if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
                 raise self._misconfigured(error) from error
             state_failed = reasons[0]["Code"] == CONDITION_FAILED
-            return Cancelled(reasons[0].get("Item", {}) if state_failed else None)
-        return Written({})
+            when = self._when(error.response, request)
+            return Cancelled(reasons[0].get("Item", {}) if state_failed else None, **when)
+        return Written({}, **self._when(response, request))
 
     def delete(self, delete: Delete) -> bool:
         """Deletes one item; tells whether it was there, as the condition wants it."""
@@ -166,15 +189,17 @@ class LockTable:
 
     def read(self, key: Item) -> Item:
         """One item, strongly consistent; empty if there is none."""
+        request = RepeatedRequest(self._retry_budget)
         response = self._send(
-            lambda: self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True)
+            lambda: self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True),
+            request,
         )
+        self._when(response, request)
         return response.get("Item", {})
 
     def query(self, query: Query) -> Page:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
-        response = self._page(self._range_of(query))
-        return Page(items=list(response["Items"]), next=response.get("LastEvaluatedKey"))
+        return self._page(self._range_of(query))
 
     def scan(self, scan: Scan) -> Page:
         """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
@@ -187,8 +212,8 @@ class LockTable:
         }
         if scan.after is not None:
             request["ExclusiveStartKey"] = scan.after
-        response = self._send(lambda: self._client.scan(**request))
-        return Page(items=list(response["Items"]), next=response.get("LastEvaluatedKey"))
+        sending = RepeatedRequest(self._retry_budget)
+        return self._read_page(self._send(lambda: self._client.scan(**request), sending), sending)
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it takes.
@@ -198,16 +223,45 @@ class LockTable:
         request = self._range_of(query)
         items: list[Item] = []
         while True:
-            response = self._page(request)
-            items += response["Items"]
+            page = self._page(request)
+            items += page.items
             is_enough = query.most is not None and len(items) >= query.most
-            if is_enough or "LastEvaluatedKey" not in response:
+            if is_enough or page.next is None:
                 return items
-            request["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+            request["ExclusiveStartKey"] = page.next
 
-    def _page(self, request: QueryInputTypeDef) -> QueryOutputTypeDef:
+    def no_date(self) -> LockStoreMisconfigured:
+        """The error for an answer that does not tell when a lease ends, and was needed for that."""
+        return LockStoreMisconfigured(
+            f"lock table {self._name!r}: {NO_DATE}",
+            table_name=self._name,
+            region=self._region(),
+            code="NoDate",
+        )
+
+    def _page(self, request: QueryInputTypeDef) -> Page:
         request["ConsistentRead"] = True
-        return self._send(lambda: self._client.query(**request))
+        sending = RepeatedRequest(self._retry_budget)
+        return self._read_page(self._send(lambda: self._client.query(**request), sending), sending)
+
+    def _read_page(
+        self, response: QueryOutputTypeDef | ScanOutputTypeDef, sending: RepeatedRequest
+    ) -> Page:
+        return Page(
+            items=list(response["Items"]),
+            next=response.get("LastEvaluatedKey"),
+            **self._when(response, sending),
+        )
+
+    def _when(self, response: object, request: RepeatedRequest) -> _When:
+        """When an answer was given, one that has come just now."""
+        meta = getattr(self._client, "meta", None)
+        date_ms = self.aws_clock.date_ms(
+            cast("Mapping[str, Any]", response),
+            sent=request.sent,
+            endpoint_url=getattr(meta, "endpoint_url", None),
+        )
+        return _When(sent=request.sent, date_ms=date_ms)
 
     def _range_of(self, query: Query) -> QueryInputTypeDef:
         request: QueryInputTypeDef = {
@@ -286,7 +340,8 @@ class LockTable:
             raise self._misconfigured(error) from error
 
     def _misconfigured(self, error: Exception) -> LockStoreMisconfigured:
-        meta = getattr(self._client, "meta", None)
-        return misconfigured(
-            error, table_name=self._name, region=getattr(meta, "region_name", None)
-        )
+        return misconfigured(error, table_name=self._name, region=self._region())
+
+    def _region(self) -> str | None:
+        region: str | None = getattr(getattr(self._client, "meta", None), "region_name", None)
+        return region

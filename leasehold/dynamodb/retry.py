@@ -86,12 +86,14 @@ class RepeatedRequest:
     """One request to DynamoDB, repeated while DynamoDB is too busy for it.
 
     Attributes:
+        sent: reading of the monotonic clock before it was sent first.
         repeated: whether botocore has sent it more than once, at any of our tries. One of those
             may have been written, and only its reply been lost, whatever was answered later.
     """
 
     def __init__(self, retry_budget: RetryBudget) -> None:
         self._retry_budget = retry_budget
+        self.sent = retry_budget.clock.monotonic()
         self.repeated = False
 
     def send(self, send: Callable[[], _Answer]) -> _Answer:

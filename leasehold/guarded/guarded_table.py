@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from leasehold.clock import Clock
+from leasehold.dynamodb.aws_clock import AwsClock
 from leasehold.dynamodb.failures import (
     CONDITION_FAILED,
     cancellation_reasons,
@@ -89,12 +89,12 @@ class GuardedTable(LockTable):
         name: str,
         *,
         retry_budget: RetryBudget,
-        clock: Clock,
+        aws_clock: AwsClock,
         grant: GrantKey,
         call: PendingCall,
     ) -> None:
-        super().__init__(client, name, retry_budget=retry_budget)
-        self._clock = clock
+        super().__init__(client, name, retry_budget=retry_budget, aws_clock=aws_clock)
+        self._clock = retry_budget.clock
         self._grant = grant
         self._call = call
         self.committed = False
@@ -142,13 +142,15 @@ class GuardedTable(LockTable):
         request = RepeatedRequest(self._retry_budget)
         try:
             require_well_formed(self._client, self._call.items)
-            request.send(
+            response = request.send(
                 lambda: self._client.transact_write_items(
                     TransactItems=writes, ClientRequestToken=transaction.token
                 )
             )
+            self._when(response, request)
         except (ClientError, ParamValidationError) as error:
             if isinstance(error, ClientError) and is_false_condition(error):
+                self._when(error.response, request)  # The end of the next lease is written by it.
                 return self._own_reasons(transaction, error)
             if not is_first or request.repeated:
                 # This sending was refused. An earlier one may have been written, and a repeat

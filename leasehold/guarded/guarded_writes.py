@@ -148,7 +148,7 @@ class GuardedWrites:
             self._client,
             self._table_name,
             retry_budget=self._context.retry_budget,
-            clock=self._context.clock,
+            aws_clock=self._context.aws_clock,
             grant=self._grant,
             call=call,
         )
@@ -197,7 +197,7 @@ class GuardedWrites:
 
         If not, then it is certain now that it did not, and a new transaction may be sent.
         """
-        if sent.age_seconds(self._context.clock) > _REPEATABLE_SECONDS:
+        if sent.age_seconds(self._context.retry_budget.clock) > _REPEATABLE_SECONDS:
             raise LockStoreUnavailable(_FORGOTTEN.format(lock_name=self._grant.lock_name))
         return table.send(sent) is None
 

@@ -38,7 +38,7 @@ def departure_times(left_at_ms: int) -> Values:
     """The values of `LEFT_NOW` and `LEFT_LAST`.
 
     Args:
-        left_at_ms: when the write is sent: AWS's time at the latest, so that an error only refuses.
+        left_at_ms: when the write is sent, by the sender's estimate of AWS's time.
     """
     return {":released_at": number(left_at_ms), ":late_limit": number(left_at_ms + SLACK_MS)}
 
@@ -47,7 +47,9 @@ def not_outdated(sent_at_ms: int) -> Condition:
     """No holder and no waiter has left since a request was sent, but for the slack.
 
     Args:
-        sent_at_ms: when it was sent: AWS's time at the earliest, so that an error only refuses.
+        sent_at_ms: when it was sent, by the sender's estimate of AWS's time. If that is wrong by
+            more than the slack, a living caller is refused and writes again, or a very late copy is
+            granted to no one until its lease ends.
     """
     return Condition(
         "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)",

@@ -11,13 +11,8 @@ from typing import Any, Final
 from leasehold.clock import utc
 from leasehold.errors import LockItemMalformed, VisibleHolder
 from leasehold.protocol import schema
-from leasehold.protocol.model import (
-    DEFAULT_CLOCK_TOLERANCE_MS,
-    ForcedRelease,
-    Holder,
-    LockState,
-    Waiter,
-)
+from leasehold.protocol.lease_time import is_over
+from leasehold.protocol.model import ForcedRelease, Holder, LockState, Waiter
 
 WAITERS_SHOWN: Final = 20
 """A description tells so many waiters one by one, the oldest; the others are counted."""
@@ -130,7 +125,7 @@ class QueueCount:
 
     def add(self, waiter: Waiter) -> None:
         """Counts a waiter, if it still waits; the oldest must come first."""
-        over = waiter.expires_at_ms + DEFAULT_CLOCK_TOLERANCE_MS < self.now_ms
+        over = is_over(waiter.expires_at_ms, date_ms=self.now_ms)
         if over or waiter.request.owner_id in self.holders:
             return
         self.count += 1

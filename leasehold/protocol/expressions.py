@@ -46,6 +46,11 @@ _EXPRESSIONS: Final = 512
 """Far more than there are, unless many holders are evicted at once."""
 
 
+def token_seed(now_ms: int) -> int:
+    """The number below the first fencing token of an item: the epoch in microseconds."""
+    return now_ms * 1000
+
+
 def all_of(*conditions: str) -> str:
     """All of the conditions hold."""
     return " AND ".join(conditions)

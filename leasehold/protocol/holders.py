@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from leasehold.protocol import schema
 from leasehold.protocol.expressions import Values, number
+from leasehold.protocol.lease_time import stored_end_ms
 from leasehold.protocol.model import AcquireRequest, Holder, LockState
 from leasehold.protocol.reading import reads_an_item
 from leasehold.protocol.requests import Item
@@ -56,7 +57,7 @@ def new_holder(
     A guard's owner_name is its execution's ARN, and is not stored again.
     """
     arn = request.execution_arn
-    ends_ms = now_ms + request.lease_ms if expires_at_ms is None else expires_at_ms
+    ends_ms = expires_at_ms or stored_end_ms(now_ms, request.lease_ms)
     record: Values = {
         schema.HOLDER_ACQUIRED_AT_MS: number(now_ms),
         schema.HOLDER_EXPIRES_AT_MS: number(ends_ms),

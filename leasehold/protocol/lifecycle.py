@@ -81,12 +81,15 @@ def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
 
 
 def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[LifecycleEvent]:
-    """Grants are told apart by their fencing tokens: an owner may lose one and get another."""
-    old = {holder.fencing_token for holder in before.holders}
-    new = {holder.fencing_token for holder in after.holders}
-    granted = [holder for holder in after.holders if holder.fencing_token not in old]
+    """No write takes an owner out and in again: who is in both images has the same grant.
+
+    Its fencing token may have moved all the same: see `correct_grant`.
+    """
+    old = {holder.owner_id for holder in before.holders}
+    new = {holder.owner_id for holder in after.holders}
+    granted = [holder for holder in after.holders if holder.owner_id not in old]
     for holder in before.holders:
-        if holder.fencing_token not in new:
+        if holder.owner_id not in new:
             yield _departure(lock_name, holder, after, granted)
     for holder in granted:
         yield LifecycleEvent(

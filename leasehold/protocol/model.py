@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Final
 
 from leasehold.protocol import schema
+from leasehold.protocol.lease_time import stored_end_ms
 from leasehold.protocol.requests import Item
 
 DEFAULT_LEASE_MS: Final = 60_000
-DEFAULT_CLOCK_TOLERANCE_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class AcquireRequest:
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
-        called_at_ms: when this call was made: AWS's time at the earliest. A call that comes late,
-            when others have left the lock since, is not taken for a new one. None for now.
+        called_at_ms: when this call was made. A call that comes late, when others have left the
+            lock since, is not taken for a new one. None for now.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
@@ -179,13 +179,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedRelease:
-    """A holder was released by somebody else, by force.
-
-    Attributes:
-        fencing_token: of the grant that ended.
-        requested_by: who did it, as the request says.
-        reason: why.
-    """
+    """A holder was released by somebody else, by force: which grant ended, and who says why."""
 
     fencing_token: int
     at_ms: int
@@ -240,7 +234,7 @@ class Waiter:
 
     Attributes:
         entered_at_ms: its place in the queue.
-        asked_at_ms: when its last call was sent: AWS's time at the earliest.
+        asked_at_ms: when its last call was sent.
         expires_at_ms: when it counts as gone unless it asks again.
     """
 
@@ -288,7 +282,7 @@ class Waiter:
             owner_id=request.owner_id,
             owner_name=request.owner_name,
             acquired_at_ms=now_ms,
-            expires_at_ms=begins_ms + request.lease_ms,
+            expires_at_ms=stored_end_ms(begins_ms, request.lease_ms),
             lease_ms=request.lease_ms,
             limit=request.limit,
             revision=1,
@@ -317,12 +311,14 @@ class SeenLock:
         queue_seen_at: reading of the monotonic clock not later than the moment at which the queue
             was as these waiters show it.
         is_whole: whether these waiters were all that there were.
+        date_ms: the Date of the answer that showed the state; None if that is not known.
     """
 
     state: LockState
     waiters: tuple[Waiter, ...] = field(default=(), repr=False)
     queue_seen_at: float = -math.inf
     is_whole: bool = False
+    date_ms: int | None = None
 
 
 class RefusalReason(StrEnum):
@@ -338,11 +334,13 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Yes: the caller holds the lock until `expires_at_ms` at least; the answer to a heartbeat too.
+    """Yes: the caller holds the lock; the answer to a heartbeat too.
 
     Attributes:
         repeated: the permit had been granted before, to a call whose reply may have been lost.
         taken_over: how many holders lost their place for this grant, because their lease was over.
+        since: reading of our monotonic clock before the request that showed the grant was sent.
+        own_ms: for how long after `since` its owner may rely on it; None if it is somebody else's.
     """
 
     lock_name: str
@@ -353,6 +351,13 @@ class Grant:
     expires_at_ms: int
     repeated: bool = False
     taken_over: int = 0
+    since: float = field(default=-math.inf, compare=False)
+    own_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def ends_at(self) -> float:
+        """Reading of our monotonic clock from which its owner may not rely on it."""
+        return self.since + (self.own_ms or 0) / 1000
 
     @classmethod
     def of(cls, lock_name: str, holder: Holder, *, repeated: bool = False) -> Grant:

@@ -45,6 +45,7 @@ from leasehold.protocol.expressions import (
     all_of,
     conditional_update,
     number,
+    token_seed,
 )
 from leasehold.protocol.holders import (
     SAME_EXECUTIONS,
@@ -52,6 +53,7 @@ from leasehold.protocol.holders import (
     new_holder,
     shared_executions,
 )
+from leasehold.protocol.lease_time import stored_end_ms
 from leasehold.protocol.limits import SET_LIMIT, may_enter, may_enter_as_seen
 from leasehold.protocol.model import (
     DEFAULT_LEASE_MS,
@@ -169,7 +171,7 @@ def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
     return _renewal(
         request,
         lease_ms=lease_ms,
-        expires_at_ms=now_ms + lease_ms,
+        expires_at_ms=stored_end_ms(now_ms, lease_ms),
         conditions=("#mine.#h_expires_at_ms <= :expires_at_ms", *usual),
         now_ms=now_ms,
     )
@@ -184,7 +186,7 @@ def renew_as_seen(
     to. On condition that the holder is as it was seen, so that no other heartbeat is undone.
     """
     lease_ms = holder.lease_ms if request.lease_ms is None else request.lease_ms
-    asked_ms = now_ms + lease_ms
+    asked_ms = stored_end_ms(now_ms, lease_ms)
     is_meant = lease_ms != holder.lease_ms
     return _renewal(
         request,
@@ -193,6 +195,38 @@ def renew_as_seen(
         conditions=_AS_SEEN,
         seen=holder,
         retain_long=retain_long,
+        now_ms=now_ms,
+    )
+
+
+def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms: int) -> Update:
+    """Write the end of a grant once more, which a wrong clock has written just now.
+
+    Conditioned on that very write, so that a copy that comes late moves no end. If the grant was
+    the first of its item, the wrong clock has made its fencing token too, which is raised if it is
+    too low: nobody has been told of it.
+    """
+    changes = [
+        "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_acquired_at_ms = :now",
+        f"#mine.#h_revision = #mine.#h_revision + :one, {RETAIN_ITEM}",
+    ]
+    conditions = ["#mine.#h_revision = :revision", "#my_token = :seen_grant"]
+    token = token_seed(now_ms) + 1
+    if raises_token and holder.fencing_token < token:
+        changes.append("#my_token = :token, #fencing_token = :token")
+        conditions.append("#fencing_token = :seen_grant")
+    return conditional_update(
+        schema.lock_key(lock_name),
+        holder.owner_id,
+        change=f"SET {', '.join(changes)}",
+        condition=all_of(*conditions),
+        values={
+            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
+            ":now": number(now_ms),
+            ":revision": number(holder.revision),
+            ":seen_grant": number(holder.fencing_token),
+            ":token": number(token),
+        },
         now_ms=now_ms,
     )
 
@@ -209,7 +243,10 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
         change=f"SET #mine.#h_expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
         "#mine.#h_revision = #mine.#h_revision + :one",
         condition=all_of(*_AS_SEEN),
-        values={":expires_at_ms": number(now_ms + holder.lease_ms), **_seen(holder)},
+        values={
+            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
+            **_seen(holder),
+        },
         now_ms=now_ms,
     )
 
@@ -279,7 +316,7 @@ def _grant(
         values={
             ":holder": new_holder(request, executions, now_ms=now_ms),
             ":executions": {"S": executions or ""},
-            ":seed": number(now_ms * 1000),
+            ":seed": number(token_seed(now_ms)),
             ":difference": number(permits),
             **values,
         },

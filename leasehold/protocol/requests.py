@@ -6,6 +6,7 @@ values hold owner ids, which prove ownership, so `repr` does not show them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -112,7 +113,20 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Answer:
+    """An answer of the table, and when it was given.
+
+    Attributes:
+        sent: reading of our monotonic clock before the request was sent first.
+        date_ms: AWS's time when it answered, see `dynamodb/aws_clock.py`; None if it did not tell.
+    """
+
+    sent: float = field(default=-math.inf, compare=False)
+    date_ms: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Answer):
     """The items that one query or scan read.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from leasehold.protocol.lease_time import is_enough, is_over, own_ms
 from leasehold.protocol.model import AcquireRequest, Holder, LockState
 
 
@@ -15,8 +15,8 @@ class AlreadyHolder:
 
     Attributes:
         is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
-            over, whichever clock it was written by; nor if the caller is a workflow that is woken
-            by its task token: the hand-off may be about to be marked as undelivered.
+            over; nor if the caller is a workflow that is woken by its task token: the hand-off may
+            be about to be marked as undelivered.
     """
 
     holder: Holder
@@ -52,23 +52,27 @@ class Situation(Enum):
 Verdict = AlreadyHolder | LeasesOver | Situation
 
 
-def judge(
-    state: LockState, request: AcquireRequest, *, now_ms: int, is_over: Callable[[Holder], bool]
-) -> Verdict:
+def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
     """Why an attempt to take a permit failed on this state.
 
-    A holder considers its own lease over at its end; everybody else waits longer, as `is_over`
-    says. The stored lease of the holder counts, never the contender's.
+    A holder relies on its lease for less long than everybody else waits, see `lease_time.py`. The
+    stored lease of the holder counts, never the contender's.
+
+    Args:
+        state: as the refusal of the attempt shows it.
+        request: of the attempt.
+        date_ms: the Date of that refusal.
     """
     mine = state.holder(request.owner_id)
     if mine is not None:
-        half_is_left = mine.expires_at_ms >= now_ms + mine.lease_ms // 2
-        return AlreadyHolder(mine, is_fresh=request.task_token is None and half_is_left)
+        left_ms = own_ms(mine.lease_ms, mine.expires_at_ms, date_ms=date_ms)
+        is_fresh = request.task_token is None and is_enough(left_ms, mine.lease_ms)
+        return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.last_released == request.owner_id:
         return Situation.ALREADY_RELEASED
     if state.has_room(request.limit):
         return Situation.FREE_FOR_WAITERS if state.contended else Situation.FREE
-    over = [holder for holder in state.holders if is_over(holder)]
+    over = [h for h in state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
     needed = state.held - state.limit_for(request.limit) + 1
     if len(over) >= needed:
         return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
-from leasehold.dynamodb.lock_table import Written
+from leasehold.dynamodb.lock_table import ConditionFailed, Written
 from leasehold.protocol.departure import DepartingHolder, is_outdated
 from leasehold.protocol.items import read_granted_token, read_state
+from leasehold.protocol.lease_time import stored_end_ms
 from leasehold.protocol.model import (
     AcquireRequest,
     Grant,
@@ -38,6 +38,7 @@ from leasehold.protocol.permits import (
     take_over_permit,
 )
 from leasehold.protocol.requests import Update
+from leasehold.protocol.schema import FENCING_TOKEN
 from leasehold.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
 from leasehold.store.claims import still_wanted
 from leasehold.store.context import LockContext
@@ -45,6 +46,7 @@ from leasehold.store.events import Evicted, MixedLimits
 from leasehold.store.hand_over import hand_over, pause_or_give_up
 from leasehold.store.join import advise, join
 from leasehold.store.keep_alive import renew_lease
+from leasehold.store.own_end import shown, with_right_end
 from leasehold.store.takeover import NONE_EXPIRED, ExpiredHolders, check_expired_holders
 
 _TRIES_AT_ONCE: Final = 3
@@ -72,27 +74,29 @@ def acquire(
     """See `LockStore.acquire`."""
     began = context.retry_budget.clock.monotonic()
     attempt = _attempt(context, request)
-    if seen is not None and _must_wait(context, request, seen.state):
+    if seen is not None and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
         if not isinstance(first_step, _Attempt):
             return first_step
         attempt = first_step
     number = 0
+    step: _Attempt | Grant | Queued | Refusal
     while True:
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
-            return _granted(request, attempt, read_granted_token(outcome.item, attempt.update))
-        state = read_state(outcome.item)
-        if request.called_at_ms is not None and is_outdated(state, request.called_at_ms):
-            # This call may have stalled until its acquisition was over. What it was shown is new
-            # to it all the same, so no condition on that would tell.
-            wanted = still_wanted(context, request)
-            if wanted is None:
-                return already_released(request)
-            request = wanted
-        if number == 0:
-            _report_mixed_limits(context, request, state)
-        step = _react(context, request, state, attempt)
+            step = _granted(context, request, attempt, outcome) or _attempt(context, request)
+        else:
+            state = read_state(outcome.item)
+            if request.called_at_ms is not None and is_outdated(state, request.called_at_ms):
+                # This call may have stalled until its acquisition was over. What it was shown is
+                # new to it all the same, so no condition on that would tell.
+                wanted = still_wanted(context, request)
+                if wanted is None:
+                    return already_released(request)
+                request = wanted
+            if number == 0:
+                _report_mixed_limits(context, request, state)
+            step = _react(context, request, state, attempt, outcome)
         if not isinstance(step, _Attempt):
             return step
         # Neither granted nor refused: in the last step the caller may even have become a holder.
@@ -108,24 +112,30 @@ def already_released(request: AcquireRequest) -> Refusal:
     return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
 
 
-def _granted(request: AcquireRequest, attempt: _Attempt, fencing_token: int) -> Grant:
-    return Grant(
-        lock_name=request.lock_name,
+def _granted(
+    context: LockContext, request: AcquireRequest, attempt: _Attempt, written: Written
+) -> Grant | None:
+    """The grant, with its right end; None if somebody has changed it since."""
+    holder = Holder(
         owner_id=request.owner_id,
-        fencing_token=fencing_token,
-        lease_ms=request.lease_ms,
+        owner_name=request.owner_name,
         acquired_at_ms=attempt.now_ms,
-        expires_at_ms=attempt.now_ms + request.lease_ms,
-        taken_over=attempt.taken_over,
+        expires_at_ms=stored_end_ms(attempt.now_ms, request.lease_ms),
+        lease_ms=request.lease_ms,
+        limit=request.limit,
+        revision=1,
+        fencing_token=read_granted_token(written.item, attempt.update),
     )
+    is_first = FENCING_TOKEN not in written.item
+    grant = with_right_end(context, request.lock_name, holder, written, first_of_all=is_first)
+    return None if grant is None else replace(grant, taken_over=attempt.taken_over)
 
 
-def _must_wait(context: LockContext, request: AcquireRequest, seen: LockState) -> bool:
+def _must_wait(request: AcquireRequest, seen: SeenLock) -> bool:
     """Whether all that this owner could do about such a lock is to join its queue."""
-    now_ms = context.clock.wall_ms()
-    is_over = partial(context.is_lease_over, request.lock_name)
-    is_busy = judge(seen, request, now_ms=now_ms, is_over=is_over) is Situation.BUSY
-    return is_busy and seen.contended and request.waits
+    if seen.date_ms is None or not seen.state.contended or not request.waits:
+        return False
+    return judge(seen.state, request, date_ms=seen.date_ms) is Situation.BUSY
 
 
 def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:
@@ -139,14 +149,18 @@ def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: L
 
 
 def _react(
-    context: LockContext, request: AcquireRequest, state: LockState, failed: _Attempt
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    failed: _Attempt,
+    refusal: ConditionFailed,
 ) -> _Attempt | Grant | Queued | Refusal:
     """What follows from the state on which an attempt failed: another attempt, or the answer."""
-    now_ms = context.clock.wall_ms()
-    is_over = partial(context.is_lease_over, request.lock_name)
-    match judge(state, request, now_ms=now_ms, is_over=is_over):
+    date_ms = context.date_ms(refusal)
+    match judge(state, request, date_ms=date_ms):
         case AlreadyHolder(holder, is_fresh):
             grant = Grant.of(request.lock_name, holder, repeated=True)
+            grant = shown(grant, sent=refusal.sent, date_ms=date_ms)
             return grant if is_fresh else _renew_own(context, request)
         case Situation.ALREADY_RELEASED:
             return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
@@ -176,7 +190,7 @@ def _take_over(
         evicted = DepartingHolder(evictable[0], voluntary=False)
         hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
-    now_ms, left_at_ms = context.clock.wall_ms(), context.leaving_ms(state)
+    now_ms, left_at_ms = context.aws_clock.now_ms(), context.leaving_ms(state)
     if len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
         update = evict(request.lock_name, evictable, left_at_ms=left_at_ms, now_ms=now_ms)
@@ -215,14 +229,14 @@ def _wait_or_refuse(
 
 def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
     """Takes a free permit, whatever the state of the lock."""
-    now_ms = context.clock.wall_ms()
-    sent_at_ms = context.earliest_ms() if request.called_at_ms is None else request.called_at_ms
+    now_ms = context.aws_clock.now_ms()
+    sent_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
     return _Attempt(acquire_permit(request, sent_at_ms=sent_at_ms, now_ms=now_ms), now_ms)
 
 
 def _attempt_as_seen(context: LockContext, request: AcquireRequest, seen: LockState) -> _Attempt:
     """Takes a permit that was free when the attempt before was refused."""
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
 
 

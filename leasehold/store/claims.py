@@ -40,8 +40,8 @@ def register_claim(
     claim = claim_of(request, execution_arn)
     # Before the claim is written: if this call stalls afterwards, while a later call of the same
     # acquisition is granted the lock and releases it, what it asks for counts as that old.
-    called_at_ms = context.earliest_ms()
-    now_ms = context.clock.wall_ms()
+    called_at_ms = context.aws_clock.now_ms()
+    now_ms = context.aws_clock.now_ms()
     outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
     if not isinstance(outcome, Written):
         return None
@@ -60,7 +60,7 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
     """The request of a call as of now, if its claim says that its work is not over; else None."""
     if request.execution_arn is None:
         return request
-    called_at_ms = context.earliest_ms()  # Before the read: it may be over right after it.
+    called_at_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
     found = context.table.read(claim_of(request, request.execution_arn).key)
     if not found or has_ended(found) or is_fenced(found):
         return None
@@ -83,7 +83,7 @@ def close_claim(context: LockContext, request: ReleaseRequest, answer: Released 
         return
     try:
         claim = claim_of(request, execution_arn)
-        context.table.update(mark_done(claim, now_ms=context.clock.wall_ms()))
+        context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
     except LockStoreUnavailable:
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
 
@@ -109,6 +109,6 @@ def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str)
     writes the claim again.
     """
     claim = claim_of(request, execution_arn)
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
     return EndedClaim(task_token_in(outcome.item), place_in(outcome.item))

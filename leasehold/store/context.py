@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leasehold.backoff import Random
-from leasehold.clock import Clock, SystemClock
+from leasehold.dynamodb.aws_clock import AwsClock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder, LockState, SeenLock
+from leasehold.protocol.model import LockState, SeenLock
+from leasehold.protocol.requests import Answer
 from leasehold.store.events import Observe, ignore_events
-from leasehold.store.lease_expiry import LeaseExpiry, StoredExpiry
 from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
 
 NoteHandOff = Callable[[str, SeenLock, float], None]
@@ -30,10 +30,6 @@ class LockContext:
 
     Attributes:
         table: where the locks are.
-        clock: the present; its wall clock is compared with leases that others wrote.
-        tolerance_ms: added to another owner's lease before it counts as over.
-        lease_expiry: judges whether another owner's lease is over; None is `StoredExpiry` with this
-            clock and tolerance.
         workflows: wakes waiters, ends heartbeat states, and tells whether an execution still runs.
         observe: is told what happens besides the answer, for metrics and logs.
         note_hand_off: is told of each hand-off of this process, for the waiters in it. What it is
@@ -43,28 +39,27 @@ class LockContext:
     """
 
     table: LockTable
-    clock: Clock = field(default_factory=SystemClock)
-    tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
-    lease_expiry: LeaseExpiry | None = None
     workflows: WorkflowEngine = field(default_factory=NoWorkflows)
     observe: Observe = ignore_events
     note_hand_off: NoteHandOff = note_nothing
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     random: Random = random.random
 
-    def earliest_ms(self) -> int:
-        """The present at the earliest, for what must not be taken for later than it is."""
-        return self.clock.wall_ms()
+    @property
+    def aws_clock(self) -> AwsClock:
+        """The estimate of AWS's time, for all that is written; no lease is judged by it."""
+        return self.table.aws_clock
 
-    def latest_ms(self) -> int:
-        """The present at the latest, for what must not be taken for earlier than it is."""
-        return self.clock.wall_ms()
+    def date_ms(self, answer: Answer) -> int:
+        """AWS's time when it gave an answer, for judging the leases that the answer shows.
+
+        Raises:
+            LockStoreMisconfigured: the answer does not tell.
+        """
+        if answer.date_ms is None:
+            raise self.table.no_date()
+        return answer.date_ms
 
     def leaving_ms(self, seen: LockState) -> int:
-        """The present at the latest, for an owner that leaves a lock seen in this state."""
-        return max(self.latest_ms(), seen.released_at_ms or 0)
-
-    def is_lease_over(self, lock_name: str, holder: Holder) -> bool:
-        """Whether another owner's lease is over."""
-        expiry = self.lease_expiry or StoredExpiry(self.clock, tolerance_ms=self.tolerance_ms)
-        return expiry.is_over(lock_name, holder)
+        """AWS's time, for an owner that leaves a lock seen in this state: it leaves last."""
+        return max(self.aws_clock.now_ms(), seen.released_at_ms or 0)

@@ -67,7 +67,7 @@ def _holder_of(state: LockState, fencing_token: int) -> Holder | None:
 def _mark(context: LockContext, request: ForceReleaseRequest) -> ForcedRelease:
     return ForcedRelease(
         fencing_token=request.fencing_token,
-        at_ms=context.clock.wall_ms(),
+        at_ms=context.aws_clock.now_ms(),
         requested_by=request.requested_by,
         reason=request.reason,
     )
@@ -82,7 +82,7 @@ def _released_before(request: ForceReleaseRequest, state: LockState) -> Released
 
 
 def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder) -> Released:
-    held_ms = max(0, context.clock.wall_ms() - holder.acquired_at_ms)
+    held_ms = max(0, context.aws_clock.now_ms() - holder.acquired_at_ms)
     context.observe(
         ReleasedByForce(
             lock_name=request.lock_name,

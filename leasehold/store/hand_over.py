@@ -92,7 +92,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
         if not queue.live:
             queue.read(state)
             has_written = False
-        now_ms = context.clock.wall_ms()
+        now_ms = context.aws_clock.now_ms()
         step = next_step(
             lock_name,
             state,
@@ -109,9 +109,8 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             continue
         if step is None:
             return progress.has_left
-        sent = context.retry_budget.clock.monotonic()
         moved = _send(context, step, state)
-        if moved is not None:
+        if isinstance(moved, _Moved):
             pause_or_give_up(context, lock_name, began=began, attempt=attempt)
             if moved.repeated and departing is not None and departing.is_marked:
                 _require_known(lock_name, departing, moved.state)
@@ -132,8 +131,9 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             waiters=tuple(queue.live),
             queue_seen_at=queue.seen_at,
             is_whole=queue.is_whole,
+            date_ms=moved.date_ms,
         )
-        context.note_hand_off(lock_name, after, sent)
+        context.note_hand_off(lock_name, after, moved.sent)
         is_over = _tell(context, step.hand_off, queue)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
         departing = None if holder is None else DepartingHolder(holder, voluntary=False)
@@ -186,22 +186,23 @@ class _Moved:
     repeated: bool = False
 
 
-def _send(context: LockContext, step: Step, state: LockState) -> _Moved | None:
-    """Sends the step's write; None if it happened."""
+def _send(context: LockContext, step: Step, state: LockState) -> Written | _Moved:
+    """Sends the step's write."""
     if isinstance(step.write, Update):
         outcome = context.table.update(step.write)
         if isinstance(outcome, Written):
-            return None
+            return outcome
         return _Moved(read_state(outcome.item), repeated=outcome.repeated)
+    sent = context.retry_budget.clock.monotonic()
     try:
         result = context.table.transact(step.write)
     except LockStoreUnavailable:
         # If it happened, its waiter sleeps until it is told: a repeat of this call would not know.
         if step.hand_off is None or not _has_happened(context, step.hand_off.grant):
             raise
-        return None
+        return Written({}, sent=sent)
     if isinstance(result, Written):
-        return None
+        return result
     # If only the waiter has moved, the state still stands: its conditions guard the next write.
     return _Moved(state if result.state is None else read_state(result.state))
 

@@ -36,7 +36,7 @@ def describe(context: LockContext, lock_name: str) -> LockDescription | None:
     item = context.table.read(lock_key(lock_name))
     if not item:
         return None
-    state, now_ms = read_state(item), context.clock.wall_ms()
+    state, now_ms = read_state(item), context.aws_clock.now_ms()
     waiters = _count(state, now_ms)
     for each in items:
         waiters.add(read_waiter(lock_name, each))
@@ -50,7 +50,7 @@ def list_locks(
     start = None if after is None else lock_key(after)
     for name, items in groupby(_items(context, prefix, start), key=lock_name_of):
         try:
-            found = _describe(name, items, now_ms=context.clock.wall_ms())
+            found = _describe(name, items, now_ms=context.aws_clock.now_ms())
         except LockItemMalformed as malformed:
             yield malformed
         else:

@@ -16,6 +16,7 @@ from typing import Final
 from leasehold.backoff import advise_retry_seconds
 from leasehold.dynamodb.lock_table import Cancelled, Written
 from leasehold.protocol.items import read_state
+from leasehold.protocol.lease_time import over_at_ms
 from leasehold.protocol.model import (
     AcquireRequest,
     LockState,
@@ -96,7 +97,12 @@ class _Entry:
         )
 
     def joined(
-        self, entered_at_ms: int, position: int | None, *, state: LockState | None = None
+        self,
+        entered_at_ms: int,
+        position: int | None,
+        *,
+        state: LockState | None = None,
+        date_ms: int | None = None,
     ) -> Joined:
         """The answer.
 
@@ -105,6 +111,7 @@ class _Entry:
             position: how many wait up to that place, if it was counted.
             state: the lock as it was after the caller joined; None if the caller is in it since
                 before.
+            date_ms: the Date of the answer that showed that state.
         """
         seconds = self.advised_seconds
         if position is not None:
@@ -116,17 +123,20 @@ class _Entry:
             position=position,
             holders=self.state.holders,
             retry_after_seconds=seconds,
-            seen=self._seen(entered_at_ms, position, state or self.state),
+            seen=self._seen(entered_at_ms, position, state or self.state, date_ms),
         )
         return Joined(queued, state or self.state)
 
-    def _seen(self, entered_at_ms: int, position: int | None, state: LockState) -> SeenLock:
-        me = self.waiter(entered_at_ms)
+    def _seen(
+        self, entered_at_ms: int, position: int | None, state: LockState, date_ms: int | None
+    ) -> SeenLock:
+        me, seen = self.waiter(entered_at_ms), SeenLock(state=state, date_ms=date_ms)
         if self.known is not None:
-            return replace(self.known, state=state, waiters=(*self.known.waiters, me))
+            waiters = (*self.known.waiters, me)
+            return replace(self.known, state=state, waiters=waiters, date_ms=date_ms)
         if position != 1:
-            return SeenLock(state=state)
-        return SeenLock(state=state, waiters=(me,), queue_seen_at=self.began, is_whole=True)
+            return seen
+        return replace(seen, waiters=(me,), queue_seen_at=self.began, is_whole=True)
 
 
 def join(
@@ -147,10 +157,10 @@ def join(
     caller whose ticket was lost with a reply is found in its place. It is left out if the whole
     queue is `known` from just now, by a caller that cannot be in it.
     """
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     began = context.retry_budget.clock.monotonic()
     advised = advise(context, request, state)
-    asked_at_ms = context.earliest_ms() if request.called_at_ms is None else request.called_at_ms
+    asked_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
     entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
     if known is not None and known.is_whole and request.ticket is None:
         entry = replace(entry, known=known)
@@ -180,7 +190,7 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         if not isinstance(entry.enter(entered_at_ms, again=True), Written):
             return None
         return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
-    length = count_live(context, waiting, now_ms=now_ms)
+    length = count_live(waiting, now_ms=now_ms)
     if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
         return _queue_full(request, entry)
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
@@ -189,12 +199,13 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
     # A departing holder may have seen the mark of that transaction, and a queue without us.
     confirmed = context.table.update(confirm_join(request, now_ms=now_ms))
     ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
-    position = count_live(context, ahead, now_ms=now_ms) + 1
+    position = count_live(ahead, now_ms=now_ms) + 1
     if not isinstance(confirmed, Written):
         # Handed over meanwhile: it is told, or asks again. A further try of this call might land
         # when it has released.
         return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
-    return entry.joined(entered_at_ms, position, state=read_state(confirmed.item))
+    state = read_state(confirmed.item)
+    return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:
@@ -228,9 +239,9 @@ def advise(context: LockContext, request: AcquireRequest, state: LockState) -> i
         (at for at in (request.waiting_since_ms, request.claimed_at_ms, request.ticket) if at), None
     )
     return advise_retry_seconds(
-        now_ms=context.clock.wall_ms(),
+        now_ms=context.aws_clock.now_ms(),
         waiting_since_ms=began_ms,
-        lease_ends_ms=[h.expires_at_ms + context.tolerance_ms for h in state.holders],
+        lease_ends_ms=[over_at_ms(holder.expires_at_ms) for holder in state.holders],
         random=context.random,
     )
 

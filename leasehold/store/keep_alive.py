@@ -44,6 +44,7 @@ from leasehold.protocol.retention import needs_longer_retention
 from leasehold.protocol.schema import lock_key
 from leasehold.store.context import LockContext
 from leasehold.store.hand_over import hand_over, outcome_unknown, pause_or_give_up
+from leasehold.store.own_end import with_right_end
 
 
 class KeepAliveOutcome(Enum):
@@ -59,34 +60,37 @@ class KeepAliveOutcome(Enum):
 def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None:
     """Lets the lease end one lease from now, or later; None if its owner is no holder.
 
-    One request, and one more if the first supposed something else of the grant than is stored: that
-    it ends no later than asked, has the usual lease if the request names none, and is on an item
-    that TTL spares (`retention.py`).
+    One request; one more if our clock is wrong and this was the first request of the process; and
+    one more if the first supposed something else of the grant than is stored: that it ends no later
+    than asked, has the usual lease if the request names none, and is on an item that TTL spares
+    (`retention.py`).
 
     Raises:
         LockStoreUnavailable: outcome unknown, or other heartbeats kept changing the grant.
     """
     began = context.retry_budget.clock.monotonic()
-    update, number = renew(request, now_ms=context.clock.wall_ms()), 0
+    update, number = renew(request, now_ms=context.aws_clock.now_ms()), 0
     while True:
         outcome = context.table.update(update)
         if isinstance(outcome, Written):
-            return Grant.of(request.lock_name, read_holder(outcome.item, request.owner_id))
+            holder = read_holder(outcome.item, request.owner_id)
+            grant = with_right_end(context, request.lock_name, holder, outcome)
+            return grant or renew_lease(context, request)
         state = read_state(outcome.item)
-        holder = state.holder(request.owner_id)
-        if holder is None:
+        found = state.holder(request.owner_id)
+        if found is None:
             return None
         pause_or_give_up(context, request.lock_name, began=began, attempt=number)
-        now_ms, number = context.clock.wall_ms(), number + 1
+        now_ms, number = context.aws_clock.now_ms(), number + 1
         retain_long = needs_longer_retention(state, now_ms=now_ms)
-        update = renew_as_seen(request, holder, now_ms=now_ms, retain_long=retain_long)
+        update = renew_as_seen(request, found, now_ms=now_ms, retain_long=retain_long)
 
 
 def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:
     """See `LockStore.keep_alive`."""
     acquisition = request.acquisition
     claim = claim_of(acquisition, request.execution_arn)
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
     found = recorded.item
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
@@ -121,7 +125,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
             return KeepAliveOutcome.LOST
         # The fence came late, when the execution was redriven already.
         heartbeat = _heartbeat_of(acquisition)
-        now_ms = context.clock.wall_ms()
+        now_ms = context.aws_clock.now_ms()
         renewal = renew_under_fence(claim, heartbeat, holder, request.task_token, now_ms=now_ms)
         if isinstance(context.table.transact(renewal), Written):
             return KeepAliveOutcome.RENEWED
@@ -142,7 +146,7 @@ def _heartbeat_of(acquisition: AcquireRequest) -> HeartbeatRequest:
 def _reacquire(
     context: LockContext, request: KeepAliveRequest, claim: Claim, seen: LockState | None = None
 ) -> Written | Cancelled:
-    now_ms = context.clock.wall_ms()
+    now_ms = context.aws_clock.now_ms()
     return context.table.transact(
         reacquire_after_redrive(
             claim, request.acquisition, request.task_token, now_ms=now_ms, seen=seen

@@ -39,8 +39,8 @@ class LockStore:
     """The lock protocol over one table. Uncontended, each operation is one request.
 
     Guaranteed: no more owners hold a lock name than the `limit` of any of them. Without a release
-    by force, an owner loses its place only after its stored lease plus the clock tolerance, by the
-    clock of the contender, and not while the workflow it belongs to runs, unless that was never
+    by force, an owner loses its place only after its own end of its lease, whatever the clocks of
+    machines show, and not while the workflow it belongs to runs, unless that was never
     told of its grant. The fencing tokens of a lock name always grow.
 
     Not guaranteed: that a stalled holder notices the end of its lease. Pass the fencing token on to
@@ -87,7 +87,7 @@ class LockStore:
 
     def count_ahead(self, lock_name: str, owner_id: str, *, ticket: int) -> int:
         """How many wait in front of a waiter; one strongly consistent query of their places."""
-        now_ms = self._context.clock.wall_ms()
+        now_ms = self._context.aws_clock.now_ms()
         return count_ahead(self._context, lock_name, owner_id, entered_at_ms=ticket, now_ms=now_ms)
 
     def read_state(self, lock_name: str) -> LockState:

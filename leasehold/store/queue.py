@@ -14,6 +14,7 @@ from typing import Final
 
 from leasehold.errors import LockStoreUnavailable
 from leasehold.protocol.items import is_waiter, read_place, read_state, read_waiter
+from leasehold.protocol.lease_time import is_over
 from leasehold.protocol.model import LockState, Place, SeenLock, Waiter
 from leasehold.protocol.queue import (
     MOST_DELETES,
@@ -44,14 +45,21 @@ def read_lock(context: LockContext, lock_name: str) -> SeenLock:
     """
     seen_at = context.retry_budget.clock.monotonic()
     state, waiters = LockState(), []
-    for item in context.table.query(lock_and_oldest_waiters(lock_name)).items:
+    page = context.table.query(lock_and_oldest_waiters(lock_name))
+    for item in page.items:
         if is_waiter(item):
             waiters.append(read_waiter(lock_name, item))
         else:
             state = read_state(item)
     # Two waiters may have others behind them.
     is_whole = len(waiters) < MOST_WAITERS_POLLED
-    return SeenLock(state=state, waiters=tuple(waiters), queue_seen_at=seen_at, is_whole=is_whole)
+    return SeenLock(
+        state=state,
+        waiters=tuple(waiters),
+        queue_seen_at=seen_at,
+        is_whole=is_whole,
+        date_ms=context.date_ms(page),
+    )
 
 
 def count_ahead(
@@ -61,12 +69,12 @@ def count_ahead(
     me = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
     waiting = read_places(context, lock_name, up_to=me)
     others = [place for place in waiting if place.owner_id != owner_id]
-    return count_live(context, others, now_ms=now_ms)
+    return count_live(others, now_ms=now_ms)
 
 
-def count_live(context: LockContext, waiting: list[Place], *, now_ms: int) -> int:
+def count_live(waiting: list[Place], *, now_ms: int) -> int:
     """How many of these still ask."""
-    return sum(place.expires_at_ms + context.tolerance_ms >= now_ms for place in waiting)
+    return sum(not is_over(place.expires_at_ms, date_ms=now_ms) for place in waiting)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,9 +162,9 @@ class SeenQueue:
         self.seen_at = self.context.retry_budget.clock.monotonic()
         while True:
             page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
-            now_ms = self.context.clock.wall_ms()
+            date_ms = self.context.date_ms(page)
             for waiter in (read_waiter(self.lock_name, item) for item in page.items):
-                if self._is_dead(waiter, served, now_ms=now_ms):
+                if self._is_dead(waiter, served, date_ms=date_ms):
                     self._dead[waiter.sort_key] = waiter
                 else:
                     self.live.append(waiter)
@@ -166,7 +174,7 @@ class SeenQueue:
             if self.live or not self.has_more or self._time_is_over():
                 return
 
-    def _is_dead(self, waiter: Waiter, served: set[str | None], *, now_ms: int) -> bool:
+    def _is_dead(self, waiter: Waiter, served: set[str | None], *, date_ms: int) -> bool:
         """Whether a waiter is not to be handed the lock.
 
         One whose owner holds or has released has entered twice, for instance because the reply that
@@ -177,7 +185,7 @@ class SeenQueue:
             return True
         if request.owner_id == self.requester:
             return False
-        stopped = waiter.expires_at_ms + self.context.tolerance_ms < now_ms
+        stopped = is_over(waiter.expires_at_ms, date_ms=date_ms)
         return stopped or (waiter.sort_key, waiter.expires_at_ms) in self._dropped
 
     def _clear(self, waiters: list[Waiter]) -> bool:

@@ -46,6 +46,9 @@ from leasehold.store.context import LockContext
 from leasehold.store.release import release
 from leasehold.workflows.engine import Execution
 
+_EARLIEST_MS: Final = 2_000
+"""SQS counts a delay from its own receipt, and two services of AWS may differ by a second."""
+
 
 class AskedTooEarly(LockStoreUnavailable):
     """Step Functions says that the execution runs, or has ended just now. Nothing was freed.
@@ -133,8 +136,8 @@ def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
 def _ended_just_now(context: LockContext, execution: Execution) -> bool:
     if execution.ended_at_ms is None:
         return False
-    passed_ms = context.clock.wall_ms() - execution.ended_at_ms
-    return passed_ms < SECOND_PASS_MS - context.tolerance_ms
+    passed_ms = context.aws_clock.now_ms() - execution.ended_at_ms
+    return passed_ms < SECOND_PASS_MS - _EARLIEST_MS
 
 
 def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -> Reaped:
@@ -153,7 +156,9 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
         if context.retry_budget.has_ended():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         holders += _free(context, claim)
-        context.table.update(advance_claim(claim, reap_pass.done, now_ms=context.clock.wall_ms()))
+        context.table.update(
+            advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
+        )
     done = len(fenced) == len(live)
     for claim in (claim for claim in claims if claim.ended):
         if context.retry_budget.has_ended():
@@ -166,7 +171,7 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
 
 
 def _fence(context: LockContext, claim: Claim, stage: ReapStage) -> bool:
-    outcome = context.table.update(fence_claim(claim, stage, now_ms=context.clock.wall_ms()))
+    outcome = context.table.update(fence_claim(claim, stage, now_ms=context.aws_clock.now_ms()))
     return isinstance(outcome, Written)
 
 

@@ -227,7 +227,7 @@ def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) ->
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         gave_back=True,
-        held_ms=max(0, context.clock.wall_ms() - holder.acquired_at_ms),
+        held_ms=max(0, context.aws_clock.now_ms() - holder.acquired_at_ms),
         fencing_token=holder.fencing_token,
         execution_arn=holder.execution_arn,
     )

@@ -77,5 +77,5 @@ def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Hol
 
 
 def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
-    update = extend_lease(lock_name, holder, now_ms=context.clock.wall_ms())
+    update = extend_lease(lock_name, holder, now_ms=context.aws_clock.now_ms())
     return isinstance(context.table.update(update), Written)

@@ -82,7 +82,7 @@ class FakeAsyncLockClient(AsyncLockClient):
         **settings: Unpack[ClientOptions],
     ) -> None:
         self.table = table or FakeTable()
-        self.clock = clock or LoopClock()
+        self.clock = self.table.clock = clock or LoopClock()
         settings.setdefault("owner_name", "test")
         client = _Awaitable(self.table)
         super().__init__("fake-locks", client=client, clock=self.clock, **settings)

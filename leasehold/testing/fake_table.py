@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
+from leasehold.clock import Clock, SystemClock
 from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
 from leasehold.testing.memory_table import MemoryTable
 
@@ -40,12 +42,14 @@ class FakeTable(DynamoDBClient):
         is_down: whether requests fail before they reach the table, as in an outage. Clients report
             `LockStoreUnavailable`, and heartbeats fail until the lease is over.
         loses_replies: whether requests are done, and their replies get lost.
+        clock: tells the Date of the answers; fake clients give the table theirs.
     """
 
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.is_down = False
         self.loses_replies = False
+        self.clock: Clock = SystemClock()
         self.meta: Any = SimpleNamespace(region_name="us-east-1")
         self._memory = MemoryTable()
         self._one_at_a_time = threading.Lock()
@@ -72,10 +76,21 @@ class FakeTable(DynamoDBClient):
         with self._one_at_a_time:
             self.requests.append(name)
             try:
-                return getattr(self._memory, name)(**request)
+                return dated(lambda: getattr(self._memory, name)(**request), self.clock.wall_ms())
             finally:
                 if self.loses_replies:
                     raise ReadTimeoutError(endpoint_url=_ENDPOINT)
+
+
+def dated(answer: Callable[[], dict[str, Any]], now_ms: int) -> dict[str, Any]:
+    """An answer, or a refusal, with the Date that DynamoDB sends."""
+    date = formatdate(now_ms // 1000, usegmt=True)
+    meta: Any = {"HTTPHeaders": {"date": date, "x-amzn-requestid": "fake"}}
+    try:
+        return {**answer(), "ResponseMetadata": meta}
+    except ClientError as refused:
+        refused.response["ResponseMetadata"] = meta
+        raise
 
 
 def _require_locks_only(request: Mapping[str, Any]) -> None:

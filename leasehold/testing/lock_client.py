@@ -48,7 +48,7 @@ class FakeLockClient(LockClient):
         **settings: Unpack[ClientOptions],
     ) -> None:
         self.table = table or FakeTable()
-        self.clock = clock or ManualClock()
+        self.clock = self.table.clock = clock or ManualClock()
         settings.setdefault("owner_name", "test")
         super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)
 

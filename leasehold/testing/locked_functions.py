@@ -34,9 +34,9 @@ def used_by_locked_functions(client: FakeLockClient | FakeAsyncLockClient) -> It
             made[loop, kind] = client.another("locked function", **kind.settings())
         return made[loop, kind]
 
-    def client_for(*, heartbeats: bool, watches: bool) -> Any:  # noqa: ANN401 - same
+    def client_for(*, heartbeats: bool) -> Any:  # noqa: ANN401 - same
         loop = asyncio.get_running_loop() if is_async else None
-        return client_in(loop, ClientKind(_TABLE_NAME, heartbeats, watches))
+        return client_in(loop, ClientKind(_TABLE_NAME, heartbeats))
 
     is_async = not isinstance(client, FakeLockClient)
     with default_clients_from(client_for, is_async=is_async):

@@ -1,4 +1,9 @@
-"""The answers and errors of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds."""
+"""The answers and errors of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds.
+
+A caller is told how long it may rely on its own lease in seconds from its sending, not when: its
+clock may be wrong. A grant that is pushed to a waiter has been under way for a time that nobody
+knows, so it does not tell: a heartbeat does.
+"""
 
 from __future__ import annotations
 
@@ -117,8 +122,8 @@ def _held(answer: Grant) -> Json:
         "owner_id": answer.owner_id,
         "fencing_token": answer.fencing_token,
         "lease_seconds": _seconds(answer.lease_ms),
+        **({} if answer.own_ms is None else {"expires_in_seconds": _seconds(answer.own_ms)}),
         "acquired_at": iso_utc(answer.acquired_at_ms),
-        "expires_at": iso_utc(answer.expires_at_ms),
     }
 
 

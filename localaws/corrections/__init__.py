@@ -41,6 +41,7 @@ NAMES: tuple[str, ...] = (
     "durable_history",
     "durable_invocations",
     "durable_events",
+    "signature_age",
     "owner_only",
 )
 

@@ -74,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.support": {*CORE, "leasehold.client", "leasehold.testing"},
     "tests.bench": {*HELPERS, "bench", "tests.histories"},
     "tests.behaviour": {*CORE, *HELPERS},
+    "tests.clocks": {*CORE, "leasehold", "leasehold.client", "leasehold.testing"},
     "tests.conformance": {"conformance"},
     "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},
     "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
@@ -85,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.packaging": {"leasehold.cdk", *HELPERS},
     "tests.property": {*CORE, "leasehold.testing", "tests.support"},
     "tests.second_engine": {"second_engine"},
-    "tests.smoke": {"infra", "leasehold.cdk", "localaws", "tests.e2e"},
+    "tests.smoke": {*CORE, "infra", "leasehold.cdk", "localaws", "tests.e2e"},
     "tests.typing": PRODUCT,
     "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
 }

@@ -115,7 +115,6 @@ def new_client(dynamodb: DynamoDBClient, table: str, *, clock: Clock | None = No
         table,
         client=dynamodb,
         heartbeat_every=math.inf,
-        takeover="stored_expiry",
         clock=clock,
     )
 

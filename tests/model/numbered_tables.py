@@ -189,5 +189,7 @@ def described(value: object) -> str:
 
 def _described(value: Any) -> object:  # noqa: ANN401 - what JSON does not know
     if is_dataclass(value):
-        return [type(value).__name__, *(getattr(value, field.name) for field in fields(value))]
+        # Not when it was given: the world that the answer is shown to tells that.
+        shown = [field.name for field in fields(value) if field.compare]
+        return [type(value).__name__, *(getattr(value, name) for name in shown)]
     return repr(value)

@@ -9,7 +9,7 @@ many states runs the code once for each history.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, cast
 
 from leasehold.clock import Alarm
@@ -17,7 +17,7 @@ from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.errors import LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Grant, NotHeld, Released
-from leasehold.protocol.requests import Delete, Query, Update
+from leasehold.protocol.requests import Answer, Delete, Query, Update
 from leasehold.protocol.schema import PARTITION_KEY
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
@@ -88,7 +88,7 @@ class RecordedWorld:
     def update(self, update: Update) -> Written | ConditionFailed:
         if self._is_no_move(update):
             scope = Scope(self.claim, update.names, update.values)
-            return Written(changed(update.change, scope))
+            return Written(changed(update.change, scope), sent=0.0, date_ms=self.wall_ms())
         return cast("Written | ConditionFailed", self._ask("update", update))
 
     def delete(self, delete: Delete) -> bool:
@@ -123,6 +123,13 @@ class RecordedWorld:
         """All other methods of LockTable, and `put`, which only a mutant calls."""
         return lambda payload: self._ask(method, payload)
 
+    @property
+    def aws_clock(self) -> RecordedWorld:
+        return self
+
+    def now_ms(self) -> int:
+        return self.wall_ms()
+
     def wall_ms(self) -> int:
         return time_ms(self.instants[self.asked]) + self.offset_ms
 
@@ -140,7 +147,10 @@ class RecordedWorld:
         if self.asked == len(self.answers):
             self._suspend(method, payload)
         self.asked += 1
-        return self.answers[self.asked - 1]
+        answer = self.answers[self.asked - 1]
+        if isinstance(answer, Answer):
+            return replace(answer, sent=0.0, date_ms=self.wall_ms())
+        return answer
 
     def _is_no_move(self, request: Update | Delete) -> bool:
         """Claims decide nothing about who holds a lock."""
@@ -164,7 +174,6 @@ def run_to_next_call(operation: Operation, world: RecordedWorld) -> object:
     world.names.forget()
     context = LockContext(
         table=cast("LockTable", world),
-        clock=world,
         workflows=world,
         retry_budget=RetryBudget(clock=world, random=lambda: 0.5),
         random=lambda: 0.5,

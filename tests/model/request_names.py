@@ -19,6 +19,7 @@ from leasehold.store import (
     hand_over,
     join,
     keep_alive,
+    own_end,
     reap,
     release,
     takeover,
@@ -52,7 +53,7 @@ _PLACES: Final = _places(
     (permits, queue, hand_over_protocol),
     (
         *(acquire, join, takeover, release, force_release, keep_alive),
-        *(hand_over, queue_of_store, next_step),
+        *(hand_over, queue_of_store, next_step, own_end),
     ),
 )
 _PLACES_OF_CLAIMS: Final = _places((claims, queue), (claims_of_store, keep_alive, reap))

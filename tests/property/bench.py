@@ -91,7 +91,6 @@ class Bench:
 
     dynamodb: Any
     mutate: Mutation | None = None
-    tolerance_ms: int = 2_000
     clock: FakeClock = field(default_factory=FakeClock)
     workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     client: FaultyClient = field(init=False)
@@ -99,9 +98,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.client = FaultyClient(self.dynamodb, self.mutate)
-        self.store = store_over(
-            self.client, self.clock, workflows=self.workflows, tolerance_ms=self.tolerance_ms
-        )
+        self.store = store_over(self.client, self.clock, workflows=self.workflows)
 
     def item(self, lock: str) -> dict[str, Any]:
         found = self.dynamodb.get_item(TableName=TABLE, Key=lock_key(lock), ConsistentRead=True)

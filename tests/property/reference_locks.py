@@ -156,7 +156,7 @@ class ReferenceLocks:
         over = [
             (permit.expires_ms, permit.token, name)
             for name, permit in state.permits.items()
-            if permit.expires_ms + TOLERANCE_MS < now_ms
+            if permit.expires_ms + TOLERANCE_MS <= now_ms
         ]
         return tuple(name for *_, name in sorted(over)[:needed]) if len(over) >= needed else ()
 

@@ -7,6 +7,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from leasehold.errors import LockItemMalformed, LockStoreUnavailable
+from leasehold.protocol import verdict
 from leasehold.testing.memory_table import MemoryTable
 from tests.property.bench import Bench
 from tests.property.lock_machine import LockMachine
@@ -48,9 +49,16 @@ def test_a_wrong_queue_is_found(name: str) -> None:
         run_state_machine_as_test(Wrong, settings=BUDGET)
 
 
-def test_a_contender_without_clock_tolerance_is_found() -> None:
+def test_a_contender_that_does_not_wait_for_the_end_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_over(expires_at_ms: int, *, date_ms: int) -> bool:
+        return date_ms >= expires_at_ms - 1_500
+
+    monkeypatch.setattr(verdict, "is_over", is_over)
+
     class Hasty(LockMachine):
-        make_bench = staticmethod(lambda: Bench(MemoryTable(), tolerance_ms=0))
+        make_bench = staticmethod(lambda: Bench(MemoryTable()))
 
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Hasty, settings=BUDGET)

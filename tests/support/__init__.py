@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from leasehold.clock import Clock
+from leasehold.dynamodb.aws_clock import AwsClock
 from leasehold.dynamodb.lock_table import LockTable
 from leasehold.dynamodb.retry import RetryBudget
 from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
@@ -99,6 +101,11 @@ def create_lock_table(client: DynamoDBClient, name: str = TABLE) -> None:
     )
 
 
+def moved_clock(clock: Clock) -> AwsClock:
+    """AWS's time by a clock that a test moves: of that stand-ins for DynamoDB know nothing."""
+    return AwsClock(clock, uses_dates=False)
+
+
 def store_over(
     client: Any,  # noqa: ANN401 - a DynamoDB client or something that wraps one
     clock: FakeClock,
@@ -109,8 +116,7 @@ def store_over(
     """A store without jitter, which meets no workflows unless `seams` names some."""
     retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
     context = LockContext(
-        table=LockTable(client, table, retry_budget=retry_budget),
-        clock=clock,
+        table=LockTable(client, table, retry_budget=retry_budget, aws_clock=moved_clock(clock)),
         retry_budget=retry_budget,
         random=lambda: 0.5,
     )

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
-from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS, Holder, LockState
+from leasehold.protocol.lease_time import is_over
+from leasehold.protocol.model import Holder, LockState
 from tests.model.contention.clients import Status
 from tests.model.contention.faults import COPY, CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery
@@ -190,7 +191,7 @@ def _still_asks(lock: LockOfTable, owner_id: str, instant: int) -> bool:
     """Whether an owner waits that has not been away for too long."""
     now_ms = time_ms(instant)
     place = lock.places.get(owner_id)
-    return place is not None and place.expires_at_ms + DEFAULT_CLOCK_TOLERANCE_MS >= now_ms
+    return place is not None and not is_over(place.expires_at_ms, date_ms=now_ms)
 
 
 def _ends_earlier(holder: Holder, new: LockState) -> bool:
@@ -215,5 +216,5 @@ def _evicted(old: LockState, new: LockState, instant: int) -> list[str]:
         if new.holder(holder.owner_id) is None
         and holder.owner_id != new.last_released
         and holder.fencing_token != forced
-        and holder.expires_at_ms + DEFAULT_CLOCK_TOLERANCE_MS >= now_ms
+        and not is_over(holder.expires_at_ms, date_ms=now_ms)
     ]

@@ -56,7 +56,7 @@ def send_in_two_writes(context: LockContext, step: Step, state: LockState) -> An
         return hand_over._Moved(read_state(outcome.item))  # noqa: SLF001 - same
     assert isinstance(step.write.other, Delete)
     context.table.delete(step.write.other)
-    return None
+    return outcome
 
 
 def next_step_by_the_waiters_limit(

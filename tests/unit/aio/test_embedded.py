@@ -183,7 +183,7 @@ def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_
     )
 
     async def try_it() -> bool:
-        async with AsyncLockClient(TABLE, takeover="stored_expiry") as locks:
+        async with AsyncLockClient(TABLE) as locks:
             return await locks.try_acquire(name) is not None
 
     assert asyncio.run(try_it()) is is_free

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
-from leasehold.cli.clock_check import clock_offset
 from leasehold.cli.doctor import Finding, Verdict, doctor, examine
 from leasehold.cli.probes import PROBES
 from leasehold.cli.target import Target
@@ -71,7 +70,9 @@ class Account:
                 ],
                 **self.fields,
             },
-            "ResponseMetadata": {"HTTPHeaders": {"date": formatdate(now, usegmt=True)}},
+            "ResponseMetadata": {
+                "HTTPHeaders": {"date": formatdate(now, usegmt=True), "x-amzn-requestid": "r"}
+            },
         }
 
     def _describe_time_to_live(self, **_table: str) -> dict[str, Any]:
@@ -115,33 +116,27 @@ def test_a_sound_table_is_all_ok_and_nothing_is_written(account: Account) -> Non
     assert {"update_item", "put_item", "delete_item", "transact_write_items"} <= {*account.asked}
 
 
-@pytest.mark.parametrize("ahead", [-60, -3.5, 3.5, 60])
-def test_a_clock_that_is_wrong_by_more_than_the_tolerance_is_found(
+@pytest.mark.parametrize("ahead", [-240, -62, 62, 240])
+def test_a_clock_that_aws_may_soon_refuse_is_a_warning(account: Account, ahead: float) -> None:
+    account.clock_is_ahead = ahead
+    found = findings(account)["clock"]
+    assert found.verdict is Verdict.WARNING
+    assert ("behind" if ahead > 0 else "ahead of") in found.text
+
+
+@pytest.mark.parametrize("ahead", [-50, 50])
+def test_a_clock_that_is_a_little_wrong_is_told_and_harms_no_lease(
     account: Account, ahead: float
 ) -> None:
     account.clock_is_ahead = ahead
     found = findings(account)["clock"]
-    assert found.verdict is Verdict.FAILURE
-    assert ("behind" if ahead > 0 else "ahead of") in found.text
+    assert (found.verdict, "by which leases go all the same" in found.text) == (Verdict.OK, True)
 
 
-@pytest.mark.parametrize("ahead", [-1.9, -0.5, 0, 0.9, 1.9])
-def test_a_clock_within_the_tolerance_is_right(account: Account, ahead: float) -> None:
+@pytest.mark.parametrize("ahead", [-0.4, 0, 0.4])
+def test_a_clock_that_agrees_with_the_date_is_right(account: Account, ahead: float) -> None:
     account.clock_is_ahead = ahead
-    assert findings(account)["clock"].verdict is Verdict.OK
-
-
-def test_a_slow_answer_blames_no_clock() -> None:
-    """The Date may be of any moment between the request and its answer."""
-    answer = {"ResponseMetadata": {"HTTPHeaders": {"date": formatdate(1000, usegmt=True)}}}
-    assert clock_offset(answer, began_ms=990_000, ended_ms=1_010_000) == (-10.0, 11.0)
-    assert clock_offset({}, began_ms=0, ended_ms=1) is None
-    assert (
-        clock_offset(
-            {"ResponseMetadata": {"HTTPHeaders": {"date": "nonsense"}}}, began_ms=0, ended_ms=1
-        )
-        is None
-    )
+    assert "this machine's agrees" in findings(account)["clock"].text
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable
-from email.utils import formatdate
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from leasehold import HolderChanged, InvalidRequest, LockClient
 from leasehold.cli import exit_codes
 from leasehold.cli import release as release_module
 from leasehold.cli.caller import caller
-from leasehold.cli.clock_check import check_clock
 from leasehold.cli.release import ForcedRelease, force_release, release_own
 from leasehold.cli.target import Target
 from leasehold.store.lock_store import LockStore
@@ -74,28 +71,6 @@ def test_a_no_changes_nothing_and_has_a_status(
     before = dict(table.memory.items)
     assert forced(locks, ask=lambda _question: False) == exit_codes.DECLINED == 1
     assert table.memory.items == before
-
-
-def test_a_machine_whose_clock_is_wrong_hands_nothing_over(
-    locks: LockClient, store: LockStore, table: Table, clock: FakeClock, capsys: Output
-) -> None:
-    """It would write the end of the next lease, and take waiters for dead."""
-    ahead = {"ResponseMetadata": {"HTTPHeaders": {"date": formatdate(0, usegmt=True)}}}
-    service = SimpleNamespace(get_item=lambda **_request: ahead)
-
-    def check() -> str:
-        return check_clock(service, "locks", "a", clock)
-
-    store.acquire(acquire("anna", lock_name="a"))
-    store.acquire(acquire("ben", lock_name="a", waits=True))
-    before = dict(table.memory.items)
-    with pytest.raises(SystemExit) as ended:
-        forced(locks, yes=True, check_clock=check)
-    assert ended.value.code == exit_codes.CONFIGURATION
-    assert "s ahead of DynamoDB's" in capsys.readouterr().err
-    assert table.memory.items == before
-    service.get_item = lambda **_request: {}
-    assert forced(locks, yes=True, check_clock=check) == 0, "of a service without a Date"
 
 
 def test_without_a_terminal_yes_must_be_given(locks: LockClient, store: LockStore) -> None:

@@ -26,8 +26,8 @@ def clock() -> EventfulClock:
 
 
 @pytest.fixture
-def table() -> Table:
-    return Table()
+def table(clock: EventfulClock) -> Table:
+    return Table(clock=clock)
 
 
 @pytest.fixture

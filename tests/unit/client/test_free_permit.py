@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from leasehold.client.free_permit import FreePermit
-from leasehold.protocol.model import Holder, LockState
-from leasehold.store.lease_expiry import StoredExpiry
-from tests.support import LOCK, FakeClock, acquire
+from leasehold.protocol.model import Holder, LockState, SeenLock
+from tests.support import LOCK, FakeClock, acquire, moved_clock
 
-TOLERANCE_SECONDS = 2
+FRONT_END_SECONDS = 0.5
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def clock() -> FakeClock:
 
 def free_permit(clock: FakeClock, limit: int = 1) -> FreePermit:
     request = acquire("anna", lock_name=LOCK, limit=limit)
-    return FreePermit(clock, StoredExpiry(clock), request)
+    return FreePermit(clock, moved_clock(clock), request)
 
 
 def held(
@@ -30,14 +30,14 @@ def held(
     contended: bool = True,
     fencing_token: int = 7,
     holders_limit: int = 100,
-) -> LockState:
+) -> SeenLock:
     """A lock whose holders' leases are over in so many seconds."""
     holders = tuple(
         Holder(
             owner_id=f"owner-{number}",
             owner_name="",
             acquired_at_ms=clock.wall_ms(),
-            expires_at_ms=clock.wall_ms() + round((left - TOLERANCE_SECONDS) * 1000),
+            expires_at_ms=clock.wall_ms() + round((left - FRONT_END_SECONDS) * 1000),
             lease_ms=60_000,
             limit=holders_limit,
             revision=1,
@@ -45,9 +45,10 @@ def held(
         )
         for number, left in enumerate(seconds)
     )
-    return LockState(
+    state = LockState(
         held=len(holders), holders=holders, contended=contended, fencing_token=fencing_token
     )
+    return SeenLock(state=state, date_ms=clock.wall_ms())
 
 
 def test_a_held_lock_with_a_queue_is_not_requested(clock: FakeClock) -> None:
@@ -66,13 +67,13 @@ def test_a_free_permit_is_requested(clock: FakeClock) -> None:
     assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
 
 
-def test_a_lease_that_is_over_is_requested_from_the_moment_after_its_end(clock: FakeClock) -> None:
+def test_a_lease_that_is_over_is_requested_from_the_date_that_shows_it(clock: FakeClock) -> None:
     permit = free_permit(clock)
     lock = held(clock, 60)
-    clock.advance(60)
-    assert not permit.is_worth_a_request(lock)
+    clock.advance(59.999)
+    assert not permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
     clock.advance(0.001)
-    assert permit.is_worth_a_request(lock)
+    assert permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
 
 
 @pytest.mark.parametrize(("limit", "seconds"), [(3, 10), (2, 20), (1, 60), (4, math.inf)], ids=str)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from leasehold import LockClient, LockWaitTimeout
-from leasehold.client.settings import ClientSettings
+from leasehold import LockClient, LockStoreMisconfigured, LockStoreUnavailable
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
 from tests.unit.client.support.simulated_heartbeats import SimulatedHeartbeats
 
-HOUR = 3600.0
 NewProcess = Callable[..., LockClient]
 
 
@@ -44,91 +42,83 @@ def crash(new_process: NewProcess, **wanted: Any) -> None:  # noqa: ANN401 - as 
     new_process(owner_name="crashed").acquire("nightly", **wanted)
 
 
-def test_a_process_that_has_just_begun_replaces_a_crashed_holder(
+def test_each_of_24_fresh_processes_replaces_a_dead_holder_at_its_first_try(
     new_process: NewProcess, table: Table, clock: EventfulClock
 ) -> None:
-    crash(new_process)
-    for _ in range(3):
-        clock.advance(6 * HOUR)
-        began = clock.now_ms
-        new_process().acquire("nightly").release()
-        assert clock.now_ms - began < 62_000
-        crash(new_process, max_wait=0)
-    assert table.state("nightly").held == 1
+    """The promise: a dead holder is replaced its lease + 5 s after its last renewal."""
+    replaced = 0
+    crash(new_process, lease=2)
+    for _ in range(24):
+        clock.advance(7)
+        replaced += new_process(lease=2).try_acquire("nightly") is not None
+    assert replaced == 24
+    assert table.log.count("update_item") == 1 + 24 * 2
 
 
-def test_with_a_wait_as_long_as_the_lease_none_ever_would(
-    new_process: NewProcess, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
+def test_without_a_date_at_aws_none_would(
+    new_process: NewProcess, table: Table, clock: EventfulClock
 ) -> None:
-    """The control: to watch a lease takes a little longer than the lease."""
-    monkeypatch.setattr(ClientSettings, "longest_wait", lambda _settings, lease: lease)
-    crash(new_process)
-    for _ in range(8):
-        clock.advance(6 * HOUR)
-        with pytest.raises(LockWaitTimeout):
-            new_process().acquire("nightly")
+    """The control, and a typed error that says what to do."""
+    crash(new_process, lease=2)
+    table.clock, table.meta.endpoint_url = None, "https://dynamodb.eu-west-1.amazonaws.com"
+    for _ in range(24):
+        clock.advance(7)
+        with pytest.raises(LockStoreMisconfigured, match='give clock="system"') as told:
+            new_process(lease=2).try_acquire("nightly")
+        assert told.value.code == "NoDate"
+    assert new_process(lease=2, clock="system").try_acquire("nightly") is None
 
 
-@pytest.mark.parametrize("lease", [1, 60, 300, 12 * HOUR])
-def test_the_default_wait_is_longer_than_it_takes_to_watch_a_lease_of_ones_own_length(
-    new_process: NewProcess, clock: EventfulClock, lease: float
+@pytest.mark.parametrize("skew", [-240.0, -5.0, 5.0, 240.0])
+def test_a_first_write_by_a_wrong_clock_is_corrected_by_one_request(
+    new_process: NewProcess, table: Table, clock: EventfulClock, skew: float
 ) -> None:
-    crash(new_process, lease=lease)
-    clock.advance(24 * HOUR)
-    new_process().acquire("nightly", lease=lease)
-    crash(new_process, lease=lease, max_wait=3 * lease)
-    new_process(lease=lease).acquire("nightly")
+    wrong = new_process(clock=SkewedClock(clock, skew), lease=9)
+    lock = wrong.acquire("nightly")
+    assert table.log == ["update_item"] * 2
+    [holder] = table.state("nightly").holders
+    assert clock.now_ms + 8_000 < holder.expires_at_ms < clock.now_ms + 12_000
+    assert (holder.fencing_token, holder.revision) == (lock.fencing_token, 2)
+    assert lock.remaining > 4.5
+    lock.release()
+    wrong.acquire("nightly").release()
+    assert table.log == ["update_item"] * 5, "from now on it knows better"
 
 
-def test_who_does_not_wait_long_enough_is_told_what_to_do(
-    new_process: NewProcess, clock: EventfulClock
+def test_a_clock_that_is_right_costs_no_request(new_process: NewProcess, table: Table) -> None:
+    new_process().acquire("nightly").release()
+    assert table.log == ["update_item"] * 2
+
+
+def test_a_slow_clock_raises_the_token_that_it_has_made(
+    new_process: NewProcess, table: Table, clock: EventfulClock
 ) -> None:
-    crash(new_process)
-    clock.advance(HOUR)
-    with pytest.raises(LockWaitTimeout) as told:
-        new_process().acquire("nightly", max_wait=10)
-    assert str(told.value) == (
-        "lock 'nightly': not handed over within 10 s; last held by crashed since "
-        f"{told.value.holders[0].acquired_at:%Y-%m-%d %H:%M:%S}+00:00 (the lease of crashed "
-        "is over by the wall clock, but this client has not watched it for its whole length; a "
-        'wait of 62 s would, and takeover="stored_expiry" goes by the wall clock)'
-    )
-    new_process().acquire("nightly", max_wait=62)
+    lock = new_process(clock=SkewedClock(clock, -240)).acquire("nightly")
+    assert lock.fencing_token > (clock.now_ms - 2_000) * 1000
+    assert table.state("nightly").fencing_token == lock.fencing_token
+    lock.heartbeat()
+    lock.check()
 
 
-def test_who_follows_the_other_advice_is_not_kept_waiting(
-    new_process: NewProcess, clock: EventfulClock
+@pytest.mark.parametrize(("corrects", "most_seconds"), [(True, 9 + 5), (False, 240 + 9 + 5)])
+def test_a_fast_clock_that_dies_before_it_corrects_blocks_for_its_error_and_no_longer(
+    new_process: NewProcess,
+    table: Table,
+    clock: EventfulClock,
+    *,
+    corrects: bool,
+    most_seconds: float,
 ) -> None:
-    crash(new_process)
-    clock.advance(HOUR)
-    assert new_process(takeover="stored_expiry").try_acquire("nightly") is not None
-
-
-def test_one_look_is_no_watch_and_the_log_says_so(
-    new_process: NewProcess, clock: EventfulClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    crash(new_process)
-    clock.advance(HOUR)
-    with caplog.at_level(logging.WARNING, "leasehold"):
-        assert new_process().try_acquire("nightly") is None
-    assert (
-        "lock 'nightly': not taken; the lease of crashed is over by the wall clock" in caplog.text
-    )
-    assert 'takeover="stored_expiry"' in caplog.text
-
-
-@pytest.mark.parametrize("skew", [0.0, -7200.0])
-def test_of_a_holder_that_lives_nothing_of_the_kind_is_said(
-    new_process: NewProcess, clock: EventfulClock, caplog: pytest.LogCaptureFixture, skew: float
-) -> None:
-    """The control. A contender whose clock is behind has no reason to doubt either."""
-    crash(new_process)
-    clock.advance(30)
-    contender = new_process(clock=SkewedClock(clock, skew))
-    assert contender.try_acquire("nightly") is None
-    assert caplog.text == ""
-    with pytest.raises(LockWaitTimeout, match=r"last held by crashed since [^(]+$"):
-        contender.acquire("nightly", max_wait=10)
+    fast = new_process(clock=SkewedClock(clock, 240), lease=9)
+    if not corrects:
+        table.fails_after = 1
+    with suppress(LockStoreUnavailable):
+        fast.try_acquire("nightly")
+    table.fails_after = None
+    clock.advance(most_seconds - 6)
+    assert new_process().try_acquire("nightly") is None
+    clock.advance(6)
+    assert new_process().try_acquire("nightly") is not None
 
 
 def test_the_default_wait_is_that_of_the_client_if_it_has_one(new_process: NewProcess) -> None:

@@ -10,12 +10,25 @@ from leasehold.client.arguments import Timing
 from leasehold.client.connection import Connection
 from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
 from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.local_lease import LocalLease, TimedGrant
+from leasehold.client.local_lease import LocalLease
 from leasehold.client.local_waiters import LocalWaiters
 from leasehold.client.store_factory import StoreFactory
 from leasehold.protocol.model import Grant
-from leasehold.store.lease_expiry import WatchedExpiry
+from tests.support import moved_clock
 from tests.unit.client.support.doubles import EventfulClock, Table
+
+
+def grant_at(sent: float, lease_seconds: float, name: str = "a") -> Grant:
+    return Grant(
+        lock_name=name,
+        owner_id="o" * 16,
+        fencing_token=1,
+        lease_ms=round(lease_seconds * 1000),
+        acquired_at_ms=0,
+        expires_at_ms=0,
+        since=sent,
+        own_ms=round(lease_seconds * 1000),
+    )
 
 
 def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a") -> LeaseHandle:
@@ -29,20 +42,12 @@ def handle_of(clock: EventfulClock, *, lease_seconds: float = 30, name: str = "a
         connection=connection,
         table_name="locks",
         clock=clock,
-        lease_expiry=WatchedExpiry(clock),
+        aws_clock=moved_clock(clock),
         local_waiters=LocalWaiters(clock),
-    )
-    grant = Grant(
-        lock_name=name,
-        owner_id="o" * 16,
-        fencing_token=1,
-        lease_ms=round(lease_seconds * 1000),
-        acquired_at_ms=0,
-        expires_at_ms=0,
     )
     lease = LocalLease(
         clock,
-        TimedGrant(grant=grant, since=clock.monotonic()),
+        grant_at(clock.monotonic(), lease_seconds, name),
         timing=Timing(heartbeat_every=None, safe_period=None),
         on_lost=lambda _reason: None,
         on_danger=lambda _reason: None,
@@ -74,7 +79,7 @@ def test_no_more_heartbeats_are_under_way_than_there_are_workers(clock: Eventful
     now = clock.monotonic()
     first = schedule.due(now)
     assert (leases(first), schedule.due(now)) == ([31, 32], [])
-    first[0].handle.lease.renew(now, 31)
+    first[0].handle.lease.renew(grant_at(now, 31))
     schedule.done(first[0], renewed=True, now=now)
     assert leases(schedule.due(now)) == [33]
 
@@ -99,7 +104,7 @@ def test_heartbeats_that_are_late_begin_earlier(clock: EventfulClock) -> None:
             (scheduled,) = schedule.due(next_at)
             sent = next_at + seconds
             clock.now_ms = round(sent * 1000)
-            scheduled.handle.lease.renew(sent, 30)
+            scheduled.handle.lease.renew(grant_at(sent, 30))
             schedule.done(scheduled, renewed=True, now=sent)
         return scheduled.due_at - sent
 

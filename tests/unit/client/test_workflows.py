@@ -123,7 +123,7 @@ def test_a_workflow_that_runs_is_not_robbed(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
     workflow_overdue(table, clock)
-    locks = make_client("ben", stepfunctions=StepFunctions("RUNNING"), takeover="stored_expiry")
+    locks = make_client("ben", stepfunctions=StepFunctions("RUNNING"))
     assert locks.try_acquire("a") is None
 
 
@@ -132,7 +132,7 @@ def test_a_workflow_of_which_nothing_is_known_is_not_robbed(
 ) -> None:
     workflow_overdue(table, clock)
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("ben", stepfunctions=step_functions, takeover="stored_expiry")
+    locks = make_client("ben", stepfunctions=step_functions)
     assert locks.try_acquire("a") is None
     assert store_events == [LivenessUnknown(lock_name="a", execution_arn=EXECUTION)]
 
@@ -142,7 +142,7 @@ def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_i
 ) -> None:
     workflow_overdue(table, clock)
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = make_client("ben", stepfunctions=step_functions, takeover="stored_expiry")
+    locks = make_client("ben", stepfunctions=step_functions)
     workflow = store_over(table, clock)
     table.log.clear()
     clock.at(300, lambda: workflow.release(release("billing", lock_name="a")))
@@ -160,7 +160,7 @@ def test_a_single_try_has_time_to_make_the_first_client_for_step_functions(
             return super().describe_execution(**request)
 
     workflow_overdue(table, clock)
-    locks = make_client("ben", stepfunctions=FirstClient("ABORTED"), takeover="stored_expiry")
+    locks = make_client("ben", stepfunctions=FirstClient("ABORTED"))
     assert locks.try_acquire("a") is not None
 
 
@@ -168,5 +168,5 @@ def test_the_lock_of_a_workflow_that_is_over_is_taken(
     make_client: MakeClient, table: Table, clock: EventfulClock
 ) -> None:
     workflow_overdue(table, clock)
-    locks = make_client("ben", stepfunctions=StepFunctions("ABORTED"), takeover="stored_expiry")
+    locks = make_client("ben", stepfunctions=StepFunctions("ABORTED"))
     assert locks.try_acquire("a") is not None

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from leasehold import InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
+from leasehold import InvalidRequest, Lock, LockClient, locked
 from leasehold.decorator import default_clients
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context
-
-READS_ONCE = {"takeover": "stored_expiry"}
 
 
 @pytest.fixture
@@ -58,7 +56,6 @@ def test_a_client_is_made_from_the_environment_when_it_is_needed_and_reused(
             "table_name": "locks",
             "heartbeat_every": math.inf,
             "safe_period": 0.05,
-            "takeover": "stored_expiry",
         },
         {"table_name": "locks"},
     ]
@@ -71,14 +68,14 @@ def nothing(_event: object, _context: object = None) -> None: ...
     ("how", "arguments", "expected"),
     [
         ({}, ({},), {}),
-        ({"if_taken": "skip"}, ({},), READS_ONCE),
-        ({"if_taken": "raise"}, ({},), READS_ONCE),
-        ({"lease": 20}, ({}, Context(30)), READS_ONCE),
-        ({}, ({}, Context(30)), {**READS_ONCE, "heartbeat_every": math.inf, "safe_period": 0.05}),
+        ({"if_taken": "skip"}, ({},), {}),
+        ({"if_taken": "raise"}, ({},), {}),
+        ({"lease": 20}, ({}, Context(30)), {}),
+        ({}, ({}, Context(30)), {"heartbeat_every": math.inf, "safe_period": 0.05}),
     ],
     ids=["waits", "skip", "raise", "Lambda with a lease", "Lambda"],
 )
-def test_a_call_without_time_to_watch_gets_a_client_that_goes_by_the_stored_end(
+def test_only_a_call_in_lambda_without_a_lease_gets_a_client_without_heartbeats(
     how: dict[str, Any],
     arguments: tuple[Any, ...],
     expected: dict[str, Any],
@@ -98,11 +95,9 @@ def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
     clock: EventfulClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control is a client that watches, and reads the lock only once."""
     monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
     locks.acquire("deploy")
     clock.advance(3600)
-    assert locks.try_acquire("deploy") is None
     ran: list[str] = []
 
     def work() -> None:
@@ -110,22 +105,6 @@ def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
 
     locked("deploy", if_taken=if_taken)(work)()
     assert (ran, len(made)) == ([if_taken], 1)
-
-
-def test_an_invocation_takes_the_lock_of_one_that_died_without_having_watched_it(
-    made: list[dict[str, Any]],
-    locks: LockClient,
-    clock: EventfulClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The control is a client that goes by what it has watched, and has watched nothing yet."""
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
-    locks.acquire("deploy", lease=10)
-    clock.advance(13)
-    with pytest.raises(LockWaitTimeout):
-        locked("deploy", if_taken="raise", client=locks)(its_lease)({}, Context(30))
-    assert locked("deploy", if_taken="raise")(its_lease)({}, Context(30)) == 31
-    assert len(made) == 1
 
 
 def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
@@ -151,7 +130,7 @@ def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(1)
             try:
-                default_clients.default_client(heartbeats=True, watches=True)
+                default_clients.default_client(heartbeats=True)
                 os._exit(0)
             finally:
                 os._exit(1)

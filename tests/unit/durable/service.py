@@ -27,7 +27,7 @@ from leasehold.wire.answers import acquire_answer, release_answer
 from leasehold.wire.executions import callback_id_in
 from leasehold.wire.requests import parse_acquire, parse_release
 from leasehold.workflows.engine import Delivery, Execution
-from tests.support import TABLE
+from tests.support import TABLE, moved_clock
 
 Json = dict[str, Any]
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing:1/durable-execution"
@@ -79,9 +79,8 @@ class Service:
 
     def store(self) -> LockStore:
         table: Any = self.table
-        return LockStore(
-            LockContext(table=LockTable(table, TABLE), clock=self.clock, workflows=self)
-        )
+        lock_table = LockTable(table, TABLE, aws_clock=moved_clock(self.clock))
+        return LockStore(LockContext(table=lock_table, workflows=self))
 
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         callback_id = callback_id_in(task_token)

@@ -17,7 +17,7 @@ from leasehold.protocol.schema import WAITER_PREFIX, lock_key, partition_of
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import NoWorkflows, WorkflowEngine
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, moved_clock, release
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -34,19 +34,13 @@ class Bench:
     clock: FakeClock
     inner: DynamoDBClient
     workflows: WorkflowEngine = field(default_factory=NoWorkflows)
-    tolerance_ms: int = 0
 
     @functools.cached_property
     def context(self) -> LockContext:
         retry_budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
-        table = LockTable(self.client, TABLE, retry_budget=retry_budget)
-        return LockContext(
-            table=table,
-            clock=self.clock,
-            retry_budget=retry_budget,
-            workflows=self.workflows,
-            tolerance_ms=self.tolerance_ms,
-        )
+        aws_clock = moved_clock(self.clock)
+        table = LockTable(self.client, TABLE, retry_budget=retry_budget, aws_clock=aws_clock)
+        return LockContext(table=table, retry_budget=retry_budget, workflows=self.workflows)
 
     @functools.cached_property
     def store(self) -> LockStore:
@@ -54,7 +48,7 @@ class Bench:
 
     def through(self, client: Any) -> Bench:  # noqa: ANN401 - whatever wraps a client
         """The same world, seen through another client."""
-        return Bench(client, self.clock, self.inner, self.workflows, self.tolerance_ms)
+        return Bench(client, self.clock, self.inner, self.workflows)
 
     def granted(self, name: str, **fields: Any) -> Grant:  # noqa: ANN401 - fields of the request
         answer = self.store.acquire(acquire(name, **fields))

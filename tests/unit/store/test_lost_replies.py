@@ -31,7 +31,7 @@ def test_an_acquire_whose_reply_was_lost_is_granted_again_under_the_same_token(
         fencing_token=entered_ms * 1000 + 1,
         lease_ms=60_000,
         acquired_at_ms=entered_ms,
-        expires_at_ms=entered_ms + 60_000,
+        expires_at_ms=entered_ms + 61_500,
         repeated=True,
     )
 
@@ -78,7 +78,7 @@ def test_a_heartbeat_whose_reply_was_lost_is_no_lost_lock(
         fencing_token=granted.fencing_token,
         lease_ms=60_000,
         acquired_at_ms=granted.acquired_at_ms,
-        expires_at_ms=clock.now_ms + 60_000,
+        expires_at_ms=clock.now_ms + 61_500,
     )
 
 

@@ -115,7 +115,7 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
                 fencing_token=first.fencing_token + 1,
                 lease_ms=5_000,
                 acquired_at_ms=queue.clock.now_ms,
-                expires_at_ms=queue.clock.now_ms + 5_000,
+                expires_at_ms=queue.clock.now_ms + 6_500,
             ),
         )
     ]

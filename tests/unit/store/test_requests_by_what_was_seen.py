@@ -58,7 +58,7 @@ def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
     store: LockStore, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
-    seen = SeenLock(state=state(store))
+    seen = SeenLock(state=state(store), date_ms=clock.now_ms)
     table.calls.clear()
     assert isinstance(store.release(release("anna"), seen=seen), Released)
     assert table.calls == ASKING_FIRST
@@ -124,7 +124,7 @@ def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
     store: LockStore, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
-    seen = SeenLock(state=state(store))
+    seen = SeenLock(state=state(store), date_ms=clock.now_ms)
     table.calls.clear()
     assert isinstance(store.acquire(acquire("carl", waits=True), seen=seen), Queued)
     assert table.calls == ["query", "transact_write_items", "update_item"]

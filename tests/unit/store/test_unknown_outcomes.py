@@ -13,7 +13,7 @@ from leasehold.protocol import schema
 from leasehold.protocol.model import Refusal, RefusalReason
 from leasehold.store.context import LockContext
 from leasehold.store.lock_store import LockStore
-from tests.support import TABLE, FakeClock, acquire, heartbeat, release, store_over
+from tests.support import TABLE, FakeClock, acquire, heartbeat, moved_clock, release, store_over
 from tests.support.faults import THROTTLES, FaultyClient, client_error, defects, unknown_outcomes
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class NaiveTable(LockTable):
         try:
             return super().update(update)
         except LockStoreUnavailable:
-            return ConditionFailed({schema.HELD: {"N": "1"}})
+            return ConditionFailed({schema.HELD: {"N": "1"}}, date_ms=0)
 
 
 def test_without_the_translation_a_throttle_would_be_reported_as_a_refusal(
@@ -95,7 +95,8 @@ def test_without_the_translation_a_throttle_would_be_reported_as_a_refusal(
 ) -> None:
     """The negative control: nobody holds the lock, and the caller is told that it is held."""
     client: Any = FaultyClient(dynamodb, client_error("InternalServerError", 500))
-    store = LockStore(LockContext(table=NaiveTable(client, TABLE), clock=clock))
+    table = NaiveTable(client, TABLE, aws_clock=moved_clock(clock))
+    store = LockStore(LockContext(table=table))
     answer = store.acquire(acquire("anna"))
     assert isinstance(answer, Refusal)
     assert (answer.reason, answer.holders) == (RefusalReason.HELD, ())

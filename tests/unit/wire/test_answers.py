@@ -27,7 +27,8 @@ GRANT = Grant(
     fencing_token=START_MS * 1000 + 1,
     lease_ms=60_000,
     acquired_at_ms=START_MS,
-    expires_at_ms=START_MS + 60_000,
+    expires_at_ms=START_MS + 61_500,
+    own_ms=58_800,
 )
 GRANTED = {
     "acquired": True,
@@ -36,7 +37,7 @@ GRANTED = {
     "fencing_token": 1_900_000_000_000_001,
     "lease_seconds": 60,
     "acquired_at": "2030-03-17T17:46:40.000Z",
-    "expires_at": "2030-03-17T17:47:40.000Z",
+    "expires_in_seconds": 58.8,
 }
 COMPETITOR = Holder(
     owner_id=THEIRS,
@@ -129,7 +130,8 @@ def test_a_renewal_and_its_refusal() -> None:
         fencing_token=START_MS * 1000 + 1,
         lease_ms=60_000,
         acquired_at_ms=START_MS,
-        expires_at_ms=START_MS + 60_000,
+        expires_at_ms=START_MS + 61_500,
+        own_ms=58_800,
     )
     granted = {name: value for name, value in GRANTED.items() if name != "acquired"}
     assert heartbeat_answer(renewal) == {"renewed": True, **granted}

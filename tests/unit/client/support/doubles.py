@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from leasehold.protocol.items import read_state
 from leasehold.protocol.model import LockState
+from leasehold.testing.fake_table import dated
 from leasehold.testing.memory_table import MemoryTable
 from tests.support import FakeAlarm, FakeClock
 from tests.support.faults import lost_reply
@@ -85,6 +87,9 @@ class Table:
         latency_seconds: how long each request takes; many may be under way at a time.
         outage: what requests raise while it is set, without being done.
         loses_replies: whether requests are done, and then raise.
+        clock: AWS's: its time is the Date of the answers, if there is one.
+        meta: where the table is; at none of AWS's addresses.
+        fails_after: how many requests are done before all others raise as in an outage.
         log: the name of each request that was done, in order.
     """
 
@@ -92,6 +97,11 @@ class Table:
     latency_seconds: float = 0.0
     outage: Exception | None = None
     loses_replies: bool = False
+    clock: FakeClock | None = None
+    meta: Any = field(
+        default_factory=lambda: SimpleNamespace(region_name="us-east-1", endpoint_url=None)
+    )
+    fails_after: int | None = None
     log: list[str] = field(default_factory=list)
     before: Callable[[str, dict[str, Any]], None] | None = None
     _one: threading.Condition = field(default_factory=threading.Condition)
@@ -128,6 +138,9 @@ class Table:
             before = len(self.log)
             return self._one.wait_for(lambda: len(self.log) >= before + requests, seconds)
 
+    def _answer(self, answer: Callable[[], Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        return answer() if self.clock is None else dated(answer, self.clock.now_ms)
+
     def _send(self, name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         if self.before is not None:
             self.before(name, arguments)
@@ -135,9 +148,11 @@ class Table:
             time.sleep(self.latency_seconds)
         if self.outage is not None:
             raise self.outage
+        if self.fails_after is not None and len(self.log) >= self.fails_after:
+            raise lost_reply()
         with self._one:
             self.log.append(name)
-            answer = getattr(self.memory, name)(**arguments)
+            answer = self._answer(lambda: getattr(self.memory, name)(**arguments))
             self._one.notify_all()
         if self.loses_replies:
             raise lost_reply()

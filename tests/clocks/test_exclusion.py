@@ -1,0 +1,180 @@
+"""A holder and a contender never both hold a lock, however wrong their clocks are.
+
+`CLOCK_TRIALS=3000 pytest tests/clocks` tries each kind of weather so often, and prints the figures.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from statistics import median
+from typing import Any, Final
+
+import pytest
+
+from leasehold.dynamodb import aws_clock
+from leasehold.protocol import lease_time
+from leasehold.store import own_end
+from tests.clocks.world import ELSEWHERE, Node, Outcome, Sabotage, Weather, contend
+
+TRIALS: Final = int(os.environ.get("CLOCK_TRIALS", "40"))
+_MOST_TRIALS_OF_A_CONTROL: Final = max(TRIALS, 400)
+
+WEATHER: Final = {
+    "clocks that are right": Weather(),
+    "clocks 4 minutes off": Weather(wall=240),
+    "clocks 2 hours off": Weather(wall=7_200),
+    "clocks that jump by an hour": Weather(jumps=3_600),
+    "drift of 1 %": Weather(drift=0.01, longest_lease=600),
+    "front ends 0.4 s off": Weather(front_ends=0.4),
+    "answers and requests 5 s late": Weather(late=5),
+    "frozen before a write": Weather(frozen=60),
+    "asleep after a write": Weather(sleeps=20),
+    "no Date at AWS": Weather(has_dates=False, wall=240),
+    "Dates from a cache": Weather(stale=60),
+    "no Date elsewhere, clocks within a second": Weather(
+        has_dates=False, endpoint_url=ELSEWHERE, wall=0.95
+    ),
+    "all at once": Weather(wall=240, jumps=100, drift=0.01, front_ends=0.4, late=0.5, frozen=60),
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of holders lose their locks."""
+    logging.getLogger("leasehold").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("leasehold").setLevel(logging.NOTSET)
+
+
+def outcomes(weather: Weather, *, patient_each: int = 20) -> list[Outcome]:
+    is_patient = weather.has_dates and not weather.stale
+    return [
+        contend(weather, seed, patient=is_patient and seed % patient_each == 0)
+        for seed in range(TRIALS)
+    ]
+
+
+@pytest.mark.parametrize("name", WEATHER)
+def test_no_two_hold_a_lock(name: str, record_property: Callable[[str, object], None]) -> None:
+    found = outcomes(WEATHER[name])
+    overlaps = [one.overlap for one in found if one.overlap > 0]
+    shares = [one.share for one in found if one.share is not None]
+    takeovers = [one.takeover for one in found if one.takeover is not None]
+    figures = f"{name}: {len(overlaps)} of {TRIALS} overlap"
+    if shares:
+        figures += f"; of its lease a holder has {min(shares):.2f} to {max(shares):.2f}"
+    if takeovers:
+        figures += f"; taken over {median(takeovers):.1f} s after its own end, {max(takeovers):.1f}"
+    record_property("figures", figures)
+    assert overlaps == []
+
+
+@pytest.mark.parametrize(
+    "name", ["clocks that are right", "clocks 4 minutes off", "front ends 0.4 s off"]
+)
+def test_a_dead_holder_is_replaced_within_5_s_of_the_end_of_its_lease(name: str) -> None:
+    found = [contend(WEATHER[name], seed, patient=True) for seed in range(TRIALS)]
+    assert all(one.takeover is not None and one.takeover < 5 for one in found)
+
+
+def by_the_wall_clock(holder: Node, contender: Node) -> None:
+    for node in (holder, contender):
+        clock = node.locks._services.store_factory.aws_clock  # noqa: SLF001 - the Date is left out
+        clock._uses_dates = False  # noqa: SLF001 - same
+
+
+def nothing(_holder: Node, _contender: Node) -> None:
+    """The protection is taken away elsewhere."""
+
+
+def a_whole_lease(lease_ms: int, _expires_at_ms: int, *, date_ms: int) -> int:  # noqa: ARG001 - as `own_ms`
+    return lease_ms
+
+
+def never(*_: object, **__: object) -> bool:
+    return False
+
+
+def date_of_a_cache(response: Any) -> int | None:  # noqa: ANN401 - as boto3 answers
+    return aws_clock._parsed(response["ResponseMetadata"]["HTTPHeaders"].get("date"))  # noqa: SLF001 - control
+
+
+def counted_from_the_answer(grant: Any, *, sent: float, date_ms: int) -> Any:  # noqa: ANN401 - a Grant
+    """As if the request had been sent when its answer came."""
+    late = shown(grant, sent=sent, date_ms=date_ms)
+    return replace(late, since=sent + 6)
+
+
+shown: Final = own_end.shown
+
+CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
+    "all go by their wall clocks": ("clocks 4 minutes off", by_the_wall_clock, {}),
+    "all go by clocks 2 hours off": ("clocks 2 hours off", by_the_wall_clock, {}),
+    "all go by clocks that jump": ("clocks that jump by an hour", by_the_wall_clock, {}),
+    "a holder relies on its whole lease": (
+        "clocks 4 minutes off",
+        nothing,
+        {(own_end, "own_ms"): a_whole_lease, (own_end, "was_written_by_a_wrong_clock"): never},
+    ),
+    "a holder that was frozen relies on its whole lease": (
+        "frozen before a write",
+        nothing,
+        {(own_end, "own_ms"): a_whole_lease, (own_end, "was_written_by_a_wrong_clock"): never},
+    ),
+    "no margin for front ends": (
+        "front ends 0.4 s off",
+        nothing,
+        {
+            (lease_time, "_MARGIN_MS"): 0,
+            (lease_time, "FRONT_END_MS"): 0,
+            (lease_time, "_LARGEST_DRIFT"): 0,
+        },
+    ),
+    "no margin for drift": ("drift of 1 %", nothing, {(lease_time, "_LARGEST_DRIFT"): 0}),
+    "a lease counts from the answer": (
+        "answers and requests 5 s late",
+        nothing,
+        {(own_end, "shown"): counted_from_the_answer},
+    ),
+    "a Date of a cache counts": (
+        "Dates from a cache",
+        nothing,
+        {(aws_clock, "date_in"): date_of_a_cache},
+    ),
+    "AWS is taken for another place": (
+        "no Date at AWS",
+        nothing,
+        {(aws_clock, "is_aws"): never},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_without_a_protection_two_do(
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    weather, sabotage, patches = CONTROLS[name]
+    for (module, attribute), stand_in in patches.items():
+        monkeypatch.setattr(module, attribute, stand_in)
+    overlaps, tried = 0, 0
+    while tried < _MOST_TRIALS_OF_A_CONTROL and (not overlaps or tried < TRIALS):
+        overlaps += contend(WEATHER[weather], tried, sabotage=sabotage).overlap > 0
+        tried += 1
+    record_property("figures", f"{name}: {overlaps} of {tried} overlap")
+    assert overlaps
+
+
+def test_a_clock_that_stands_still_while_a_machine_sleeps_would_rob_its_holder() -> None:
+    """The control of the clock that counts suspension: what it cannot see is for fencing tokens."""
+    weather = Weather(sleeps=20)
+    found = [contend(weather, seed, sabotage=stands_still_asleep) for seed in range(400)]
+    assert any(one.overlap > 0 for one in found)
+
+
+def stands_still_asleep(holder: Node, _contender: Node) -> None:
+    holder.clock.notices_sleep = False
