@@ -150,7 +150,7 @@ class LockService(LockServiceBase):
         self.acquire_function = functions.make(
             "Acquire",
             description="Leasehold: acquires locks",
-            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query"],
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "ConditionCheckItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
         )
         self.release_function = functions.make(

@@ -128,7 +128,7 @@ class ExecutionReaper(Construct):
         reap = functions.make(
             "Reap",
             description="Leasehold: frees the locks of workflows that ended without doing so",
-            table_actions=["Query", "UpdateItem", "DeleteItem"],
+            table_actions=["Query", "UpdateItem", "DeleteItem", "ConditionCheckItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
             environment={
                 "LEASEHOLD_REAP_QUEUE_URL": self.queue.queue_url,
