@@ -99,6 +99,7 @@ def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder
     return Released(
         lock_name=request.lock_name,
         owner_id=holder.owner_id,
+        gave_back=True,
         held_ms=held_ms,
         fencing_token=holder.fencing_token,
         execution_arn=holder.execution_arn,
