@@ -302,6 +302,30 @@ def done_under_a_pass(bench: Bench) -> Wire:
     return wire
 
 
+def done_before_a_redrive(bench: Bench) -> Wire:
+    bench.wait("anna")
+    leaving = release("anna", execution_arn=RUN)
+    wire = late(bench, "#done = :yes", lambda store: store.release(leaving))
+    bench.end()
+    bench.reap()
+    bench.redrive()
+    bench.clock.advance(1)
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+    return wire
+
+
+def heartbeat_before_a_redrive(bench: Bench) -> Wire:
+    bench.wait("anna")
+    first = workflow_heartbeat("anna", "first")
+    wire = late(bench, "SET #task_token", lambda store: store.keep_alive(first))
+    bench.end()
+    bench.reap()
+    bench.redrive()
+    bench.clock.advance(1)
+    bench.store().keep_alive(workflow_heartbeat("anna", "second"))
+    return wire
+
+
 def end_of_work_that_has_ended(bench: Bench) -> Wire:
     bench.wait("anna")
     leaving = release("anna", execution_arn=RUN, keep_alive=True)

@@ -223,6 +223,22 @@ CASES: Final = {
         right=["2"],
         wrong=[],
     ),
+    "a claim that is done, before a redrive": Case(
+        makers="mark_done",
+        scene=scenes.done_before_a_redrive,
+        by=("#revision <= :now",),
+        sees=lambda bench: bench.store().keep_alive(workflow_heartbeat("anna")).name,
+        right="RENEWED",
+        wrong="DONE",
+    ),
+    "a heartbeat before a redrive": Case(
+        makers="record_heartbeat",
+        scene=scenes.heartbeat_before_a_redrive,
+        by=("#asked_at_ms <= :now",),
+        sees=scenes.task_tokens,
+        right=["second"],
+        wrong=["first"],
+    ),
     "the end of work that has ended": Case(
         makers="mark_ended",
         scene=scenes.end_of_work_that_has_ended,
