@@ -124,13 +124,17 @@ def mark_done(claim: Claim, *, now_ms: int) -> Update:
 
     A deleted claim could be written again by a late call, which would then be granted the lock for
     nobody. The reaper passes over a claim that is done, and TTL removes it soon. A fenced one stays
-    as it is: its pass is under way.
+    as it is: its pass is under way. So does one that a heartbeat of the redriven execution has
+    written since this was sent, with the time as its revision: its lock is held again.
     """
     return conditional_update(
         claim.key,
         change="SET #ended = :yes, #done = :yes, #expiry_time = :done_until",
-        condition=all_of("attribute_exists(#pk)", _NOT_FENCED),
-        values={":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS))},
+        condition=all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
+        values={
+            ":now": number(now_ms),
+            ":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS)),
+        },
         returns="NONE",
     )
 
@@ -241,6 +245,7 @@ def _without_fence(claim: Claim, task_token: str, *, now_ms: int) -> Put:
         schema.OWNER_ID: {"S": claim.owner_id},
         schema.TASK_TOKEN: {"S": task_token},
         schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
+        schema.ASKED_AT_MS: number(now_ms),
         schema.REVISION: number(now_ms),  # Surely none that the reaper has seen.
     }
     return Put(

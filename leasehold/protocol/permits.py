@@ -54,7 +54,12 @@ from leasehold.protocol.holders import (
     shared_executions,
 )
 from leasehold.protocol.lease_time import stored_end_ms
-from leasehold.protocol.limits import SET_LIMIT, may_enter, may_enter_as_seen
+from leasehold.protocol.limits import (
+    NOBODY_CAME_IN,
+    SET_LIMIT,
+    may_enter,
+    may_enter_as_seen,
+)
 from leasehold.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,
@@ -142,14 +147,28 @@ def take_over_permit(
     )
 
 
-def evict(lock_name: str, evictable: Sequence[Holder], *, left_at_ms: int, now_ms: int) -> Update:
-    """Evict holders whose lease is over, for nobody: more permits were out than a lower limit."""
+def evict(
+    lock_name: str,
+    evictable: Sequence[Holder],
+    *,
+    left_at_ms: int,
+    now_ms: int,
+    seen: LockState,
+) -> Update:
+    """Evict holders whose lease is over, for nobody: more permits were out than a lower limit.
+
+    On condition that no permit was granted since the lock was seen in this state: the holders may
+    have other grants by then, with the same revisions.
+    """
     leaving = eviction(evictable, left_at_ms=left_at_ms)
     return conditional_update(
         schema.lock_key(lock_name),
         change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
-        condition=NOT_CONTENDED,
-        values={":difference": number(-len(evictable))},
+        condition=all_of(NOT_CONTENDED, NOBODY_CAME_IN),
+        values={
+            ":difference": number(-len(evictable)),
+            ":seen_token": number(seen.fencing_token),
+        },
         removal=leaving,
         now_ms=now_ms,
     )

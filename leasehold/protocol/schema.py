@@ -6,17 +6,19 @@
                                       released_at, last_forced_release,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
-                                      what the waiter asks for, and how to wake it
+                                      what the waiter asks for, how to wake it, asked_at_ms
     EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
-                                      the claim of a workflow: a lock to free when it is over
+                                      the claim of a workflow: a lock to free when it is over;
+                                      ended, done, fenced (how far the reaper is), asked_at_ms
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
 there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `released_at`
 says when a holder or a waiter left last (`departure.py`), `executions` how the ARNs of executions
-begin (`holders.py`), `last_forced_release` who released a holder by force, and why. Each holder is
-a top-level attribute. One nested map of
-holders would not do: DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so
-the first acquire would take two requests.
+begin (`holders.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
+the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
+force, and why. Each holder is a top-level attribute. One nested map of holders would not do:
+DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
+take two requests.
 """
 
 from __future__ import annotations

@@ -193,7 +193,8 @@ def _take_over(
     now_ms, left_at_ms = context.aws_clock.now_ms(), context.leaving_ms(state)
     if len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
-        update = evict(request.lock_name, evictable, left_at_ms=left_at_ms, now_ms=now_ms)
+        name = request.lock_name
+        update = evict(name, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)

@@ -51,8 +51,10 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
         state = read_state(outcome.item)
         if departing.left_before(state):
             return _released(context, request, holder)
-        if outcome.repeated and not departing.is_still_in(state):
-            raise outcome_unknown(request.lock_name, REPLY_LOST)
+        if not departing.is_still_in(state):
+            if outcome.repeated:
+                raise outcome_unknown(request.lock_name, REPLY_LOST)
+            return None
         pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
         attempt += 1
     if hand_over(context, request.lock_name, state, departing=departing):
@@ -97,6 +99,7 @@ def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder
     return Released(
         lock_name=request.lock_name,
         owner_id=holder.owner_id,
+        gave_back=True,
         held_ms=held_ms,
         fencing_token=holder.fencing_token,
         execution_arn=holder.execution_arn,

@@ -60,7 +60,7 @@ def release(
             return _gave_back(context, request, holder)
     answer, state = _release_permit(context, request, check)
     if answer is None and request.waits:
-        answer = _stop_waiting(context, request, is_queued=is_queued)
+        answer = _stop_waiting(context, request, check=check, is_queued=is_queued)
     if answer is None and state.last_released == request.owner_id:
         answer = _released(request)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
@@ -126,7 +126,7 @@ def _require_known(request: ReleaseRequest, state: LockState, outcome: Condition
 
 
 def _stop_waiting(
-    context: LockContext, request: ReleaseRequest, *, is_queued: bool
+    context: LockContext, request: ReleaseRequest, *, check: Check | None, is_queued: bool
 ) -> Released | None:
     """Leaves the queue. If the waiter is gone, its owner was perhaps granted the lock just now.
 
@@ -145,10 +145,18 @@ def _stop_waiting(
             place = None
             continue
         if isinstance(left, Written):
-            return _left(context, request, left, place, entered_at_ms, is_queued=is_queued)
+            return _left(
+                context,
+                request,
+                left,
+                check=check,
+                place=place,
+                entered_at_ms=entered_at_ms,
+                is_queued=is_queued,
+            )
         state = left
         if state.holder(request.owner_id) is not None:
-            return _release_permit(context, request)[0]
+            return _release_permit(context, request, check)[0]
         # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
         pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
     raise AssertionError  # pragma: no cover - count() has no end
@@ -173,9 +181,10 @@ def _left(
     context: LockContext,
     request: ReleaseRequest,
     written: Written,
+    *,
+    check: Check | None,
     place: int | None,
     entered_at_ms: int | None,
-    *,
     is_queued: bool,
 ) -> Released:
     """The answer to an owner that is marked as gone; removes its waiters, wherever they are."""
@@ -188,7 +197,7 @@ def _left(
     left = [context.table.delete(leave_queue(request, entered_at_ms=place)) for place in places]
     was_waiting = any(left)
     if not was_waiting:
-        answer, _ = _release_permit(context, request)
+        answer, _ = _release_permit(context, request, check)
         if answer is not None:
             return answer
     state = read_state(written.item)

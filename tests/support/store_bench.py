@@ -136,8 +136,9 @@ class Bench:
         items: list[Any] = self.client.scan(TableName=TABLE)["Items"]
         return [item for item in items if item["pk"]["S"].startswith(prefix)]
 
-    def claims(self) -> list[Any]:
-        return self.items("EXECUTION#")
+    def claims(self, *, done: bool = False) -> list[Any]:
+        """The claims whose lock may still have to be freed; or those that are done, too."""
+        return [item for item in self.items("EXECUTION#") if done or "done" not in item]
 
     def waiters(self) -> list[str]:
         items = self.items("LOCK#")

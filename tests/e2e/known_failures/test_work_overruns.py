@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from leasehold.protocol.model import DEFAULT_CLOCK_TOLERANCE_MS
+from leasehold.protocol.lease_time import over_at_ms, stored_end_ms
 from tests.e2e.known_failures.parts import LEASE_SECONDS
 from tests.e2e.known_failures.scenarios import OVERRUN_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
 
-OVER_AFTER_MS = LEASE_SECONDS * 1000 + DEFAULT_CLOCK_TOLERANCE_MS
+OVER_AFTER_MS = over_at_ms(stored_end_ms(0, LEASE_SECONDS * 1000))
 
 
 def test_work_that_overruns_its_lease_is_not_robbed_and_its_result_stands(

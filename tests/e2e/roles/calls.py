@@ -110,7 +110,7 @@ _LOCKS: Final = {
     "delete_item": "Acquire Release Reap ForceRelease Client",
     "query": "Acquire Release Reap Inspect ForceRelease Client",
     "scan": "Inspect",
-    "transact_write_items": "Client",  # a check is an action of its own, for guarded writes
+    "transact_write_items": "Acquire Reap Client",  # a check is an action of its own
 }
 _LIVENESS: Final = {"describe_execution": "Acquire Release Reap ForceRelease Client"}
 _REAPING: Final = dict.fromkeys(

@@ -182,7 +182,7 @@ def stop_waiting_without_second_try(
     **more: Any,  # noqa: ANN401 - as the real one
 ) -> Any:  # noqa: ANN401 - what the real one answers
     """Gives up, and does not ask whether a waiter that is gone was granted the lock."""
-    with patch.object(release, "_release_permit", lambda _context, _request: (None, LockState())):
+    with patch.object(release, "_release_permit", lambda *_: (None, LockState())):
         return _STOP_WAITING(context, request, **more)
 
 

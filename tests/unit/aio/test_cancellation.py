@@ -10,7 +10,7 @@ import pytest
 
 from leasehold import AsyncLockClient
 from leasehold.client.acquisition import Acquisition
-from leasehold.client.local_lease import TimedGrant
+from leasehold.protocol.model import Grant
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
@@ -24,9 +24,7 @@ async def abandon(operation: Awaitable[object]) -> object:
     return await operation
 
 
-async def undo_nothing(
-    _acquisition: asyncio.Task[TimedGrant | None], _waiting: Acquisition
-) -> None:
+async def undo_nothing(_acquisition: asyncio.Task[Grant | None], _waiting: Acquisition) -> None:
     """The protection switched off: what was granted in the moment of the cancellation stays."""
 
 

@@ -16,13 +16,16 @@ PARTITION_AWS = "LocksPartitionAws444EEFFB"
 OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
 ABOUT_WORKFLOWS = {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"}
 ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
-    "Acquire": (["UpdateItem", "PutItem", "DeleteItem", "Query"], ABOUT_WORKFLOWS),
+    "Acquire": (
+        ["ConditionCheckItem", "DeleteItem", "PutItem", "Query", "UpdateItem"],
+        ABOUT_WORKFLOWS,
+    ),
     "Heartbeat": (
         ["UpdateItem", "PutItem", "GetItem"],
         {"SendTaskSuccess": "stateMachine", "SendTaskFailure": "stateMachine"},
     ),
     "Release": (["UpdateItem", "DeleteItem", "Query", "GetItem"], ABOUT_WORKFLOWS),
-    "ReaperReap": (["Query", "UpdateItem", "DeleteItem"], ABOUT_WORKFLOWS),
+    "ReaperReap": (["ConditionCheckItem", "DeleteItem", "Query", "UpdateItem"], ABOUT_WORKFLOWS),
 }
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)
 

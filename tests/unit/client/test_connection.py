@@ -73,7 +73,7 @@ def test_each_heartbeat_under_way_has_a_connection() -> None:
 def test_step_functions_is_asked_in_the_region_of_the_table() -> None:
     session = Session()
     table = Table()
-    table.meta = SimpleNamespace(region_name="eu-central-1")  # type: ignore[attr-defined]  # as boto3 has it
+    table.meta = SimpleNamespace(region_name="eu-central-1")  # as boto3 has it
     connection = connection_over(session, dynamodb=table)
     with pytest.raises(AttributeError):
         connection.workflows.describe("arn")  # The stand-in cannot describe executions.

@@ -105,7 +105,7 @@ def test_a_client_for_step_functions_that_cannot_be_made_is_no_error(
         def client(self, *_: object, **__: object) -> None:
             raise NoRegionError
 
-    table.meta = type("Meta", (), {"region_name": None})  # type: ignore[attr-defined]  # boto3's
+    table.meta = type("Meta", (), {"region_name": None})  # boto3's
     lock = make_client("anna", session=NoSession()).acquire("a")
     queue_a_workflow(table, clock)
     assert lock.release() is True

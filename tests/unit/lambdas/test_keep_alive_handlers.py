@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lambdas import acquire, heartbeat, release
+from lambdas import acquire, force_release, heartbeat, release
 from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from leasehold.protocol.model import Liveness, NotHeld, Released
 from leasehold.wire.answers import release_answer
@@ -39,6 +39,25 @@ def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = ExecutionEnded(execution_arn=VALID_EXECUTION)
     engine.runs = Liveness.OVER
     _runtime.lock_store(CONTEXT).reap(ended)  # type: ignore[arg-type]  # has what is used
+
+
+def release_by_force(grant: dict[str, Any]) -> None:
+    """As an operator does: the claim stays, so the next heartbeat finds a loss."""
+    fields = {
+        "lock_name": NAMED["lock_name"],
+        "fencing_token": grant["fencing_token"],
+        "requested_by": "ben",
+        "reason": "a test",
+    }
+    assert force_release.handler(fields, CONTEXT)["released"]
+
+
+def end_grant(grant: dict[str, Any], last: dict[str, Any] | None) -> None:
+    """By a release of the workflow's own; by force if there is none."""
+    if last is None:
+        release_by_force(grant)
+    else:
+        release.handler(dict(last), CONTEXT)
 
 
 def test_a_heartbeat_that_renews_leaves_its_state_asleep(
@@ -95,8 +114,8 @@ def test_a_heartbeat_after_the_work_has_ended_ends_itself(
 def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
     engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    release.handler(dict(NAMED), CONTEXT)
+    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
+    release_by_force(granted)
     acquire.handler(dict(RIVAL), CONTEXT)
     printed(capsys)
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
@@ -104,15 +123,18 @@ def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
     assert printed(capsys) == ({"Lost": [1.0]}, ["lost"])
 
 
-def test_a_loss_that_nobody_waits_to_hear_is_none(
-    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("last", "kept"), [(WORKFLOW, "DONE"), (None, "LOST")])
+def test_an_end_that_nobody_waits_to_hear_is_no_loss(
+    engine: FakeWorkflows,
+    capsys: pytest.CaptureFixture[str],
+    last: dict[str, Any] | None,
+    kept: str,
 ) -> None:
-    """The work has failed and released; this beat was under way."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    release.handler(dict(WORKFLOW), CONTEXT)
+    """The work has failed and released, or was stopped; this beat was under way."""
+    end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
     printed(capsys)
     engine.ends = Delivery.GONE
-    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
+    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": kept}
     assert printed(capsys) == ({}, [])
 
 
@@ -132,20 +154,19 @@ def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
     ("last", "end", "seen"),
     [
         (OWN_RELEASE, KeepAliveEnded(DONE), ({}, [])),
-        (NAMED, LockLost(LOST), ({"Lost": [1.0]}, ["lost"])),
+        (None, LockLost(LOST), ({"Lost": [1.0]}, ["lost"])),
     ],
     ids=["done", "lost"],
 )
 def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_nobody_repeats(
     engine: FakeWorkflows,
     capsys: pytest.CaptureFixture[str],
-    last: dict[str, Any],
+    last: dict[str, Any] | None,
     end: Exception,
     seen: object,
 ) -> None:
     """Else the state would beat for ever, though its work is done or its lock lost."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    release.handler(dict(last), CONTEXT)
+    end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
     printed(capsys)
     engine.ends = Delivery.UNKNOWN
     with pytest.raises(type(end), match=f"^{end}$"):
@@ -155,12 +176,11 @@ def test_an_end_that_step_functions_does_not_take_is_told_as_an_error_that_nobod
 
 
 @pytest.mark.parametrize("outcome", [Delivery.DELIVERED, Delivery.GONE])
-@pytest.mark.parametrize(("last", "kept"), [(OWN_RELEASE, "DONE"), (NAMED, "LOST")])
+@pytest.mark.parametrize(("last", "kept"), [(OWN_RELEASE, "DONE"), (None, "LOST")])
 def test_an_end_that_was_heard_or_that_nobody_waits_for_is_no_error(
-    engine: FakeWorkflows, outcome: Delivery, last: dict[str, Any], kept: str
+    engine: FakeWorkflows, outcome: Delivery, last: dict[str, Any] | None, kept: str
 ) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    release.handler(dict(last), CONTEXT)
+    end_grant(acquire.handler(dict(WORKFLOW), CONTEXT), last)
     engine.ends = outcome
     assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": kept}
 
@@ -198,10 +218,10 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     acquire.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
 
-    def unavailable(*_: object) -> bool:
+    def unavailable(*_: object, **_fields: object) -> None:
         raise LockStoreUnavailable
 
-    monkeypatch.setattr("leasehold.dynamodb.lock_table.LockTable.delete", unavailable)
+    monkeypatch.setattr("leasehold.store.claims.mark_done", unavailable)
     assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
     values, messages = printed(capsys)
     assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])
@@ -215,7 +235,7 @@ def test_neither_owner_ids_nor_task_tokens_are_logged(
     heartbeat.handler(dict(BEAT), CONTEXT)
     reap(engine, monkeypatch)
     heartbeat.handler(dict(BEAT), CONTEXT)
-    release.handler(dict(NAMED), CONTEXT)
+    release_by_force(heartbeat.handler(dict(NAMED), CONTEXT))
     heartbeat.handler(dict(BEAT), CONTEXT)
     release.handler(dict(OWN_RELEASE), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)

@@ -94,7 +94,7 @@ def test_with_keys_that_are_plainly_joined_one_of_the_locks_stays_taken(clock: F
 
 
 @pytest.mark.parametrize("released", [0, 1])
-def test_a_release_removes_the_claim_of_its_own_acquisition_only(
+def test_a_release_ends_the_claim_of_its_own_acquisition_only(
     clock: FakeClock, released: int
 ) -> None:
     bench = Bench(MemoryTable(), clock)

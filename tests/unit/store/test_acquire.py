@@ -219,7 +219,8 @@ def test_every_operation_is_one_request_and_a_takeover_two(
     assert requests_of(store.acquire(acquire("anna", lease_ms=1_000))) == 1
     assert requests_of(store.acquire(acquire("anna", lease_ms=1_000))) == 1
     assert requests_of(store.acquire(acquire("ben"))) == 1
-    assert requests_of(store.heartbeat(heartbeat("anna"))) == 1
+    assert requests_of(store.heartbeat(heartbeat("anna", lease_ms=1_000))) == 1
+    assert requests_of(store.heartbeat(heartbeat("anna"))) == 2, "its lease is not the usual one"
     clock.advance(10)
     assert requests_of(store.acquire(acquire("ben"))) == 2
     assert requests_of(store.release(release("ben"))) == 1

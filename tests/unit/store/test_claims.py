@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from leasehold.protocol.model import (
+    Grant,
+    NotHeld,
+    Queued,
+    Reaped,
+    Refusal,
+    RefusalReason,
+    Released,
+)
 from leasehold.store.events import ClaimNotRemoved
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import FaultyClient, RepeatingClient, client_error, lost_reply
-from tests.support.store_bench import RUN, Bench, claim_key
+from tests.support.store_bench import RUN, Bench, Between, claim_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -31,8 +39,31 @@ def test_a_workflow_pays_one_write_before_and_one_after(bench: Bench) -> None:
     store.heartbeat(heartbeat("anna"))
     assert client.calls[2:] == ["update_item"]
     store.release(release("anna", execution_arn=RUN))
-    assert client.calls[3:] == ["update_item", "delete_item"]
+    assert client.calls[3:] == ["update_item", "update_item"]
     assert bench.claims() == []
+
+
+def test_a_claim_that_is_done_refuses_late_calls_for_an_hour(bench: Bench) -> None:
+    """A deleted one could be written again by a late call, for nobody."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.store().release(release("anna", execution_arn=RUN))
+    (claim,) = bench.claims(done=True)
+    assert (claim["ended"], claim["done"]) == ({"BOOL": True}, {"BOOL": True})
+    assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + 3600
+    bench.pass_through()
+    late = bench.store().acquire(acquire("anna", execution_arn=RUN))
+    assert isinstance(late, Refusal)
+    assert late.reason is RefusalReason.ALREADY_RELEASED
+    assert bench.holders() == []
+
+
+def test_the_reaper_passes_over_claims_that_are_done(bench: Bench) -> None:
+    """The execution runs: its claims would be an error if the reaper saw any."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.store().release(release("anna", execution_arn=RUN))
+    client = Between(bench.client)
+    assert bench.reap(client=client) == Reaped()
+    assert client.calls == ["query"]
 
 
 def test_a_direct_caller_pays_nothing(bench: Bench) -> None:

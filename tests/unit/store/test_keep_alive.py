@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, NotHeld, Released
+from leasehold.protocol.model import ForceReleaseRequest, Grant, NotHeld, Released
+from leasehold.store import reap
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.workflows.engine import Delivery
-from tests.support import FakeClock, acquire, release
+from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faults import FaultyClient, lost_reply
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
 from tests.support.workflows import FakeWorkflows
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 OWN_RELEASE = release("anna", execution_arn=RUN, keep_alive=True)
 AFTER_ERROR = release("anna", execution_arn=RUN)
+RELEASE_OF_PASS = 4
+"""Requests of a pass: query, fence_claim, leave_queue, release_permit, advance_claim."""
 
 
 @pytest.fixture
@@ -105,8 +108,20 @@ def test_a_lock_released_by_force_is_lost_at_the_next_heartbeat_and_stays_free(
 ) -> None:
     for _ in range(beats_before):
         bench.store().keep_alive(workflow_heartbeat("anna"))
-    bench.store().release(release("anna"))
+    (holder,) = bench.store().read_state(LOCK).holders
+    by_force = ForceReleaseRequest(
+        lock_name=LOCK, fencing_token=holder.fencing_token, requested_by="ben", reason="a test"
+    )
+    assert bench.store().force_release(by_force) is not None
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
+    assert bench.holders() == []
+
+
+def test_a_lock_that_was_released_with_its_owner_id_alone_is_done(bench: Bench) -> None:
+    """The claim is found by the holder, so that the heartbeats end, too."""
+    bench.store().keep_alive(workflow_heartbeat("anna"))
+    bench.store().release(release("anna"))
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
     assert bench.holders() == []
 
 
@@ -166,19 +181,32 @@ def test_a_redriven_execution_whose_lock_others_want_has_lost_it(bench: Bench, o
 
 def test_while_the_reaper_is_at_work_nobody_knows_and_the_next_heartbeat_does(bench: Bench) -> None:
     bench.end()
-    raised: list[str] = []
-
-    def send_heartbeat() -> None:
-        with pytest.raises(LockStoreUnavailable) as caught:
-            bench.store().keep_alive(workflow_heartbeat("anna"))
-        raised.append(str(caught.value))
-
-    # Requests of this pass: query, fence_claim, leave_queue, release_permit, advance_claim.
-    bench.reap(client=Between(bench.client, before={3: send_heartbeat}))
-    (message,) = raised
-    assert "repeat the call" in message
+    with pytest.raises(LockStoreUnavailable):
+        bench.reap(client=FaultyClient(bench.client, error=lost_reply(), calls=[RELEASE_OF_PASS]))
+    goes_on = Between(bench.client, before={1: bench.reap})
+    with pytest.raises(LockStoreUnavailable, match="repeat the call"):
+        bench.store(goes_on).keep_alive(workflow_heartbeat("anna"))
     bench.redrive()
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_a_heartbeat_that_takes_the_fence_away_keeps_its_lock_from_the_pass_under_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    if not protected:
+        monkeypatch.setattr(reap, "still_reaped", lambda _claim: None)
+    bench.end()
+    found: list[KeepAliveOutcome] = []
+
+    def send_heartbeat() -> None:
+        bench.redrive()
+        found.append(bench.store().keep_alive(workflow_heartbeat("anna")))
+
+    between = Between(bench.client, before={RELEASE_OF_PASS - 1: send_heartbeat})
+    answer = bench.reap(client=between)
+    assert found == [KeepAliveOutcome.RENEWED]
+    assert (answer.holders, bench.holders()) == ((0, ["anna"]) if protected else (1, []))
 
 
 def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second_pass(
@@ -192,10 +220,10 @@ def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second
 
 
 def test_a_first_heartbeat_that_lands_after_the_work_has_failed_takes_nothing(bench: Bench) -> None:
-    """The function starts cold; the work fails meanwhile, and its release drops the claim."""
+    """The function starts cold; the work fails meanwhile, and its release ends the claim."""
     bench.store().release(AFTER_ERROR)
     assert bench.claims() == []
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
     assert (bench.holders(), bench.claims()) == ([], [])
 
 
