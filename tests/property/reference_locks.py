@@ -161,7 +161,11 @@ class ReferenceLocks:
         return tuple(name for *_, name in sorted(over)[:needed]) if len(over) >= needed else ()
 
     def _renew(self, state: Lock, permit: Permit, now_ms: int, lease_ms: int) -> None:
-        permit.expires_ms, permit.lease_ms = now_ms + lease_ms, lease_ms
+        asked_ms = now_ms + lease_ms
+        # The end moves back only if another lease is asked for: a heartbeat may have come late.
+        is_meant = lease_ms != permit.lease_ms
+        permit.expires_ms = asked_ms if is_meant else max(asked_ms, permit.expires_ms)
+        permit.lease_ms = lease_ms
         permit.revision += 1
         self._touch(state, now_ms)
 
