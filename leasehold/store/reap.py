@@ -152,14 +152,14 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
         elif _fence(context, claim, reap_pass.fenced):
             fenced.append(claim)
             waiters += _stop_waiting(context, claim)
+    done = len(fenced) == len(live)
     for claim in fenced:
         if context.retry_budget.has_ended():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         holders += _free(context, claim)
-        context.table.update(
-            advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
-        )
-    done = len(fenced) == len(live)
+        advance = advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
+        # Refused if a heartbeat has taken the fence away: the same message must look again.
+        done &= isinstance(context.table.update(advance), Written)
     for claim in (claim for claim in claims if claim.ended):
         if context.retry_budget.has_ended():
             return Reaped(holders=holders, waiters=waiters, complete=False)

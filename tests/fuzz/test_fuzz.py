@@ -83,7 +83,7 @@ def test_a_message_that_shows_text_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_client_that_does_not_check_an_argument_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "require_wait", lambda _value: None)
+    monkeypatch.setattr(arguments, "require_max_wait", lambda _value: None)
     assert "untyped errors" in fuzz_clients(FEW, seed=SEED).defects
 
 

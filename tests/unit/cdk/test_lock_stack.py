@@ -16,16 +16,16 @@ PARTITION_AWS = "LocksPartitionAws444EEFFB"
 OPERATIONS = ["Acquire", "Heartbeat", "Release", "ReaperReap"]
 ABOUT_WORKFLOWS = {"DescribeExecution": "execution", "SendTaskSuccess": "stateMachine"}
 ALLOWED: dict[str, tuple[list[str], dict[str, str]]] = {
-    "Acquire": (
-        ["ConditionCheckItem", "DeleteItem", "PutItem", "Query", "UpdateItem"],
-        ABOUT_WORKFLOWS,
-    ),
+    "Acquire": (["DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"], ABOUT_WORKFLOWS),
     "Heartbeat": (
-        ["UpdateItem", "PutItem", "GetItem"],
-        {"SendTaskSuccess": "stateMachine", "SendTaskFailure": "stateMachine"},
+        ["DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"],
+        {**ABOUT_WORKFLOWS, "SendTaskFailure": "stateMachine"},
     ),
     "Release": (["UpdateItem", "DeleteItem", "Query", "GetItem"], ABOUT_WORKFLOWS),
-    "ReaperReap": (["ConditionCheckItem", "DeleteItem", "Query", "UpdateItem"], ABOUT_WORKFLOWS),
+    "ReaperReap": (
+        ["ConditionCheckItem", "DeleteItem", "GetItem", "Query", "UpdateItem"],
+        ABOUT_WORKFLOWS,
+    ),
 }
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)
 

@@ -10,9 +10,7 @@ from typing import Final
 import pytest
 
 from leasehold.protocol import claims, hand_over, permits, queue
-from leasehold.protocol.claims import Claim
 from leasehold.protocol.model import Grant, Refusal
-from leasehold.protocol.requests import Check
 from leasehold.store import acquire as store_acquire
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.testing.memory_table import MemoryTable
@@ -289,8 +287,6 @@ CASES: Final = {
 }
 HARMLESS: Final = {"confirm_join", "fence_claim", "leave_queue"}
 """Their copies may be written; tests of their own say why that does not matter."""
-CHECKS: Final = {"claim_stands"}
-"""Conditions for calls that stall and go on, which are no copies."""
 
 
 @pytest.fixture
@@ -331,7 +327,7 @@ def test_every_write_of_the_protocol_has_a_case() -> None:
         )
     }
     covered = {maker for case in CASES.values() for maker in case.makers.split()}
-    assert makers == covered | HARMLESS | CHECKS
+    assert makers == covered | HARMLESS
 
 
 def test_a_late_confirmation_costs_the_next_owner_requests_and_nothing_else(bench: Bench) -> None:
@@ -361,7 +357,7 @@ def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
 ) -> None:
     """Its own time is old, so its first write is refused; but code goes on, where a copy cannot."""
     if not protected:
-        monkeypatch.setattr(store_acquire, "claim_stands", always_stands)
+        monkeypatch.setattr(store_acquire, "still_wanted", always_wanted)
     request = acquire("anna", execution_arn=RUN)
 
     def pass_by() -> None:
@@ -376,5 +372,5 @@ def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
     assert bench.holders() == ([] if protected else ["anna"])
 
 
-def always_stands(claim: Claim) -> Check:
-    return Check(key=claim.key, condition="attribute_exists(#pk)", names={"#pk": "pk"})
+def always_wanted(_context: object, request: AcquireRequest) -> AcquireRequest:
+    return request
