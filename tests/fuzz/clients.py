@@ -32,7 +32,6 @@ _SETTINGS: Final[dict[str, Any]] = {
     "owner_name": "a host",
     "heartbeat_every": float("inf"),
     "safe_period": 1,
-    "takeover": "stored_expiry",
     "longest_poll": 5,
     "max_workers": 4,
     "best_effort_release": False,

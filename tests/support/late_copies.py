@@ -7,8 +7,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from leasehold.errors import LockStoreUnavailable
+from leasehold.protocol.lease_time import stored_end_ms
 from leasehold.protocol.model import ForceReleaseRequest, Grant
+from leasehold.protocol.permits import correct_grant
 from leasehold.store.keep_alive import KeepAliveOutcome
+from leasehold.store.lock_store import LockStore
 from leasehold.workflows.engine import Delivery
 from tests.support import LOCK, acquire, heartbeat, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
@@ -43,9 +46,9 @@ def state(bench: Bench) -> Any:  # noqa: ANN401 - of whatever attributes a sight
 
 
 def left_ms(bench: Bench) -> int:
-    """What is left of the lease of the only holder."""
+    """What is left of the lease of the only holder, without the margin of what is stored."""
     (holder,) = state(bench).holders
-    return int(holder.expires_at_ms - bench.clock.now_ms)
+    return int(holder.expires_at_ms - stored_end_ms(bench.clock.now_ms, 0))
 
 
 def passes(bench: Bench, name: str, **fields: Any) -> None:  # noqa: ANN401 - fields of the request
@@ -113,6 +116,20 @@ def heartbeat_before_the_last(bench: Bench) -> Wire:
 def heartbeat_as_seen_before_the_last(bench: Bench) -> Wire:
     bench.store().acquire(acquire("anna", lease_ms=90_000))
     wire = copied(bench, "= :seen_revision", lambda store: store.heartbeat(heartbeat("anna")))
+    bench.clock.advance(20)
+    bench.store().heartbeat(heartbeat("anna"))
+    return wire
+
+
+def correction_before_a_heartbeat(bench: Bench) -> Wire:
+    bench.store().acquire(acquire("anna"))
+    (holder,) = state(bench).holders
+    correction = correct_grant(LOCK, holder, raises_token=False, now_ms=bench.clock.now_ms)
+
+    def correct(store: LockStore) -> object:
+        return store._context.table.update(correction)  # noqa: SLF001 - as a wrong clock would
+
+    wire = copied(bench, "#h_acquired_at_ms = :now", correct)
     bench.clock.advance(20)
     bench.store().heartbeat(heartbeat("anna"))
     return wire

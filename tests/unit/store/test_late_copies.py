@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from leasehold.protocol import claims, hand_over, permits, queue
-from leasehold.protocol.model import Grant, Refusal
+from leasehold.protocol.model import AcquireRequest, Grant, Refusal
 from leasehold.store import acquire as store_acquire
 from leasehold.store.keep_alive import KeepAliveOutcome
 from leasehold.testing.memory_table import MemoryTable
@@ -98,6 +98,14 @@ CASES: Final = {
         sees=scenes.left_ms,
         right=90_000,
         wrong=70_000,
+    ),
+    "the correction of a wrong clock, after a heartbeat": Case(
+        makers="correct_grant",
+        scene=scenes.correction_before_a_heartbeat,
+        by=("#mine.#h_revision = :revision",),
+        sees=scenes.left_ms,
+        right=60_000,
+        wrong=40_000,
     ),
     "an extension of an earlier grant": Case(
         makers="extend_lease",
