@@ -32,7 +32,7 @@ demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch 
 
 lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy leasehold lambdas infra localaws examples bench second_engine conformance tests app.py hatch_build.py
+	$(BIN)/mypy fairlock lambdas infra localaws examples bench second_engine conformance tests app.py hatch_build.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint
@@ -40,7 +40,7 @@ test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint besi
 covered: $(VENV)/ready node_modules/ready
 	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit
 uncovered: $(VENV)/ready node_modules/ready
-	LEASEHOLD_TIMES=2 $(BIN)/python -m pytest -n 4 --coverage without --no-loadscope-reorder --durations=10
+	FAIRLOCK_TIMES=2 $(BIN)/python -m pytest -n 4 --coverage without --no-loadscope-reorder --durations=10
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 tests/localaws
 	$(BIN)/python -m tests.support.record controls
@@ -55,10 +55,10 @@ histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, a
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up
-	LEASEHOLD_DURABLE_TIMES=20 $(BIN)/python -m pytest tests/e2e/durable --timeout 1800
-	LEASEHOLD_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_giving_up.py --timeout 1800
+	FAIRLOCK_DURABLE_TIMES=20 $(BIN)/python -m pytest tests/e2e/durable --timeout 1800
+	FAIRLOCK_DURABLE_TIMES=500 $(BIN)/python -m pytest tests/unit/durable/test_giving_up.py --timeout 1800
 examples: $(VENV)/ready ## the examples of docs/testing.md, with the one that starts an emulator of AWS
-	LEASEHOLD_EMULATOR=1 $(BIN)/python -m pytest tests/packaging/test_testing.py
+	FAIRLOCK_EMULATOR=1 $(BIN)/python -m pytest tests/packaging/test_testing.py
 # Another lock client, to compare with: beside our environment, not in it.
 $(BENCH)/ready: bench/requirements.txt | $(VENV)/ready
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --target $(BENCH)/site -r bench/requirements.txt
@@ -72,7 +72,7 @@ $(SITE)/ready: docs/site/requirements.txt | $(VENV)/ready
 	touch $@
 docs: $(SITE)/ready ## the documents as a site, in out/site/index.html: works without a server and without a network
 	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
-smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (LEASEHOLD_AWS_SMOKE_TEST=1)
+smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (FAIRLOCK_AWS_SMOKE_TEST=1)
 	$(BIN)/python -m pytest tests/smoke -v -m aws
 # LocalStack's requirements are not ours, so it has an environment of its own.
 $(SECOND)/ready: second_engine/requirements.txt second_engine/package-lock.json | $(VENV)/ready
@@ -90,11 +90,11 @@ $(CONFORMANCE)/ready: conformance/requirements.txt | $(VENV)/ready
 conformance: $(VENV)/ready $(CONFORMANCE)/ready ## AWS's requirements of durable functions on both engines that our tests use; writes docs/durable-conformance.md
 	$(BIN)/python -m conformance
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
-	node_modules/.bin/cdk deploy Leasehold
+	node_modules/.bin/cdk deploy Fairlock
 template: $(VENV)/ready ## write the lock service as a CloudFormation template and a zip, into out/template (SETTINGS="durable=true …")
 	$(BIN)/python -m infra.template $(SETTINGS)
 template-test: $(VENV)/ready node_modules/ready ## deploy the template into the embedded AWS and use it (`make test` compares it with the stack of the CDK)
-	LEASEHOLD_TEMPLATE_TEST=1 $(BIN)/python -m pytest tests/e2e/template
+	FAIRLOCK_TEMPLATE_TEST=1 $(BIN)/python -m pytest tests/e2e/template
 requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev --extra durable -o requirements.txt pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o second_engine/requirements.txt second_engine/requirements.in

@@ -2,7 +2,7 @@
 
 A package index shows the README without the repository around it, so relative links lead nowhere
 there. Who builds a release says where the repository is:
-`LEASEHOLD_REPOSITORY_URL=https://… python -m build --wheel`. Without it nothing is made up: the
+`FAIRLOCK_REPOSITORY_URL=https://… python -m build --wheel`. Without it nothing is made up: the
 wheel names no URL, and the links stay as they are.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-VARIABLE: Final = "LEASEHOLD_REPOSITORY_URL"
+VARIABLE: Final = "FAIRLOCK_REPOSITORY_URL"
 _RELATIVE: Final = re.compile(r"(!?)\[([^]]*)\]\((?![a-z]+:|#)([^)]+)\)")
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 from botocore.config import Config
 
-from leasehold import LockClient, create_table
-from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from fairlock import LockClient, create_table
+from fairlock.dynamodb.client_config import CLIENT_CONFIG
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient, DynamoDBServiceResource

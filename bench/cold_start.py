@@ -21,8 +21,8 @@ from typing import Final
 
 from bench.bed import TABLE, Bed, Figures, spread
 from bench.goals import Goal
-from leasehold.cdk.service.asset import assemble
-from leasehold.cdk.service.byte_code import add_byte_code
+from fairlock.cdk.service.asset import assemble
+from fairlock.cdk.service.byte_code import add_byte_code
 
 BARE: Final = 'boto3.client("dynamodb")'
 BARE_TWO: Final = "the same, and a client for Step Functions"
@@ -201,7 +201,7 @@ def _cpu_ms(bed: Bed, program: str) -> float:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": bed.endpoint_url,
         "AWS_LAMBDA_FUNCTION_NAME": "f",
-        "LEASEHOLD_TABLE_NAME": TABLE,
+        "FAIRLOCK_TABLE_NAME": TABLE,
         "POWERTOOLS_LOG_LEVEL": "ERROR",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

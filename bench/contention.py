@@ -12,7 +12,7 @@ from random import Random
 
 from bench.bed import Bed, Figures, spread, together
 from bench.goals import Goal
-from bench.systems import Leasehold, PythonDynamoDBLock, System
+from bench.systems import Fairlock, PythonDynamoDBLock, System
 
 SECTIONS = {2: 25, 8: 8, 20: 5, 50: 2, 100: 1}
 """Of each thread, by the number of threads."""
@@ -32,7 +32,7 @@ def measure(bed: Bed) -> Figures:
     others = [PythonDynamoDBLock(bed.endpoint_url, retry=retry) for retry in _RETRIES]
     for size, sections in (_QUICK_SECTIONS if bed.quick else SECTIONS).items():
         row = figures["sections"][f"{size} x {sections}"] = {}
-        systems: list[System] = [Leasehold(bed.endpoint_url), *others]
+        systems: list[System] = [Fairlock(bed.endpoint_url), *others]
         for system in systems:
             row[system.name] = _contend(system, size, sections)
             figures["violations"] += row[system.name].pop("violations")
@@ -50,7 +50,7 @@ def lines(figures: Figures) -> list[str]:
     names = list(next(iter(figures["sections"].values())))
     rows = []
     for size, row in figures["sections"].items():
-        work = row["Leasehold"]["work_seconds"]
+        work = row["Fairlock"]["work_seconds"]
         cells = " | ".join(f"{_seconds(row[name])} | {row[name]['ratio']}" for name in names)
         rows.append(f"| {size} | {work} | {cells} |")
     titles = " | ".join(f"{name}, s | ratio" for name in names)
@@ -77,7 +77,7 @@ def lines(figures: Figures) -> list[str]:
             "1 to 100 ms."
         ),
         "",
-        "| Leasehold | finished | seconds | sections, s | ratio |",
+        "| Fairlock | finished | seconds | sections, s | ratio |",
         "|---|---|---|---|---|",
         *stress,
         "",
@@ -110,7 +110,7 @@ def goals(figures: Figures) -> list[Goal]:
 
 def _is_first(row: Figures) -> bool:
     """Whether ours did all sections, in no more time than any other that did."""
-    ours = row["Leasehold"]
+    ours = row["Fairlock"]
     done = [f["seconds"] for f in row.values() if f["finished"] == f["wanted"]]
     return bool(ours["finished"] == ours["wanted"] and ours["seconds"] <= min(done))
 
@@ -122,7 +122,7 @@ def _all_done(name: str, figures: Figures) -> Goal:
 
 def released_together(bed: Bed, *, threads: int) -> Figures:
     """Locks of one client that are released at the same moment by as many threads."""
-    system = Leasehold(bed.endpoint_url)
+    system = Fairlock(bed.endpoint_url)
     held = [system.section(f"together/{number}", wait=30) for number in range(threads)]
     for section in held:
         section.__enter__()
@@ -173,7 +173,7 @@ def _stress(bed: Bed, threads: int, sections: int, *, processes: int) -> Figures
 
 
 def _share(endpoint_url: str, work: _Work) -> tuple[Spans, int]:
-    system = Leasehold(endpoint_url)
+    system = Fairlock(endpoint_url)
     spans = _run(system, work)
     violations = system.violations()
     system.close()

@@ -124,7 +124,7 @@ def _settled(line: QueuedLock, machine: str, starting: list[str], waiting: list[
 def _counted(deployment: Deployment) -> Iterator[Counter[str]]:
     """Lets the functions talk to DynamoDB and Step Functions through a counting proxy."""
     client = deployment.aws.client("lambda")
-    names = [deployment.outputs["Leasehold"][f"{it}FunctionName"] for it in ("Acquire", "Release")]
+    names = [deployment.outputs["Fairlock"][f"{it}FunctionName"] for it in ("Acquire", "Release")]
     own: dict[str, Mapping[str, Any]] = {
         name: client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         for name in names

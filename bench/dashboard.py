@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.dashboard_hours import HOURS, Data, simulate
-from leasehold.cdk import LockMonitoring, LockService
-from leasehold.metrics import NAMESPACE
+from fairlock.cdk import LockMonitoring, LockService
+from fairlock.metrics import NAMESPACE
 
 _PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "images" / "dashboard.svg"
 _FUNCTIONS: Final = ("Acquire", "Heartbeat", "Release", "Reap")
@@ -43,7 +43,7 @@ Series = dict[float, float]
 def definition() -> list[Json]:
     """The properties of each graph, with the names of resources where AWS has references."""
     with tempfile.TemporaryDirectory() as folder:
-        stack = Stack(App(outdir=folder), "Leasehold")
+        stack = Stack(App(outdir=folder), "Fairlock")
         LockMonitoring(stack, "Monitoring", service=LockService(stack, "Locks"))
         found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Dashboard")
     [dashboard] = found.values()
@@ -80,7 +80,7 @@ def _statistic(metric: list[str], options: Json, data: Data) -> Series:
 def draw(graphs: list[Json], data: Data, path: Path) -> None:
     """Draws all graphs, three a row, as CloudWatch does."""
     mpl.use("svg")
-    mpl.rcParams.update({"svg.hashsalt": "leasehold", "svg.fonttype": "none", "font.size": 7})
+    mpl.rcParams.update({"svg.hashsalt": "fairlock", "svg.fonttype": "none", "font.size": 7})
     rows = -(-len(graphs) // _COLUMNS)
     figure = Figure(figsize=(13, 2.3 * rows), layout="constrained")
     for place, graph in enumerate(graphs, 1):

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from unittest import mock
 
+from fairlock.clock import SystemClock
+from fairlock.metrics import MetricName
+from fairlock.protocol.model import Grant
+from fairlock.workflows.engine import Delivery
 from lambdas import acquire, force_release, heartbeat, release, runtime, telemetry
-from leasehold.clock import SystemClock
-from leasehold.metrics import MetricName
-from leasehold.protocol.model import Grant
-from leasehold.workflows.engine import Delivery
 from tests.support.capacity import MeteredTable
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
@@ -182,14 +182,14 @@ def _free(hours: Hours, hangs: Workflow) -> None:
 @contextmanager
 def _surroundings(hours: Hours, engine: FakeWorkflows) -> Iterator[None]:
     """The functions' table, their Step Functions and their clock."""
-    calls = "leasehold.workflows.step_functions.StepFunctions"
+    calls = "fairlock.workflows.step_functions.StepFunctions"
     telemetry.logger.setLevel(logging.CRITICAL)
 
     def wall_ms(_clock: SystemClock) -> int:
         return round((_START + hours.seconds) * 1000)
 
     with (
-        mock.patch.dict(os.environ, {"LEASEHOLD_TABLE_NAME": "locks"}),
+        mock.patch.dict(os.environ, {"FAIRLOCK_TABLE_NAME": "locks"}),
         mock.patch.object(runtime, "_client", return_value=hours.table),
         mock.patch.object(SystemClock, "wall_ms", wall_ms),
         mock.patch(f"{calls}.wake_waiter", engine.wake_waiter),

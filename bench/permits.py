@@ -8,8 +8,8 @@ from typing import Final
 
 from bench.bed import Bed, Figures, lock_client, together
 from bench.goals import Goal
-from leasehold.protocol.model import AcquireRequest, ReleaseRequest
-from leasehold.store.lock_store import LockStore
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
+from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, store_over
 from tests.support.capacity import MeteredTable, guard_request, item_bytes
 

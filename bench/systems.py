@@ -34,10 +34,10 @@ class System(Protocol):
         """Ends what it started."""
 
 
-class Leasehold:
+class Fairlock:
     """`LockClient`, as it is by default."""
 
-    name = "Leasehold"
+    name = "Fairlock"
 
     def __init__(self, endpoint_url: str) -> None:
         self._client = lock_client(dynamodb_at(endpoint_url))

@@ -15,15 +15,15 @@ from bench.bed import TABLE, Bed, Figures, bare_client_at, resource_at, session_
 from bench.goals import Goal
 from bench.plain_server import ANSWER_MS, plain_server
 from bench.systems import OTHER_TABLE, other_library
-from leasehold import LockClient
-from leasehold.protocol.model import AcquireRequest, ReleaseRequest
-from leasehold.protocol.permits import acquire_permit, release_permit
-from leasehold.protocol.requests import Update
+from fairlock import LockClient
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
+from fairlock.protocol.permits import acquire_permit, release_permit
+from fairlock.protocol.requests import Update
 
 BARE = "two conditional writes of boto3"
-SAME = "the two writes of Leasehold, by boto3 alone"
+SAME = "the two writes of Fairlock, by boto3 alone"
 _OVER_BARE = f"over {BARE}"
-OURS = "Leasehold"
+OURS = "Fairlock"
 OTHER = "python_dynamodb_lock"
 EMULATOR = "on the embedded AWS"
 AMAZONS = "on DynamoDB Local"
@@ -113,7 +113,7 @@ def lines(figures: Figures) -> list[str]:
             "Acquire and release, one after the other. A round measures each row of the table "
             f"{_IN_A_ROW} times, in an order that changes. CPU time is that of "
             "the client's thread; the rest is spent waiting for the server. The row "
-            f"“{SAME}” sends what Leasehold sends, prepared beforehand: what Leasehold takes more "
+            f"“{SAME}” sends what Fairlock sends, prepared beforehand: what Fairlock takes more "
             f"than that, or less, is its own doing. A ratio is over the row “{BARE}”: the median "
             "of the ratios of all rounds, for a machine is not equally fast all the time."
         ),

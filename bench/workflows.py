@@ -10,7 +10,7 @@ from pathlib import Path
 from aws_cdk import App
 
 from app import build
-from leasehold.cdk import Waiting
+from fairlock.cdk import Waiting
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.guard.stack import Form, Forms, Waits
@@ -37,5 +37,5 @@ def deployed() -> Iterator[Deployment]:
         _Measured(app, "Measured", locks=build(app).locks)
         app.synth()
         aws.bootstrap()
-        outputs = aws.deploy(app=Path(assembly), stacks=("Leasehold", "Measured"))
+        outputs = aws.deploy(app=Path(assembly), stacks=("Fairlock", "Measured"))
         yield Deployment(aws=aws, outputs=outputs)

@@ -1,7 +1,7 @@
-"""What AWS's requirements do not ask, and Leasehold needs: ends, and callbacks nobody waits for.
+"""What AWS's requirements do not ask, and Fairlock needs: ends, and callbacks nobody waits for.
 
 Both engines are asked. Nobody can say which is right where they differ, so a table shows what each
-answers, and what Leasehold makes of it.
+answers, and what Fairlock makes of it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Question:
         ask: does it; returns what the engine answered.
         local_runner: what the local runner is known to answer.
         embedded_aws: the same of the embedded AWS.
-        consequence: what Leasehold makes of it.
+        consequence: what Fairlock makes of it.
     """
 
     text: str

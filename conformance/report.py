@@ -82,7 +82,7 @@ def page(rows: Sequence[Row], engines: Sequence[str]) -> str:
     parts = [_markdown(("suite", "requirements", *engines), counts)]
     differing = [(engine, row) for engine in engines for row in rows if _differs(row, engine)]
     if differing:
-        head = ("engine", "requirements", "what it does", "does Leasehold rely on it?")
+        head = ("engine", "requirements", "what it does", "does Fairlock rely on it?")
         parts.append(_markdown(head, _grouped(differing)))
     return "\n\n".join(parts) + "\n"
 
@@ -100,8 +100,8 @@ class Answer:
 
 
 def answers(rows: Iterable[tuple[str, Sequence[Answer], str]], engines: Sequence[str]) -> str:
-    """What happens, what each engine answers, and what Leasehold makes of it."""
-    head = ("what happens", *engines, "what Leasehold makes of it")
+    """What happens, what each engine answers, and what Fairlock makes of it."""
+    head = ("what happens", *engines, "what Fairlock makes of it")
     body = [(text, *map(str, found), consequence) for text, found, consequence in rows]
     return _markdown(head, body) + "\n"
 

@@ -1,1 +1,1 @@
-"""Programs that show Leasehold at work."""
+"""Programs that show Fairlock at work."""

@@ -11,8 +11,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from fairlock.cdk import LockService
 from infra.durable_package import package
-from leasehold.cdk import LockService
 
 SOURCE: Final = Path(__file__).resolve().parent.parent / "examples" / "demo" / "durable_task"
 
@@ -45,7 +45,7 @@ class DemoDurable(Stack):
             function = lambda_.Function(
                 self,
                 "DurableCharge",
-                description="Leasehold demo: charges an account, and sleeps in between",
+                description="Fairlock demo: charges an account, and sleeps in between",
                 code=lambda_.Code.from_asset(str(built)),
                 handler="durable_charge.handler",
                 runtime=lambda_.Runtime.PYTHON_3_13,

@@ -14,7 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard, Waiting
+from fairlock.cdk import ILockService, LockGuard, Waiting
 
 TASK_CODE: Final = Path(__file__).resolve().parent.parent / "examples" / "demo" / "task"
 LEASE: Final = Duration.seconds(10)
@@ -101,7 +101,7 @@ class DemoStack(Stack):
         return lambda_.Function(
             self,
             "ChargeFunction",
-            description="Leasehold demo: charges an account, without any condition",
+            description="Fairlock demo: charges an account, without any condition",
             code=lambda_.Code.from_asset(str(TASK_CODE), exclude=["__pycache__"]),
             handler="charge.handler",
             runtime=lambda_.Runtime.PYTHON_3_13,

@@ -1,4 +1,4 @@
-"""Puts a durable function, Leasehold and the SDK of durable functions into one directory.
+"""Puts a durable function, Fairlock and the SDK of durable functions into one directory.
 
 In a project of your own `pip install --target …` of the extra `durable` does this.
 """
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-PACKAGES: Final = ("leasehold", "aws_durable_execution_sdk_python")
+PACKAGES: Final = ("fairlock", "aws_durable_execution_sdk_python")
 """What the function imports. boto3 comes with the Lambda runtime."""
 _NOT_NEEDED: Final = ("__pycache__", "_lambdas", "aio", "cdk", "cli", "client", "decorator")
 
@@ -25,7 +25,7 @@ def package(source: Path, target: Path) -> Path:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name in PACKAGES:
         spec = find_spec(name)
-        assert spec is not None, f"{name} is missing: it comes with Leasehold's extra 'durable'"  # noqa: S101 - for synth
+        assert spec is not None, f"{name} is missing: it comes with Fairlock's extra 'durable'"  # noqa: S101 - for synth
         assert spec.submodule_search_locations is not None  # noqa: S101 - same
         [found] = spec.submodule_search_locations
         ignore = shutil.ignore_patterns(*_NOT_NEEDED)

@@ -1,4 +1,4 @@
-"""`Leasehold`: the lock service as a stack."""
+"""`Fairlock`: the lock service as a stack."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from aws_cdk import Stack
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from fairlock.cdk import LockService
 from infra.settings import Settings
-from leasehold.cdk import LockService
 
 
 class LockStack(Stack):
@@ -22,7 +22,7 @@ class LockStack(Stack):
         super().__init__(
             scope,
             construct_id,
-            description="Leasehold: a lock service with leases, fencing tokens and semaphores",
+            description="Fairlock: a lock service with leases, fencing tokens and semaphores",
         )
         name = settings.architecture
         architecture = None if name is None else lambda_.Architecture.custom(name)

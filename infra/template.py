@@ -1,7 +1,7 @@
 """Writes the lock service as a CloudFormation template and a zip: `make template`.
 
-    out/template/leasehold-<version>.json         the template
-    out/template/leasehold-<version>-<hash>.zip   the functions' code, named by its content
+    out/template/fairlock-<version>.json         the template
+    out/template/fairlock-<version>-<hash>.zip   the functions' code, named by its content
 
 The same sources and settings give the same bytes (the zip: with the same zlib, and the
 same Python 3.13 or none, which makes the byte code in it).
@@ -29,7 +29,7 @@ from infra.portable_template import Json, portable
 from infra.settings import SETTINGS, SettingError, Settings
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-_STACK_NAME: Final = "Leasehold"
+_STACK_NAME: Final = "Fairlock"
 _FUNCTION: Final = "AWS::Lambda::Function"
 _HASH_LENGTH: Final = 16
 _NO_TIME: Final = (1980, 1, 1, 0, 0, 0)
@@ -65,7 +65,7 @@ def write(target: Path, settings: Mapping[str, str]) -> Written:
     digest = hashlib.sha256()
     for name, content in files.items():
         digest.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode())
-    name = f"leasehold-{version('leasehold')}"
+    name = f"fairlock-{version('fairlock')}"
     code = target / f"{name}-{digest.hexdigest()[:_HASH_LENGTH]}.zip"
     made = portable(template, stack_name=_STACK_NAME, code_file=code.name)
     shutil.rmtree(target, ignore_errors=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlock.wire.answers import acquire_answer
+from fairlock.wire.executions import callback_id_in
+from fairlock.wire.requests import parse_acquire
+from fairlock.workflows.aws_sdk import require_durable_calls
+from fairlock.workflows.same_account import require_same_account
 from lambdas.faults import reports_faults
 from lambdas.runtime import aws_clock, lock_store, make_clients
 from lambdas.task_tokens import answer_task
 from lambdas.telemetry import logger, metrics, observe_acquire
-from leasehold.wire.answers import acquire_answer
-from leasehold.wire.executions import callback_id_in
-from leasehold.wire.requests import parse_acquire
-from leasehold.workflows.aws_sdk import require_durable_calls
-from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from leasehold import errors
-from leasehold.wire.answers import invalid_request_text
+from fairlock import errors
+from fairlock.wire.answers import invalid_request_text
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

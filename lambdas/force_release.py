@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlock.metrics import LogMessage
+from fairlock.wire.answers import force_release_answer
+from fairlock.wire.requests import parse_force_release
 from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import caller_fields, logger, metrics
-from leasehold.metrics import LogMessage
-from leasehold.wire.answers import force_release_answer
-from leasehold.wire.requests import parse_force_release
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

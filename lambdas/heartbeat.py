@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlock.protocol.model import KeepAliveRequest
+from fairlock.wire.answers import heartbeat_answer
+from fairlock.wire.requests import parse_heartbeat
+from fairlock.workflows.same_account import require_same_account
 from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.task_tokens import keep_alive
 from lambdas.telemetry import logger, metrics, observe_heartbeat
-from leasehold.protocol.model import KeepAliveRequest
-from leasehold.wire.answers import heartbeat_answer
-from leasehold.wire.requests import parse_heartbeat
-from leasehold.workflows.same_account import require_same_account
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlock.wire.answers import describe_answer
+from fairlock.wire.listing import list_answer
+from fairlock.wire.requests import ListRequest, parse_inspect
 from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import logger, metrics
-from leasehold.wire.answers import describe_answer
-from leasehold.wire.listing import list_answer
-from leasehold.wire.requests import ListRequest, parse_inspect
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlock.errors import LockItemMalformed
+from fairlock.metrics import LogMessage
+from fairlock.protocol.lifecycle import events_of
+from fairlock.wire.lifecycle import lifecycle_json
 from lambdas.runtime import make_clients, put_events
 from lambdas.telemetry import logger
-from leasehold.errors import LockItemMalformed
-from leasehold.metrics import LogMessage
-from leasehold.protocol.lifecycle import events_of
-from leasehold.wire.lifecycle import lifecycle_json
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 make_clients("events")
 
-_SOURCE: Final = "leasehold"
+_SOURCE: Final = "fairlock"
 _MOST_AT_ONCE: Final = 10
 """Entries of one PutEvents."""
 

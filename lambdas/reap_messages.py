@@ -13,15 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlock.errors import InvalidRequest, LockStoreUnavailable
+from fairlock.metrics import REAP_QUEUE_VARIABLE, LogMessage, MetricName
+from fairlock.protocol.claims import SECOND_PASS_MS
+from fairlock.protocol.model import ExecutionEnded
+from fairlock.store.lock_store import LockStore
+from fairlock.store.reap import AskedTooEarly
+from fairlock.wire.rules import EXECUTION_ARN, require
 from lambdas.runtime import hide_message, send_message
 from lambdas.telemetry import count, logger
-from leasehold.errors import InvalidRequest, LockStoreUnavailable
-from leasehold.metrics import REAP_QUEUE_VARIABLE, LogMessage, MetricName
-from leasehold.protocol.claims import SECOND_PASS_MS
-from leasehold.protocol.model import ExecutionEnded
-from leasehold.store.lock_store import LockStore
-from leasehold.store.reap import AskedTooEarly
-from leasehold.wire.rules import EXECUTION_ARN, require
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord

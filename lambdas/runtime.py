@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
+from fairlock.clock import BootClock
+from fairlock.dynamodb.aws_clock import AwsClock
+from fairlock.dynamodb.client_config import OWN_REQUESTS_CONFIG
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.metrics import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
+from fairlock.workflows.durable_functions import DurableFunctions
+from fairlock.workflows.engines import WorkflowEngines
+from fairlock.workflows.step_functions import StepFunctions
 from lambdas.telemetry import observe_event
-from leasehold.clock import BootClock
-from leasehold.dynamodb.aws_clock import AwsClock
-from leasehold.dynamodb.client_config import OWN_REQUESTS_CONFIG
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.metrics import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
-from leasehold.workflows.durable_functions import DurableFunctions
-from leasehold.workflows.engines import WorkflowEngines
-from leasehold.workflows.step_functions import StepFunctions
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -39,7 +39,7 @@ _SECONDS_TO_ANSWER: Final = 1.0
 
 
 def lock_store(invocation: LambdaContext) -> LockStore:
-    """The store over the table named by LEASEHOLD_TABLE_NAME, with the invocation's deadline."""
+    """The store over the table named by FAIRLOCK_TABLE_NAME, with the invocation's deadline."""
     remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
     deadline = _CLOCK.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER
     retry_budget = RetryBudget(deadline=deadline, clock=_CLOCK)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lambdas.runtime import workflows
-from lambdas.telemetry import count, logger, request_fields
-from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from leasehold.metrics import LogMessage, MetricName
-from leasehold.protocol.model import (
+from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
+from fairlock.metrics import LogMessage, MetricName
+from fairlock.protocol.model import (
     Grant,
     KeepAliveRequest,
     Queued,
@@ -16,9 +14,11 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
 )
-from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import Delivery
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.lock_store import LockStore
+from fairlock.workflows.engine import Delivery
+from lambdas.runtime import workflows
+from lambdas.telemetry import count, logger, request_fields
 
 
 def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:

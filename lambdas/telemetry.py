@@ -19,8 +19,8 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from leasehold.metrics import NAMESPACE, SERVICE_NAME_VARIABLE, LogMessage, MetricName
-from leasehold.protocol.model import (
+from fairlock.metrics import NAMESPACE, SERVICE_NAME_VARIABLE, LogMessage, MetricName
+from fairlock.protocol.model import (
     AcquireRequest,
     Grant,
     NotHeld,
@@ -30,7 +30,7 @@ from leasehold.protocol.model import (
     Released,
     ReleaseRequest,
 )
-from leasehold.store import events
+from fairlock.store import events
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
@@ -48,7 +48,7 @@ class _Provider(AmazonCloudWatchEMFProvider):
 LONGEST_TOLD_WAIT_MS: Final = 7 * 24 * 3_600_000
 """More than the longest wait of a guard that polls, and of one whose queue is full."""
 
-_SERVICE: Final = os.environ.get(SERVICE_NAME_VARIABLE, "leasehold")
+_SERVICE: Final = os.environ.get(SERVICE_NAME_VARIABLE, "fairlock")
 
 logger: Final = Logger(service=_SERVICE, utc=True)
 metrics: Final = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVICE))

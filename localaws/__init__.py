@@ -1,11 +1,11 @@
-"""The embedded AWS of Leasehold's demo and tests: ministack, corrected, on loopback only.
+"""The embedded AWS of Fairlock's demo and tests: ministack, corrected, on loopback only.
 
     from localaws import LocalAws
 
     with LocalAws() as aws:
         aws.bootstrap()
-        outputs = aws.deploy(stacks=("Leasehold",))
-        aws.client("lambda").invoke(FunctionName=outputs["Leasehold"]["AcquireFunctionName"])
+        outputs = aws.deploy(stacks=("Fairlock",))
+        aws.client("lambda").invoke(FunctionName=outputs["Fairlock"]["AcquireFunctionName"])
 
 What passes here has passed against a reading of the AWS documentation, not against AWS.
 """

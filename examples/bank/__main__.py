@@ -23,7 +23,7 @@ from examples.bank.account import (
     OverdrawnError,
     create_accounts,
 )
-from leasehold import LockClient, create_table
+from fairlock import LockClient, create_table
 from localaws import LocalAws
 
 ENOUGH_SECONDS = 20

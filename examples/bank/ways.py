@@ -8,7 +8,7 @@ from typing import Any
 from boto3.dynamodb.types import TypeSerializer
 
 from examples.bank.account import Account, debited
-from leasehold import LockClient, optimistic
+from fairlock import LockClient, optimistic
 
 Think = Callable[[], None]
 

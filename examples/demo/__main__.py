@@ -50,7 +50,7 @@ def _demo(aws: LocalAws, narrator: Narrator, *, keep_running: bool) -> int:
     with narrator.step(f"Bootstrap an embedded AWS on {aws.endpoint_url}"):
         aws.bootstrap()
     with narrator.step("Deploy the lock service and the demo's workflows with the CDK CLI"):
-        stacks = ("Leasehold", "LeaseholdDemo", "LeaseholdDemoDurable")
+        stacks = ("Fairlock", "FairlockDemo", "FairlockDemoDurable")
         outputs = aws.deploy(stacks=stacks, context={"demo": "true"})
     deployed = Deployed.from_outputs(outputs)
     try:
@@ -70,7 +70,7 @@ def _show(
     runner = Runner(steps, aws.client("dynamodb"), deployed)
     story = tell(runner, narrator)
     with narrator.step("Two durable functions and two workflows charge one account, in one queue"):
-        function = outputs["LeaseholdDemoDurable"]["DurableChargeFunctionName"]
+        function = outputs["FairlockDemoDurable"]["DurableChargeFunctionName"]
         judged = durable_act.play(runner, aws.client("lambda"), function)
     failures = report(story, narrator)
     narrator.checks({durable_act.TITLE: judged})

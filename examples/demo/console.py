@@ -16,7 +16,7 @@ from examples.demo.checks import Check
 from examples.demo.facts import Execution, Role, Story
 from examples.demo.runner import Watcher
 from examples.demo.table import HEADINGS, tables
-from leasehold.text import printable
+from fairlock.text import printable
 
 
 class Narrator:

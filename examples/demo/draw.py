@@ -36,7 +36,7 @@ WIDTH_INCHES = 11.0
 SOLID, PALE = 0.64, 0.30
 STYLE = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "leasehold",
+    "svg.hashsalt": "fairlock",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "font.size": 9,

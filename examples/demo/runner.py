@@ -41,7 +41,7 @@ class Deployed:
     @staticmethod
     def from_outputs(outputs: Mapping[str, Mapping[str, str]]) -> "Deployed":
         """Read the outputs of both stacks; a missing one is a KeyError with its name."""
-        locks, demo = outputs["Leasehold"], outputs["LeaseholdDemo"]
+        locks, demo = outputs["Fairlock"], outputs["FairlockDemo"]
         return Deployed(
             lock_table=locks["LockTableName"],
             accounts_table=demo["AccountsTableName"],

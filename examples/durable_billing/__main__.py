@@ -15,7 +15,7 @@ from typing import Any, Final
 from aws_cdk import App, Stack
 
 from examples.durable_billing.stack import DurableBilling
-from leasehold.cdk import LockService
+from fairlock.cdk import LockService
 from localaws import LocalAws
 
 AMOUNTS: Final = (10, 20, 30)

@@ -10,8 +10,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from fairlock.cdk import LockService
 from infra.durable_package import package
-from leasehold.cdk import LockService
 
 FUNCTION: Final = Path(__file__).resolve().parent / "function"
 

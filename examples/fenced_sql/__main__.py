@@ -12,7 +12,7 @@ import sys
 from contextlib import closing
 
 from examples.fenced_sql import fence
-from leasehold import Lock, LockClient, create_table
+from fairlock import Lock, LockClient, create_table
 from localaws import LocalAws
 
 LOCK = "nightly-report"

@@ -16,7 +16,7 @@ from tests.e2e.optimistic.stack import OptimisticForms
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """`Leasehold` and these stacks."""
+    """`Fairlock` and these stacks."""
     stacks = {
         "GuardCases": GuardCases,
         "Lifetimes": Lifetimes,

@@ -9,7 +9,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 
-from leasehold.cdk import Waiting
+from fairlock.cdk import Waiting
 from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms
 from tests.e2e.lifetimes.stack import Lifetime
 from tests.e2e.workflow_parts import LOCK, stay

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import (
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.protocol.model import (
     AcquireRequest,
     Grant,
     Queued,
@@ -17,9 +17,9 @@ from leasehold.protocol.model import (
     Released,
     ReleaseRequest,
 )
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import Delivery
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
+from fairlock.workflows.engine import Delivery
 from tests.support import TABLE, CountingClient, owner
 from tests.support.workflows import FakeWorkflows
 

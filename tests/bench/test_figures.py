@@ -70,7 +70,7 @@ def section(*, seconds: float, finished: int = 10) -> dict[str, float]:
 def test_ours_is_compared_with_others_at_their_best_that_did_all(
     ours: dict[str, float], others: list[dict[str, float]], *, is_met: bool
 ) -> None:
-    row = {"Leasehold": ours, **{f"other {n}": each for n, each in enumerate(others)}}
+    row = {"Fairlock": ours, **{f"other {n}": each for n, each in enumerate(others)}}
     stress = {"one client": section(seconds=1), "5 processes": section(seconds=1)}
     figures = {
         "sections": {"2 x 5": row},

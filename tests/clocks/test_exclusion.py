@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-from leasehold.dynamodb import aws_clock
-from leasehold.protocol import lease_time
-from leasehold.store import own_end
+from fairlock.dynamodb import aws_clock
+from fairlock.protocol import lease_time
+from fairlock.store import own_end
 from tests.clocks.world import ELSEWHERE, Node, Outcome, Sabotage, Weather, contend
 
 TRIALS: Final = int(os.environ.get("CLOCK_TRIALS", "40"))
@@ -44,9 +44,9 @@ WEATHER: Final = {
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Thousands of holders lose their locks."""
-    logging.getLogger("leasehold").setLevel(logging.CRITICAL)
+    logging.getLogger("fairlock").setLevel(logging.CRITICAL)
     yield
-    logging.getLogger("leasehold").setLevel(logging.NOTSET)
+    logging.getLogger("fairlock").setLevel(logging.NOTSET)
 
 
 def outcomes(weather: Weather, *, patient_each: int = 20) -> list[Outcome]:

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from leasehold import LeaseholdError, Lock, LockClient
-from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.lock import LockServices
-from leasehold.testing.fake_table import dated
-from leasehold.testing.memory_table import MemoryTable
+from fairlock import FairlockError, Lock, LockClient
+from fairlock.client.heartbeats import Heartbeats
+from fairlock.client.lock import LockServices
+from fairlock.testing.fake_table import dated
+from fairlock.testing.memory_table import MemoryTable
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
 ELSEWHERE: Final = "http://127.0.0.1:8000"
@@ -198,7 +198,7 @@ class Node:
     def has_worked_before(self, world: World, most: int) -> None:
         """It has held other locks, or none yet."""
         for _ in range(world.rng.randint(0, most)):
-            with suppress(LeaseholdError):
+            with suppress(FairlockError):
                 lock = self.locks.try_acquire("another")
                 if lock is not None:
                     lock.release()
@@ -245,7 +245,7 @@ def contend(
     contender.has_worked_before(world, 4)
     try:
         lock = holder.locks.try_acquire("a")
-    except LeaseholdError:
+    except FairlockError:
         lock = None
     if lock is None:
         return Outcome(-math.inf)
@@ -253,7 +253,7 @@ def contend(
     for _ in range(rng.randint(0, 2)):
         holder.clock.wait(rng.random() * lock.remaining)
         holder.clock.jump()
-        with suppress(LeaseholdError):
+        with suppress(FairlockError):
             lock.heartbeat()
     ends_at = holder.clock.true_time(lock._handle.lease.ends_at)  # noqa: SLF001 - its own end
     overlap, moments = -math.inf, [rng.random() * spread for spread in (0.05, 0.5, 0.5, 2)]
@@ -271,6 +271,6 @@ def contend(
 
 
 def _is_granted(contender: Node) -> Lock | None:
-    with suppress(LeaseholdError):
+    with suppress(FairlockError):
         return contender.locks.try_acquire("a")
     return None

@@ -56,7 +56,7 @@ def test_the_page_counts_and_groups_what_was_run() -> None:
         "| step | 3 | 1 as required, 2 history differs | 2 as required, 1 different |",
         "| invoke | 1 | not run: not used | not run: not used |",
         "",
-        "| engine | requirements | what it does | does Leasehold rely on it? |",
+        "| engine | requirements | what it does | does Fairlock rely on it? |",
         "| one | 1-2, 1-3 | tells no attempts | no: nobody reads it |",
         "| two | 1-3 | different, not explained: status FAILED, not SUCCEEDED | not known |",
     ]

@@ -32,11 +32,11 @@ import pytest
 import typer.main
 
 from examples.fenced_sql.fence import SCHEMA
-from leasehold.cli.app import app
-from leasehold.errors import InvalidRequest
-from leasehold.protocol.lifecycle import LifecycleKind
-from leasehold.protocol.schema import lock_key
-from leasehold.wire.requests import parse_acquire, parse_force_release
+from fairlock.cli.app import app
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.lifecycle import LifecycleKind
+from fairlock.protocol.schema import lock_key
+from fairlock.wire.requests import parse_acquire, parse_force_release
 from tests.support.documents import (
     PYTHON_WORLDS,
     ROOT,
@@ -84,8 +84,8 @@ def check_command(words: list[str]) -> None:
     """Parses a command as its program would."""
     program, *rest = words
     match program.rpartition("/")[2]:
-        case "leasehold":
-            check_leasehold(rest)
+        case "fairlock":
+            check_fairlock(rest)
         case "make":
             targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert rest[0] in targets, words
@@ -105,12 +105,12 @@ def check_command(words: list[str]) -> None:
             raise NotCheckedError(words)
 
 
-def check_leasehold(words: list[str]) -> None:
+def check_fairlock(words: list[str]) -> None:
     """Lets the parser of the command line read the words, and runs nothing."""
     group = typer.main.get_command(app)
     if words and words[0].startswith("--install-completion"):
         return
-    with group.make_context("leasehold", list(words), resilient_parsing=False) as context:
+    with group.make_context("fairlock", list(words), resilient_parsing=False) as context:
         name, command, rest = group.resolve_command(context, list(words))  # type: ignore[attr-defined]  # a group
         has_table = any("--table" in option.opts for option in command.params)
         table = ["--table", "locks"] if has_table else []
@@ -142,7 +142,7 @@ def check_aws(words: list[str]) -> None:
 
 def check_extras(words: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [asked] = re.findall(r"leasehold\[([\w,]+)\]", " ".join(words))
+    [asked] = re.findall(r"fairlock\[([\w,]+)\]", " ".join(words))
     assert set(asked.split(",")) <= set(project["optional-dependencies"]), asked
 
 
@@ -179,7 +179,7 @@ def check_policy(policy: dict[str, Any]) -> None:
 def check_event(event: dict[str, Any]) -> None:
     """An event of EventBridge, with fields that are made."""
     assert LifecycleKind(event["detail-type"])
-    source = (ROOT / "leasehold" / "wire" / "lifecycle.py").read_text()
+    source = (ROOT / "fairlock" / "wire" / "lifecycle.py").read_text()
     assert [name for name in event["detail"] if f'"{name}"' not in source] == []
 
 
@@ -285,16 +285,16 @@ WRONG_USAGE = typer.BadParameter.__mro__[1]
 """Of the parser of options; typer does not export it."""
 FOUND = (AssertionError, ValueError, KeyError, InvalidRequest, WRONG_USAGE, sqlite3.Error)
 BROKEN = [
-    ("", "leasehold ls\n"),
+    ("", "fairlock ls\n"),
     ("ruby", "puts 1\n"),
     ("python", "# a_file_that_no_test_runs.py\n"),
-    ("sh", "leasehold lst\n"),
-    ("sh", "leasehold ls --prefixx a\n"),
-    ("sh", "leasehold run x --max-wait soon -- true\n"),
+    ("sh", "fairlock lst\n"),
+    ("sh", "fairlock ls --prefixx a\n"),
+    ("sh", "fairlock run x --max-wait soon -- true\n"),
     ("sh", "make demos\n"),
     ("sh", "frobnicate --all\n"),
     ("sh", ".venv/bin/python -m localawz\n"),
-    ("sh", "pip install 'leasehold[cdk,everything]'\n"),
+    ("sh", "pip install 'fairlock[cdk,everything]'\n"),
     ("console", "$ aws lambda invoke --function-nam x\n"),
     ("console", '$ aws lambda invoke --function-name $ACQUIRE --payload \'{"lock": "x"}\' out\n'),
     ("console", "$ aws lambda invoke --function-name $ACQUIRE --payload '{lock_name}' out\n"),
@@ -307,7 +307,7 @@ BROKEN = [
     ("ts", 'import { nothing } from "./nowhere.ts";\n'),
     ("java", 'client.acquireLock(AcquireLockOptions.builder("x").withLuck(1L).build());\n'),
     ("java", "charge();\n"),
-    ("text", "leasehold ls\n"),
+    ("text", "fairlock ls\n"),
 ]
 
 

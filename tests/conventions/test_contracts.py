@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-import leasehold
+import fairlock
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC: dict[str, str] = {
-    "leasehold": """
+    "fairlock": """
         AsyncLock AsyncLockClient CancellationReason ClientUnusable DescribedForcedRelease
-        DescribedHolder DescribedQueue DescribedWaiter HolderChanged InvalidRequest LeaseholdError
+        DescribedHolder DescribedQueue DescribedWaiter HolderChanged InvalidRequest FairlockError
         Lock LockClient LockDescription LockEvent LockEventKind LockItemMalformed LockLost
         LockStoreMisconfigured LockStoreUnavailable LockWaitTimeout OutcomeUnknown
         TransactionRefused VersionConflict VisibleHolder composite_name create_table locked
     """,
-    "leasehold.aio": "AsyncLock AsyncLockClient",
-    "leasehold.cdk": """
+    "fairlock.aio": "AsyncLock AsyncLockClient",
+    "fairlock.cdk": """
         ExecutionReaper ILockService ImportedLockService LockAlarms LockGuard LockMonitoring
         LockService OptimisticUpdate SharedLockService Waiting
     """,
-    "leasehold.durable": "DurableLock LockFunctions hold run",
-    "leasehold.guarded": "FenceCondition GuardedWrites condition_check fence_condition",
-    "leasehold.optimistic": "RetryBudget delete put read update",
-    "leasehold.testing": """
+    "fairlock.durable": "DurableLock LockFunctions hold run",
+    "fairlock.guarded": "FenceCondition GuardedWrites condition_check fence_condition",
+    "fairlock.optimistic": "RetryBudget delete put read update",
+    "fairlock.testing": """
         FakeAsyncLockClient FakeLockClient FakeTable ManualClock run_in_virtual_time
         used_by_locked_functions
     """,
@@ -46,17 +46,17 @@ def test_a_package_exports_what_the_list_says_and_each_name_is_there(package: st
 
 
 def test_what_is_imported_late_is_exported() -> None:
-    assert set(leasehold._IMPORTED_LATE) <= set(leasehold.__all__)  # noqa: SLF001 - the very question
+    assert set(fairlock._IMPORTED_LATE) <= set(fairlock.__all__)  # noqa: SLF001 - the very question
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_pages_about_contracts_name_these_packages_and_no_other(page: str) -> None:
     text = (ROOT / page).read_text()
     [row] = re.findall(PAGES[page], text, re.MULTILINE)
-    assert set(re.findall(r"`(leasehold[.a-z]*)`", row)) == set(PUBLIC)
+    assert set(re.findall(r"`(fairlock[.a-z]*)`", row)) == set(PUBLIC)
 
 
-@pytest.mark.parametrize("package", ["leasehold.client", "leasehold.decorator"])
+@pytest.mark.parametrize("package", ["fairlock.client", "fairlock.decorator"])
 def test_what_is_below_is_no_second_address(package: str) -> None:
     assert not {"Lock", "LockClient", "locked"} & set(import_module(package).__dict__) - {"locked"}
     assert not hasattr(import_module(package), "__all__")

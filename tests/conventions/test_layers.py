@@ -18,28 +18,28 @@ MOST_ROOT_FILES = 8
 
 LAYERS = (
     (
-        "leasehold.errors",
-        "leasehold.clock",
-        "leasehold.backoff",
-        "leasehold.metrics",
-        "leasehold.text",
+        "fairlock.errors",
+        "fairlock.clock",
+        "fairlock.backoff",
+        "fairlock.metrics",
+        "fairlock.text",
     ),
-    ("leasehold.protocol",),
-    ("leasehold.wire", "leasehold.dynamodb"),
-    ("leasehold.workflows",),
-    ("leasehold.store",),
-    ("leasehold.guarded", "leasehold.optimistic"),
-    ("leasehold.client", "leasehold.durable"),
-    ("leasehold.aio",),
-    ("leasehold.decorator",),
-    ("leasehold.cli", "leasehold.testing"),
+    ("fairlock.protocol",),
+    ("fairlock.wire", "fairlock.dynamodb"),
+    ("fairlock.workflows",),
+    ("fairlock.store",),
+    ("fairlock.guarded", "fairlock.optimistic"),
+    ("fairlock.client", "fairlock.durable"),
+    ("fairlock.aio",),
+    ("fairlock.decorator",),
+    ("fairlock.cli", "fairlock.testing"),
 )
 """The library, lowest layer first. Packages of one layer do not import each other."""
 
 BASE = {*LAYERS[0], *LAYERS[1]}
 CORE = {*BASE, *LAYERS[2], *LAYERS[3], *LAYERS[4]}
-LIBRARY = {"leasehold", *(package for layer in LAYERS for package in layer)}
-PRODUCT = {*LIBRARY, "leasehold.cdk", "lambdas", "infra", "app"}
+LIBRARY = {"fairlock", *(package for layer in LAYERS for package in layer)}
+PRODUCT = {*LIBRARY, "fairlock.cdk", "lambdas", "infra", "app"}
 HELPERS = {"tests.support", "localaws"}
 
 ALLOWED: dict[str, set[str]] = {
@@ -48,45 +48,45 @@ ALLOWED: dict[str, set[str]] = {
         for rank, layer in enumerate(LAYERS)
         for package in layer
     },
-    "leasehold.cli": {
+    "fairlock.cli": {
         *(below for layer in LAYERS[:-1] for below in layer),
-        "leasehold.cdk",  # `leasehold asl`, if it is installed
+        "fairlock.cdk",  # `fairlock asl`, if it is installed
     },
-    "leasehold": LIBRARY - {*LAYERS[-1]},
-    "leasehold.__main__": {"leasehold.cli"},
-    "leasehold.cdk": {*BASE, "leasehold.wire"},
+    "fairlock": LIBRARY - {*LAYERS[-1]},
+    "fairlock.__main__": {"fairlock.cli"},
+    "fairlock.cdk": {*BASE, "fairlock.wire"},
     "lambdas": CORE,
-    "infra": {"leasehold.cdk"},
+    "infra": {"fairlock.cdk"},
     "app": {"infra"},
     "localaws": set(),
-    "examples.bank": {"leasehold", "leasehold.optimistic", "localaws"},
-    "examples.durable_billing": {"infra", "leasehold.cdk", "leasehold.durable", "localaws"},
-    "examples.demo": {"leasehold.durable", "leasehold.text", "localaws"},
+    "examples.bank": {"fairlock", "fairlock.optimistic", "localaws"},
+    "examples.durable_billing": {"infra", "fairlock.cdk", "fairlock.durable", "localaws"},
+    "examples.demo": {"fairlock.durable", "fairlock.text", "localaws"},
     "examples.other_tools": set(),
-    "examples.fenced_sql": {"leasehold", "localaws"},
+    "examples.fenced_sql": {"fairlock", "localaws"},
     "bench": {
         *(*PRODUCT, *HELPERS, "second_engine"),
         *("tests.behaviour", "tests.e2e", "tests.histories"),
     },
     "conformance": {"localaws"},
-    "second_engine": {"leasehold.cdk", *HELPERS, "tests.e2e"},
+    "second_engine": {"fairlock.cdk", *HELPERS, "tests.e2e"},
     "tests": HELPERS,
-    "tests.support": {*CORE, "leasehold.client", "leasehold.testing"},
+    "tests.support": {*CORE, "fairlock.client", "fairlock.testing"},
     "tests.bench": {*HELPERS, "bench", "tests.histories"},
     "tests.behaviour": {*CORE, *HELPERS},
-    "tests.clocks": {*CORE, "leasehold", "leasehold.client", "leasehold.testing"},
+    "tests.clocks": {*CORE, "fairlock", "fairlock.client", "fairlock.testing"},
     "tests.conformance": {"conformance"},
     "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},
-    "tests.demo": {"examples.demo", "infra", "leasehold.cdk"},
+    "tests.demo": {"examples.demo", "infra", "fairlock.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},
-    "tests.histories": {*CORE, *HELPERS, "leasehold", "leasehold.testing", "tests.property"},
+    "tests.histories": {*CORE, *HELPERS, "fairlock", "fairlock.testing", "tests.property"},
     "tests.localaws": HELPERS,
-    "tests.model": {*CORE, "leasehold.durable", "leasehold.testing", "tests.support"},
-    "tests.packaging": {"leasehold.cdk", *HELPERS},
-    "tests.property": {*CORE, "leasehold.testing", "tests.support"},
+    "tests.model": {*CORE, "fairlock.durable", "fairlock.testing", "tests.support"},
+    "tests.packaging": {"fairlock.cdk", *HELPERS},
+    "tests.property": {*CORE, "fairlock.testing", "tests.support"},
     "tests.second_engine": {"second_engine"},
-    "tests.smoke": {*CORE, "infra", "leasehold.cdk", "localaws", "tests.e2e"},
+    "tests.smoke": {*CORE, "infra", "fairlock.cdk", "localaws", "tests.e2e"},
     "tests.typing": PRODUCT,
     "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
 }
@@ -141,8 +141,8 @@ def imports(modules: dict[str, Path]) -> list[Import]:
 
 
 def test_every_module_belongs_to_a_package_with_a_rule(modules: dict[str, Path]) -> None:
-    without_rule = {module for module in modules if package_of(module) in {None, "leasehold"}}
-    assert without_rule <= {"leasehold", "examples"}
+    without_rule = {module for module in modules if package_of(module) in {None, "fairlock"}}
+    assert without_rule <= {"fairlock", "examples"}
     assert {package_of(module) for module in modules} >= set(ALLOWED), "a rule without a package"
 
 
@@ -157,7 +157,7 @@ def test_no_modules_import_each_other_in_a_circle(imports: list[Import]) -> None
 
 
 def test_the_protocol_does_no_input_or_output(imports: list[Import]) -> None:
-    own = [each for each in imports if package_of(each.importer) == "leasehold.protocol"]
+    own = [each for each in imports if package_of(each.importer) == "fairlock.protocol"]
     assert not {"boto3", "botocore"} & {each.imported.split(".")[0] for each in own}
 
 
@@ -172,24 +172,24 @@ def test_the_library_needs_no_constructs_and_no_powertools(imports: list[Import]
 
 
 def test_the_root_of_the_package_holds_eight_files_at_most() -> None:
-    assert len(list((ROOT / "leasehold").glob("*.py"))) <= MOST_ROOT_FILES
+    assert len(list((ROOT / "fairlock").glob("*.py"))) <= MOST_ROOT_FILES
 
 
-UPWARD = "def late():\n    from leasehold.store import lock_store\n"
-TYPES = "if TYPE_CHECKING:\n    from leasehold.client.lock import Lock\n"
+UPWARD = "def late():\n    from fairlock.store import lock_store\n"
+TYPES = "if TYPE_CHECKING:\n    from fairlock.client.lock import Lock\n"
 
 
 @pytest.mark.parametrize(
     ("name", "source", "expected"),
     [
-        ("leasehold/protocol/late.py", UPWARD, "leasehold.protocol.late imports leasehold.store"),
+        ("fairlock/protocol/late.py", UPWARD, "fairlock.protocol.late imports fairlock.store"),
         (
-            "leasehold/store/types.py",
+            "fairlock/store/types.py",
             TYPES,
-            "leasehold.store.types imports leasehold.client.lock (types)",
+            "fairlock.store.types imports fairlock.client.lock (types)",
         ),
         ("tests/model/one.py", "import tests.e2e.two\n", "tests.model.one imports tests.e2e.two"),
-        ("localaws/x.py", "import leasehold\n", "localaws.x imports leasehold"),
+        ("localaws/x.py", "import fairlock\n", "localaws.x imports fairlock"),
     ],
 )
 def test_an_import_that_points_upwards_is_found(

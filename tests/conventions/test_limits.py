@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from leasehold.client.arguments import LONGEST_WAIT_SECONDS
-from leasehold.protocol.queue import MOST_WAITERS
-from leasehold.wire import rules
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS
+from fairlock.protocol.queue import MOST_WAITERS
+from fairlock.wire import rules
 from tests.support.documents import ROOT
 
 PAGE = (ROOT / "docs" / "limits.md").read_text()

@@ -13,13 +13,13 @@ from unittest import mock
 
 import pytest
 
-import leasehold
-from leasehold import LockStoreUnavailable
-from leasehold.testing import FakeLockClient
+import fairlock
+from fairlock import LockStoreUnavailable
+from fairlock.testing import FakeLockClient
 from tests.support.documents import blocks, python_world
 from tests.support.old_lock_client import NAME, DynamoDBLockClient, DynamoDBLockError
 
-TABLE = "Leasehold-LocksTable…"
+TABLE = "Fairlock-LocksTable…"
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def done(code: str, locks: FakeLockClient, *, fails: bool = False) -> list[str]:
             raise ValueError
 
     names: dict[str, Any] = {"charge": charge, "later": lambda: told.append("later")}
-    made = mock.patch.object(leasehold, "LockClient", lambda name: {TABLE: locks}[name])
+    made = mock.patch.object(fairlock, "LockClient", lambda name: {TABLE: locks}[name])
     with made, mock.patch("boto3.resource", lambda service: service):
         try:
             exec(compile(code, "migration.md", "exec"), names)  # noqa: S102 - our own example

@@ -15,17 +15,17 @@ from unittest import mock
 import pytest
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
-import leasehold
-from leasehold import locked
-from leasehold.errors import LeaseholdError
-from leasehold.testing import FakeAsyncLockClient, FakeLockClient
-from leasehold.testing.expressions import Scope, changed, holds
-from leasehold.testing.locked_functions import used_by_locked_functions
-from leasehold.testing.virtual_time import run_in_virtual_time
+import fairlock
+from fairlock import locked
+from fairlock.errors import FairlockError
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient
+from fairlock.testing.expressions import Scope, changed, holds
+from fairlock.testing.locked_functions import used_by_locked_functions
+from fairlock.testing.virtual_time import run_in_virtual_time
 from localaws import LocalAws
 from tests.support.documents import Block, blocks, python_world
 
-TABLE = "Leasehold-LocksTable…"
+TABLE = "Fairlock-LocksTable…"
 LEFT_OUT = re.compile(r"(?<=[=\s])…(?=[,)\]])")
 """What an example leaves to the reader, outside of texts."""
 NAMES = ("customer/1234", "nightly-report")
@@ -142,8 +142,8 @@ def clients_are(locks: FakeLockClient, over: FakeAsyncLockClient) -> Iterator[No
         return make
 
     with (
-        mock.patch.object(leasehold, "LockClient", checked(locks), create=True),
-        mock.patch.object(leasehold, "AsyncLockClient", checked(over), create=True),
+        mock.patch.object(fairlock, "LockClient", checked(locks), create=True),
+        mock.patch.object(fairlock, "AsyncLockClient", checked(over), create=True),
         used_by_locked_functions(locks),
     ):
         yield
@@ -179,9 +179,9 @@ def test_a_client_example_runs_and_leaves_no_lock_behind(
     before = held(observer)
     if "transact_write(" in block.code:
         # The table in memory has locks only: the transaction itself is shown in tests/unit/guarded.
-        lock = mock.create_autospec(leasehold.Lock, instance=True)
+        lock = mock.create_autospec(fairlock.Lock, instance=True)
         hold = mock.MagicMock(**{"__enter__.return_value": lock})
-        names["locks"] = mock.create_autospec(leasehold.LockClient, instance=True)
+        names["locks"] = mock.create_autospec(fairlock.LockClient, instance=True)
         names["locks"].hold.return_value = hold
     with clients_are(locks, over):
         run(block, names)
@@ -194,9 +194,9 @@ def test_a_client_example_runs_and_leaves_no_lock_behind(
 WRONG = {
     "locks.hold_on('x')": AttributeError,
     "locks.hold('x', leese=30)": TypeError,
-    "locks.acquire('x', lease=0)": LeaseholdError,
-    "from leasehold import LockClient\nLockClient('other')": AssertionError,
-    "from leasehold import Rota": ImportError,
+    "locks.acquire('x', lease=0)": FairlockError,
+    "from fairlock import LockClient\nLockClient('other')": AssertionError,
+    "from fairlock import Rota": ImportError,
     "charge(fencing_token=loc.fencing_token)": NameError,
 }
 
@@ -215,7 +215,7 @@ def test_a_durable_example_calls_the_sdk_and_hold_as_they_are(block: Block) -> N
     from aws_durable_execution_sdk_python import DurableContext  # noqa: PLC0415 - heavy
     from aws_durable_execution_sdk_python.config import Duration  # noqa: PLC0415 - same
 
-    from leasehold import durable  # noqa: PLC0415 - same
+    from fairlock import durable  # noqa: PLC0415 - same
 
     charged: list[int] = []
     context = mock.create_autospec(DurableContext, instance=True)
@@ -244,7 +244,7 @@ def test_a_durable_example_calls_the_sdk_and_hold_as_they_are(block: Block) -> N
 def test_an_example_of_the_embedded_aws_calls_it_as_it_is(block: Block) -> None:
     aws = mock.create_autospec(LocalAws)
     inside = aws.return_value.__enter__.return_value = mock.create_autospec(LocalAws, instance=True)
-    inside.deploy.return_value = {"Leasehold": {"AcquireFunctionName": "acquire"}}
+    inside.deploy.return_value = {"Fairlock": {"AcquireFunctionName": "acquire"}}
     inside.environment = {}
     ran = mock.create_autospec(subprocess.run)
     with mock.patch("localaws.LocalAws", aws), mock.patch("subprocess.run", ran):

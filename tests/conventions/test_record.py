@@ -57,7 +57,7 @@ def move_pin(pins: Path, name: str) -> None:
     "change",
     [
         lambda _, __: None,
-        lambda checkout, _: append(checkout / "leasehold/cdk/module.py"),
+        lambda checkout, _: append(checkout / "fairlock/cdk/module.py"),
         lambda checkout, record: append(folder_of(checkout, record) / "README.md"),
         lambda checkout, _: move_pin(checkout / "requirements.txt", "rich"),
     ],
@@ -103,7 +103,7 @@ def test_all_that_the_searches_import_of_this_repository_decides_whether_they_ar
         if Path(path).is_relative_to(CHECKOUT) and ".venv" not in path
     }
     deciding = {path.relative_to(CHECKOUT).as_posix() for path in RECORDS["model"].files()}
-    assert "leasehold/store/acquire.py" in ours
+    assert "fairlock/store/acquire.py" in ours
     assert ours - deciding <= NOT_DECIDING
 
 

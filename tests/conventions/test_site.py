@@ -11,7 +11,7 @@ import importlib
 import re
 from pathlib import Path
 
-import leasehold.errors
+import fairlock.errors
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -73,8 +73,8 @@ def test_each_requirement_of_the_site_has_its_hash() -> None:
 def not_in_the_reference(package: str, told: set[str]) -> list[str]:
     """The public names of a package that have no entry, and no entry of their module."""
     names = [f"{package}.{name}" for name in importlib.import_module(package).__all__]
-    errors = {f"leasehold.{name}" for name in vars(leasehold.errors) if name[0] != "_"}
-    known = told | (errors if "leasehold.errors" in told else set())
+    errors = {f"fairlock.{name}" for name in vars(fairlock.errors) if name[0] != "_"}
+    known = told | (errors if "fairlock.errors" in told else set())
     return [] if package in told else sorted(set(names) - known)
 
 
@@ -82,11 +82,11 @@ def test_every_public_name_is_in_the_reference() -> None:
     pages = "".join(path.read_text() for path in (DOCS / "api").glob("*.md"))
     told = set(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
     for package in ("", ".cdk", ".durable", ".guarded", ".optimistic", ".testing"):
-        assert not_in_the_reference(f"leasehold{package}", told) == []
-    assert not_in_the_reference("leasehold.guarded", {"leasehold.guarded.GuardedWrites"}) == [
-        "leasehold.guarded.FenceCondition",
-        "leasehold.guarded.condition_check",
-        "leasehold.guarded.fence_condition",
+        assert not_in_the_reference(f"fairlock{package}", told) == []
+    assert not_in_the_reference("fairlock.guarded", {"fairlock.guarded.GuardedWrites"}) == [
+        "fairlock.guarded.FenceCondition",
+        "fairlock.guarded.condition_check",
+        "fairlock.guarded.fence_condition",
     ]
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.metrics import MetricName
-from leasehold.protocol import schema
+from fairlock.metrics import MetricName
+from fairlock.protocol import schema
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("leasehold", "lambdas", "infra")
+PACKAGES = ("fairlock", "lambdas", "infra")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
 
 OLD_WORDS = {
@@ -151,7 +151,7 @@ def test_attributes_of_the_table_and_metrics_have_no_old_word() -> None:
 def test_fields_of_requests_and_answers_have_no_old_word() -> None:
     texts = {
         node.value
-        for path in (ROOT / "leasehold" / "wire").glob("*.py")
+        for path in (ROOT / "fairlock" / "wire").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

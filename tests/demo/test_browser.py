@@ -58,7 +58,7 @@ def browse(page_path: Path, *flags: str) -> str:
 
 def test_the_browser_shows_verdict_picture_and_every_check(page_path: Path) -> None:
     dom = browse(page_path, "--dump-dom")
-    assert "<title>Leasehold demo: all 24 checks passed</title>" in dom
+    assert "<title>Fairlock demo: all 24 checks passed</title>" in dom
     assert dom.count('<li class="check passed">') == 24
     picture_in_dom = dom[dom.index('<figure id="picture"') : dom.index("</figure>")]
     assert picture_in_dom.count(">…0002</text>") == 6

@@ -8,15 +8,15 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk.assertions import Match, Template
 
+from fairlock.cdk import LockService
 from infra.demo_stack import DemoStack
-from leasehold.cdk import LockService
 
 
 @pytest.fixture(scope="module")
 def template() -> Template:
     app = App()
-    locks = LockService(Stack(app, "Leasehold"), "Locks")
-    return Template.from_stack(DemoStack(app, "LeaseholdDemo", locks=locks))
+    locks = LockService(Stack(app, "Fairlock"), "Locks")
+    return Template.from_stack(DemoStack(app, "FairlockDemo", locks=locks))
 
 
 def definition(template: Template, output: str) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from examples.demo.runner import DemoFailed, Deployed, Runner, Started
 from tests.demo.builders import guarded_execution
 
 OUTPUTS = {
-    "Leasehold": {
+    "Fairlock": {
         "AcquireFunctionName": "acquire-fn",
         "LockTableName": "locks",
         "ReleaseFunctionName": "release-fn",
     },
-    "LeaseholdDemo": {
+    "FairlockDemo": {
         "AccountsTableName": "accounts",
         "ChargeFunctionName": "charge-fn",
         "UnguardedStateMachineArn": "arn:unguarded",
@@ -90,9 +90,9 @@ def test_the_lines_to_paste_are_shell_words_and_json() -> None:
         *(["export", f"{name}=test"] for name in shell_lines.EXPORTED),
         ["export", "AWS_PAGER="],
         ["export", "AWS_ENDPOINT_URL=http://127.0.0.1:4566"],
-        ["export", "LEASEHOLD_TABLE_NAME=locks"],
+        ["export", "FAIRLOCK_TABLE_NAME=locks"],
     ]
-    parsed = [w[1] for w in words if w[:1] == [".venv/bin/leasehold"]]
+    parsed = [w[1] for w in words if w[:1] == [".venv/bin/fairlock"]]
     assert parsed == ["ls", "run"]
     calls: list[dict[str, Any]] = []
     for line in (w for w in words if "aws" in w):

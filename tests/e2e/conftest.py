@@ -1,4 +1,4 @@
-"""The embedded AWS with `Leasehold` in it, started and deployed once per run."""
+"""The embedded AWS with `Fairlock` in it, started and deployed once per run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """`Leasehold` and the stacks of workflows that the suites run against it."""
+    """`Fairlock` and the stacks of workflows that the suites run against it."""
     with LocalAws(settings=FEW_ENVIRONMENTS) as aws:
         yield deployed(aws, WORKFLOWS, tmp_path_factory.mktemp("cdk.out"))
 
@@ -57,5 +57,5 @@ def deployed(
         stack(app, name, locks=lock_stack.locks)
     app.synth()
     aws.bootstrap()
-    outputs = aws.deploy(app=path, stacks=("Leasehold", *workflows))
+    outputs = aws.deploy(app=path, stacks=("Fairlock", *workflows))
     return Deployment(aws=aws, outputs=outputs)

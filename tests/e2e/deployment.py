@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol.claims import Claim, ReapStage, claims_of, read_claim
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import LockState
-from leasehold.protocol.schema import (
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.protocol.claims import Claim, ReapStage, claims_of, read_claim
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import LockState
+from fairlock.protocol.schema import (
     EXECUTION_ARN,
     HELD,
     WAITER_PREFIX,
@@ -53,7 +53,7 @@ class Deployment:
 
     aws: LocalAws
     outputs: dict[str, dict[str, str]]
-    service: str = "Leasehold"
+    service: str = "Fairlock"
 
     def of(self, service: str) -> Deployment:
         """The same with another stack's lock service."""

@@ -13,7 +13,7 @@ SECOND_PASS_SECONDS = 35
 def reap_passes(deployment: Deployment) -> Counter[str]:
     """How many passes the reaper has made for each execution, by its own log."""
     logs = deployment.aws.client("logs")
-    function = deployment.outputs["Leasehold"]["ReapFunctionName"]
+    function = deployment.outputs["Fairlock"]["ReapFunctionName"]
     configuration = deployment.aws.client("lambda").get_function_configuration(
         FunctionName=function
     )

@@ -14,9 +14,9 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold import AsyncLockClient, Lock, LockClient
-from leasehold.errors import InvalidRequest
-from leasehold.testing.memory_table import MemoryTable
+from fairlock import AsyncLockClient, Lock, LockClient
+from fairlock.errors import InvalidRequest
+from fairlock.testing.memory_table import MemoryTable
 from tests.fuzz.findings import Findings, captured_log
 from tests.fuzz.values import LOCKS, MARK, hostile, leaks, shown
 from tests.support import FakeClock, acquire, store_over

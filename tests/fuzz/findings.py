@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import Final
 
-from leasehold.errors import LeaseholdError
+from fairlock.errors import FairlockError
 from tests.fuzz.values import leaks
 
 _KINDS: Final = (
@@ -50,7 +50,7 @@ class Findings:
     def judge_error(self, error: Exception, call: str) -> None:
         """An error must have a type of ours, and show no secret in any of its texts."""
         self.outcomes[type(error).__name__] += 1
-        if not isinstance(error, LeaseholdError):
+        if not isinstance(error, FairlockError):
             shown = "".join(traceback.format_exception(error))
             self.add("untyped errors", f"{call} -> {shown}")
         for text in _texts(error):
@@ -84,7 +84,7 @@ def captured_log(stream: StringIO) -> Iterator[None]:
 
     boto3's own log at DEBUG shows whole requests, owner ids included; it is not ours.
     """
-    logger = logging.getLogger("leasehold")
+    logger = logging.getLogger("fairlock")
     handler, before = logging.StreamHandler(stream), (logger.handlers, logger.level)
     logger.handlers = [handler]  # The handlers' Powertools logger has the same name.
     logger.setLevel(logging.DEBUG)

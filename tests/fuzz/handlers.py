@@ -12,14 +12,14 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from lambdas import acquire, force_release, heartbeat, reap, release, runtime, telemetry
-from leasehold.clock import SystemClock
-from leasehold.errors import InvalidRequest, LeaseholdError
-from leasehold.testing.memory_table import (
+from fairlock.clock import SystemClock
+from fairlock.errors import FairlockError, InvalidRequest
+from fairlock.testing.memory_table import (
     ConditionalCheckFailedException,
     MemoryTable,
     TransactionCanceledException,
 )
+from lambdas import acquire, force_release, heartbeat, reap, release, runtime, telemetry
 from tests.fuzz.findings import Findings
 from tests.fuzz.values import EXECUTIONS, LOCKS, MARK, SECRETS, hostile, leaks, shown
 from tests.support.faults import defects, refusal, unknown_outcomes
@@ -219,7 +219,7 @@ class _Run:
         self.output.truncate()
 
 
-def _typed(kind: type[LeaseholdError] = LeaseholdError) -> set[str]:
+def _typed(kind: type[FairlockError] = FairlockError) -> set[str]:
     return {kind.__name__}.union(*map(_typed, kind.__subclasses__()))
 
 
@@ -244,8 +244,8 @@ def _environment(aws: FaultyAws) -> Iterator[StringIO]:
     """The handlers over these clients, with all that they print; nothing sleeps."""
     output = StringIO()
     variables = {
-        "LEASEHOLD_TABLE_NAME": "locks",
-        "LEASEHOLD_REAP_QUEUE_URL": "queue",
+        "FAIRLOCK_TABLE_NAME": "locks",
+        "FAIRLOCK_REAP_QUEUE_URL": "queue",
     }
     streams = [handler for handler in telemetry.logger.handlers if hasattr(handler, "stream")]
     before = [(handler, handler.stream) for handler in streams]

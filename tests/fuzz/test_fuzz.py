@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from fairlock.client import arguments
+from fairlock.client.base_lock import BaseLock
+from fairlock.protocol.model import AcquireRequest
+from fairlock.wire import requests
 from lambdas import acquire, runtime, telemetry
-from leasehold.client import arguments
-from leasehold.client.base_lock import BaseLock
-from leasehold.protocol.model import AcquireRequest
-from leasehold.wire import requests
 from tests.fuzz.clients import fuzz_clients
 from tests.fuzz.handlers import fuzz_handlers
 from tests.fuzz.values import SECRETS, leaks

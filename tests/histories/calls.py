@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from leasehold.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 
 if TYPE_CHECKING:
-    from leasehold import Lock, LockClient
+    from fairlock import Lock, LockClient
 
 
 class Kind(Enum):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import boto3
 from botocore.config import Config
 
-from leasehold import Lock, LockClient
-from leasehold.clock import Clock
-from leasehold.dynamodb.client_config import CLIENT_CONFIG
+from fairlock import Lock, LockClient
+from fairlock.clock import Clock
+from fairlock.dynamodb.client_config import CLIENT_CONFIG
 from tests.histories.calls import Answer, Call, Recorder
 from tests.histories.checker import Violation, find_violation
 

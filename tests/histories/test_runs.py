@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.clock import BootClock
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.clock import BootClock
+from fairlock.testing.memory_table import MemoryTable
 from tests.histories.calls import Answer, Call
 from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint
 from tests.histories.memory_backend import memory_backend

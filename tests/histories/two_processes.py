@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from typing import Final
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.histories.calls import Call
 from tests.histories.plans import LARGE
 from tests.histories.runs import dynamodb_at, new_client, run_plans

@@ -10,13 +10,13 @@ from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol import schema
-from leasehold.protocol.items import read_place, read_state, read_waiter
-from leasehold.protocol.model import LockState, Place, SeenLock
-from leasehold.protocol.requests import Put
-from leasehold.testing.expressions import Item
-from leasehold.testing.memory_table import Key, MemoryTable
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.protocol import schema
+from fairlock.protocol.items import read_place, read_state, read_waiter
+from fairlock.protocol.model import LockState, Place, SeenLock
+from fairlock.protocol.requests import Put
+from fairlock.testing.expressions import Item
+from fairlock.testing.memory_table import Key, MemoryTable
 from tests.model.replay import Call
 from tests.support import TABLE
 
@@ -122,7 +122,7 @@ class NumberedTables:
         return found
 
     def lock(self, table: int) -> LockOfTable:
-        """The lock of a table, read as leasehold reads it."""
+        """The lock of a table, read as fairlock reads it."""
         found = self._locks.get(table)
         if found is None:
             items = self.items(table)

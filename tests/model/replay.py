@@ -1,4 +1,4 @@
-"""Runs a real operation of leasehold up to its next request.
+"""Runs a real operation of fairlock up to its next request.
 
 The operations are ordinary functions that ask the table, Step Functions and the clock. What they do
 next depends on the answers so far only. So the model remembers the answers, and to go on runs the
@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, cast
 
-from leasehold.clock import Alarm
-from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.protocol.model import Grant, NotHeld, Released
-from leasehold.protocol.requests import Answer, Delete, Query, Update
-from leasehold.protocol.schema import PARTITION_KEY
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.expressions import Item, Scope, changed
-from leasehold.workflows.engine import Delivery, Execution
+from fairlock.clock import Alarm
+from fairlock.dynamodb.lock_table import ConditionFailed, LockTable, Written
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.errors import LockLost, LockStoreUnavailable
+from fairlock.protocol.model import Grant, NotHeld, Released
+from fairlock.protocol.requests import Answer, Delete, Query, Update
+from fairlock.protocol.schema import PARTITION_KEY
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.expressions import Item, Scope, changed
+from fairlock.workflows.engine import Delivery, Execution
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
 from tests.support import START_MS
 
@@ -58,7 +58,7 @@ class Call:
 
 
 class _Suspended(BaseException):
-    """No error: nothing in leasehold may catch it."""
+    """No error: nothing in fairlock may catch it."""
 
     def __init__(self, call: Call) -> None:
         self.call = call

@@ -1,4 +1,4 @@
-"""Which function of leasehold made a request: the model's moves carry those names."""
+"""Which function of fairlock made a request: the model's moves carry those names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold.protocol import claims, next_step, permits, queue
-from leasehold.protocol import hand_over as hand_over_protocol
-from leasehold.protocol.requests import Transaction
-from leasehold.store import (
+from fairlock.protocol import claims, next_step, permits, queue
+from fairlock.protocol import hand_over as hand_over_protocol
+from fairlock.protocol.requests import Transaction
+from fairlock.store import (
     acquire,
     force_release,
     hand_over,
@@ -24,8 +24,8 @@ from leasehold.store import (
     release,
     takeover,
 )
-from leasehold.store import claims as claims_of_store
-from leasehold.store import queue as queue_of_store
+from fairlock.store import claims as claims_of_store
+from fairlock.store import queue as queue_of_store
 
 _NO_REQUESTS: Final = frozenset(
     {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}

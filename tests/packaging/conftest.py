@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hatchling import build
 
-from leasehold.cdk.service.asset import assemble
+from fairlock.cdk.service.asset import assemble
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME_HAS = ("boto3", "botocore", "jmespath", "s3transfer", "python-dateutil", "six", "urllib3")

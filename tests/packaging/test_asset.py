@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from leasehold.cdk.service import asset as _asset
-from leasehold.cdk.service.asset import AssetError, assemble
+from fairlock.cdk.service import asset as _asset
+from fairlock.cdk.service.asset import AssetError, assemble
 from tests.support.imports import imports_of, module_of
 
 MOST_BYTES = 1_500_000
@@ -38,14 +38,14 @@ def test_it_has_modules_none_of_them_compiled_and_the_licences(asset: Path) -> N
     assert {name.split("/")[0] for name in names} == {
         "aws_lambda_powertools",
         "lambdas",
-        "leasehold",
+        "fairlock",
         "licenses",
         "typing_extensions.py",
     }
 
 
 def own_modules(asset: Path) -> dict[str, Path]:
-    paths = [path for top in ("lambdas", "leasehold") for path in (asset / top).rglob("*.py")]
+    paths = [path for top in ("lambdas", "fairlock") for path in (asset / top).rglob("*.py")]
     return {module_of(path, asset): path for path in paths}
 
 
@@ -77,8 +77,8 @@ def test_of_this_package_it_has_what_the_handlers_import_and_nothing_else(asset:
 
 
 def test_a_module_that_no_handler_imports_is_noticed(asset: Path) -> None:
-    modules = {**own_modules(asset), "leasehold.store.stray": asset / "leasehold" / "errors.py"}
-    assert set(modules) - imported_by(HANDLERS, modules) == {"leasehold.store.stray"}
+    modules = {**own_modules(asset), "fairlock.store.stray": asset / "fairlock" / "errors.py"}
+    assert set(modules) - imported_by(HANDLERS, modules) == {"fairlock.store.stray"}
 
 
 def test_it_is_small(asset: Path, record_property: Callable[[str, object], None]) -> None:
@@ -166,9 +166,7 @@ def test_a_missing_distribution_is_told_with_the_cure(
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(_asset, "distribution", nothing_installed)
-    with pytest.raises(
-        AssetError, match=r"is not installed: it comes with Leasehold's extra 'cdk'"
-    ):
+    with pytest.raises(AssetError, match=r"is not installed: it comes with Fairlock's extra 'cdk'"):
         assemble(tmp_path)
 
 

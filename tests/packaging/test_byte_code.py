@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.cdk.service import byte_code
-from leasehold.cdk.service.byte_code import add_byte_code
+from fairlock.cdk.service import byte_code
+from fairlock.cdk.service.byte_code import add_byte_code
 from tests.support.compiling import COUNT_COMPILED
 
 RUNTIME = "python3.13"
@@ -49,7 +49,7 @@ def imported_and_compiled(
         capture_output=True,
         text=True,
         timeout=60,
-        env={"LEASEHOLD_TABLE_NAME": "locks"},
+        env={"FAIRLOCK_TABLE_NAME": "locks"},
     )
     counts: dict[str, int] = json.loads(done.stdout)
     return counts

@@ -8,19 +8,19 @@ from tests.packaging.clean_environment import FOR_THE_COMMAND, REQUIRED, home_of
 
 EVERY_NAME = """
 import json, sys, importlib
-import leasehold
-for name in leasehold.__all__:
-    getattr(leasehold, name)
-for module in ("leasehold.optimistic", "leasehold.guarded"):
+import fairlock
+for name in fairlock.__all__:
+    getattr(fairlock, name)
+for module in ("fairlock.optimistic", "fairlock.guarded"):
     importlib.import_module(module)
 told = {}
-for module, name in (("leasehold", "AsyncLockClient"), ("leasehold.cdk", "LockService")):
+for module, name in (("fairlock", "AsyncLockClient"), ("fairlock.cdk", "LockService")):
     try:
         getattr(importlib.import_module(module), name)
     except ImportError as error:
         told[name] = str(error)
-sys.argv = ["leasehold", "--version"]
-from leasehold.cli import main
+sys.argv = ["fairlock", "--version"]
+from fairlock.cli import main
 try:
     main()
 except SystemExit as ended:
@@ -40,4 +40,4 @@ def test_every_name_is_there_and_what_is_optional_says_what_to_install(
     assert "from its repository with the extra 'async'" in str(told["AsyncLockClient"])
     assert "from its repository with the extra 'cdk'" in str(told["LockService"])
     assert told["loaded"] == []
-    assert (printed, told["command"]) == ("leasehold 0.1.0", "0")
+    assert (printed, told["command"]) == ("fairlock 0.1.0", "0")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HANDLERS = ["acquire", "heartbeat", "release"]
-ELSEWHERE = {"AWS_DEFAULT_REGION": "us-east-1", "LEASEHOLD_TABLE_NAME": "locks"}
+ELSEWHERE = {"AWS_DEFAULT_REGION": "us-east-1", "FAIRLOCK_TABLE_NAME": "locks"}
 ON_LAMBDA = {
     **ELSEWHERE,
     "AWS_LAMBDA_FUNCTION_NAME": "acquire",
@@ -191,7 +191,7 @@ def test_a_module_that_imports_what_is_left_out_would_be_noticed(
             (tmp_path / top.name).symlink_to(top)
     (tmp_path / "lambdas").mkdir()
     source = {
-        "client": "from leasehold.client import lock_client",
+        "client": "from fairlock.client import lock_client",
         "parser": "from aws_lambda_powertools.utilities import parser",
     }
     for name, line in source.items():
@@ -199,7 +199,7 @@ def test_a_module_that_imports_what_is_left_out_would_be_noticed(
     found = run_alone(IMPORT_EVERY_MODULE, tmp_path, boto3_home, "")
     failed = found["failed"]
     assert isinstance(failed, dict)
-    assert failed["lambdas.client"] == "No module named 'leasehold.client'"
+    assert failed["lambdas.client"] == "No module named 'fairlock.client'"
     assert failed["lambdas.parser"].startswith("cannot import name 'parser'")
 
 

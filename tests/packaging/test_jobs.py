@@ -26,8 +26,8 @@ import boto3, botocore.session
 told = {}
 
 def command(*words):
-    from leasehold.cli import main
-    sys.argv = ["leasehold", *words]
+    from fairlock.cli import main
+    sys.argv = ["fairlock", *words]
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
@@ -37,7 +37,7 @@ def command(*words):
 
 told["create-table"] = command("create-table", "locks-of-jobs")
 
-from leasehold import AsyncLockClient, LockClient, LockLost, locked, optimistic
+from fairlock import AsyncLockClient, LockClient, LockLost, locked, optimistic
 with LockClient("locks-of-jobs", owner_name="client") as locks:
     with contextlib.suppress(LockLost), locks.hold("a"):
         told["ls"] = command("ls", "--json")
@@ -75,7 +75,7 @@ print(json.dumps(told))
 @pytest.fixture(scope="module")
 def told(installed: Path, aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - JSON
     home = home_of((*REQUIRED, *FOR_THE_COMMAND, *FOR_ASYNCIO), tmp_path_factory.mktemp("home"))
-    environment = {**aws.environment, "LEASEHOLD_TABLE_NAME": "locks-of-jobs", "PATH": str(home)}
+    environment = {**aws.environment, "FAIRLOCK_TABLE_NAME": "locks-of-jobs", "PATH": str(home)}
     task = home / "task.json"
     task.write_text('{"Type": "Pass"}')
     script = f"ENVIRONMENT, TASK = {environment!r}, {str(task)!r}{JOBS}"
@@ -101,5 +101,5 @@ def test_an_item_is_updated_optimistically(told: Any) -> None:  # noqa: ANN401 -
 
 
 def test_nothing_loads_the_cdk_and_what_needs_it_says_so(told: Any) -> None:  # noqa: ANN401 - JSON
-    assert told["asl"] == [64, "leasehold: asl needs Node.js: there is no node on the path\n"]
+    assert told["asl"] == [64, "fairlock: asl needs Node.js: there is no node on the path\n"]
     assert told["loaded"] == []

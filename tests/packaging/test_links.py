@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-URL = "https://code.example/leasehold"
+URL = "https://code.example/fairlock"
 RELATIVE = re.compile(r"\]\((?!https://|#)")
 
 
@@ -33,7 +33,7 @@ def metadata(**environment: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("given", [URL, f"{URL}/"])
 def test_a_release_names_the_repository_and_links_to_it(given: str) -> None:
-    told = metadata(LEASEHOLD_REPOSITORY_URL=given)
+    told = metadata(FAIRLOCK_REPOSITORY_URL=given)
     assert told["urls"]["Repository"] == URL
     assert told["urls"]["Changelog"] == f"{URL}/blob/main/CHANGELOG.md"
     readme = told["readme"]["text"]
@@ -43,7 +43,7 @@ def test_a_release_names_the_repository_and_links_to_it(given: str) -> None:
 
 
 def test_without_an_address_nothing_is_made_up() -> None:
-    told = metadata(LEASEHOLD_REPOSITORY_URL="")
+    told = metadata(FAIRLOCK_REPOSITORY_URL="")
     assert not told.get("urls")
     assert told["readme"]["text"] == (ROOT / "README.md").read_text()
     assert RELATIVE.findall(told["readme"]["text"])

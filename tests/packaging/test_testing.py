@@ -25,7 +25,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_pytest(project: Path, installed: Path, *arguments: str) -> str:
-    """What pytest says of the project, where this wheel is what `leasehold` is."""
+    """What pytest says of the project, where this wheel is what `fairlock` is."""
     surroundings = {name: text for name, text in os.environ.items() if "AWS_" not in name}
     finished = subprocess.run(
         [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
@@ -56,7 +56,7 @@ def test_the_examples_pass_and_fail_if_the_code_under_test_ignores_its_lock(
     assert "1 failed, 17 passed" in output, output
 
 
-@pytest.mark.skipif("LEASEHOLD_EMULATOR" not in os.environ, reason="`make examples` sets it")
+@pytest.mark.skipif("FAIRLOCK_EMULATOR" not in os.environ, reason="`make examples` sets it")
 def test_the_example_with_an_emulator_passes(project: Path, installed: Path) -> None:
     output = run_pytest(project, installed, WITH_AN_EMULATOR)
     assert "1 passed" in output, output

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from leasehold.cdk.service.asset import OLDEST
+from fairlock.cdk.service.asset import OLDEST
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,7 +18,7 @@ ASSEMBLE = """
 import importlib.util, pathlib, site, sys
 site.addsitedir(sys.argv[1])
 sys.path.append(sys.argv[3])
-package = pathlib.Path(importlib.util.find_spec("leasehold").origin).parent
+package = pathlib.Path(importlib.util.find_spec("fairlock").origin).parent
 spec = importlib.util.spec_from_file_location("asset", package / "cdk" / "service" / "asset.py")
 asset = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(asset)
@@ -30,13 +30,13 @@ print(asset.assemble(pathlib.Path(sys.argv[2])).name)
 def test_handlers_and_type_marker_travel_in_the_wheel(installed: Path) -> None:
     handlers = {path.name for path in (ROOT / "lambdas").glob("*.py")}
     assert handlers >= {"acquire.py", "heartbeat.py", "release.py"}
-    assert {path.name for path in (installed / "leasehold" / "_lambdas").iterdir()} == handlers
-    assert (installed / "leasehold" / "py.typed").is_file()
+    assert {path.name for path in (installed / "fairlock" / "_lambdas").iterdir()} == handlers
+    assert (installed / "fairlock" / "py.typed").is_file()
 
 
-def test_the_wheel_installs_nothing_but_leasehold(installed: Path) -> None:
+def test_the_wheel_installs_nothing_but_fairlock(installed: Path) -> None:
     names = {path.name for path in installed.iterdir()}
-    assert {name for name in names if not name.endswith(".dist-info")} == {"leasehold"}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"fairlock"}
     assert not list(installed.rglob("*.pyc"))
 
 
@@ -75,9 +75,9 @@ def test_every_way_to_install_gives_the_asset_of_the_checkout(
         text=True,
     )
     package, name = finished.stdout.split()
-    assert Path(package) == (site if way == "installed" else ROOT) / "leasehold"
+    assert Path(package) == (site if way == "installed" else ROOT) / "fairlock"
     assert name == asset.name
-    assembled = tmp_path / "leasehold-handlers" / name
+    assembled = tmp_path / "fairlock-handlers" / name
     assert {path.relative_to(assembled) for path in assembled.rglob("*")} == {
         path.relative_to(asset) for path in asset.rglob("*")
     }

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.protocol.schema import lock_key
-from leasehold.store.lock_store import LockStore
+from fairlock.protocol.schema import lock_key
+from fairlock.store.lock_store import LockStore
 from tests.support import TABLE, FakeClock, store_over
 from tests.support.faults import lost_reply
 from tests.support.workflows import FakeWorkflows

@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
-from leasehold.wire.answers import acquire_answer, heartbeat_answer, release_answer
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
+from fairlock.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.property.bench import Bench
 from tests.property.reference_locks import Plan, ReferenceLocks
 from tests.property.stored_lock import StoredLock, read_stored

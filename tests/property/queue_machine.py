@@ -13,17 +13,17 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import (
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import (
     AcquireRequest,
     Grant,
     HeartbeatRequest,
     Queued,
     ReleaseRequest,
 )
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.workflows.engine import Delivery
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.workflows.engine import Delivery
 from tests.property.bench import Bench, Killed
 from tests.property.stored_lock import read_stored
 

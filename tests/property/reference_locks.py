@@ -1,6 +1,6 @@
 """The lock protocol once more, as plain Python over plain dictionaries: what the answers must be.
 
-Written from the design, with nothing of `leasehold` in it. One call is one moment: there is nothing
+Written from the design, with nothing of `fairlock` in it. One call is one moment: there is nothing
 between its steps, which is what the conditional writes have to achieve.
 """
 

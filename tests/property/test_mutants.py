@@ -6,9 +6,9 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from leasehold.errors import LockItemMalformed, LockStoreUnavailable
-from leasehold.protocol import verdict
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.errors import LockItemMalformed, LockStoreUnavailable
+from fairlock.protocol import verdict
+from fairlock.testing.memory_table import MemoryTable
 from tests.property.bench import Bench
 from tests.property.lock_machine import LockMachine
 from tests.property.mutants import MUTANTS, QUEUE_MUTANTS

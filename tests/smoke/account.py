@@ -31,14 +31,14 @@ from tests.smoke.separate_stacks import (
 from tests.smoke.stack import SmokeWorkflows
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-SERVICE: Final = "LeaseholdSmoke"
-WORKFLOWS: Final = "LeaseholdSmokeWorkflows"
-UPDATES: Final = "LeaseholdSmokeUpdates"
-TOKEN_IN_MAP: Final = "LeaseholdSmokeTokenInMap"
-TOKEN_IN_MAP_BY_PATH: Final = "LeaseholdSmokeTokenInMapByPath"
-KEYS: Final = "LeaseholdSmokeKeys"
-RETAINED: Final = "LeaseholdSmokeRetained"
-EVENTS: Final = "LeaseholdSmokeEvents"
+SERVICE: Final = "FairlockSmoke"
+WORKFLOWS: Final = "FairlockSmokeWorkflows"
+UPDATES: Final = "FairlockSmokeUpdates"
+TOKEN_IN_MAP: Final = "FairlockSmokeTokenInMap"
+TOKEN_IN_MAP_BY_PATH: Final = "FairlockSmokeTokenInMapByPath"
+KEYS: Final = "FairlockSmokeKeys"
+RETAINED: Final = "FairlockSmokeRetained"
+EVENTS: Final = "FairlockSmokeEvents"
 DEPLOYED: Final = (SERVICE, WORKFLOWS, UPDATES)
 """By the CDK CLI, before the first case."""
 SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED, EVENTS)

@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, LockService
+from fairlock.cdk import LockGuard, LockService
 from tests.e2e.guard.stack import INPUT, PER_EXECUTION, RESULT
 from tests.e2e.workflow_parts import LOCK, stay
 

@@ -58,7 +58,7 @@ def decided_by(case: Callable[..., object]) -> str:
 
 
 def skip_without_account(decides: str) -> None:
-    if os.environ.get("LEASEHOLD_AWS_SMOKE_TEST") != "1":
-        pytest.skip(f"{decides} Needs an AWS account: set LEASEHOLD_AWS_SMOKE_TEST=1")
+    if os.environ.get("FAIRLOCK_AWS_SMOKE_TEST") != "1":
+        pytest.skip(f"{decides} Needs an AWS account: set FAIRLOCK_AWS_SMOKE_TEST=1")
     if boto3.Session().get_credentials() is None:
         pytest.skip(f"{decides} Needs an AWS account: no credentials found")

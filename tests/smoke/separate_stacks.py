@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, LockMonitoring, LockService
+from fairlock.cdk import LockGuard, LockMonitoring, LockService
 from tests.e2e.guard.stack import JSONATA
 from tests.e2e.workflow_parts import LOCK, stay
 
@@ -148,7 +148,7 @@ class SmokeEvents(Stack):
         LockMonitoring(self, "Monitoring", service=locks, alarm_topic=sns.Topic(self, "Topic"))
         queue = sqs.Queue(self, "Events", removal_policy=RemovalPolicy.DESTROY)
         pattern = events.EventPattern(
-            source=["leasehold"],
+            source=["fairlock"],
             detail={"lock_name": events.Match.prefix(LIFECYCLE_PREFIX)},
         )
         rule = events.Rule(self, "Rule", event_pattern=pattern)

@@ -16,8 +16,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from fairlock.cdk import LockGuard, LockService, Waiting
 from infra.durable_package import package
-from leasehold.cdk import LockGuard, LockService, Waiting
 from tests.e2e.durable.stack import WORKER
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, JSONATA

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from leasehold.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
+from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS
 from tests.e2e.reap_passes import SECOND_PASS_SECONDS
 from tests.smoke.account import Account
 

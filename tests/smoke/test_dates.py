@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold.dynamodb.aws_clock import date_in
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol.schema import lock_key
+from fairlock.dynamodb.aws_clock import date_in
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.protocol.schema import lock_key
 from tests.smoke.account import Account
 
 ANSWERS = 1_000

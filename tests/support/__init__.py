@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from leasehold.clock import Clock
-from leasehold.dynamodb.aws_clock import AwsClock
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
-from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
+from fairlock.clock import Clock
+from fairlock.dynamodb.aws_clock import AwsClock
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
+from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -63,7 +63,7 @@ def python_world(block: Block) -> str:
         return "embedded"
     if "@durable_execution" in block.code:
         return "durable"
-    constructs = ("self,", "(stack,", "leasehold.cdk", "aws_cdk", "LambdaInvoke", "locks.watch(")
+    constructs = ("self,", "(stack,", "fairlock.cdk", "aws_cdk", "LambdaInvoke", "locks.watch(")
     return "cdk" if any(word in block.code for word in constructs) else "client"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.protocol import schema
-from leasehold.protocol.model import (
+from fairlock.protocol import schema
+from fairlock.protocol.model import (
     ExecutionEnded,
     Grant,
     KeepAliveRequest,
@@ -16,9 +16,9 @@ from leasehold.protocol.model import (
     Reaped,
     Refusal,
 )
-from leasehold.store.events import Event
-from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import Execution
+from fairlock.store.events import Event
+from fairlock.store.lock_store import LockStore
+from fairlock.workflows.engine import Execution
 from tests.support import (
     LOCK,
     TABLE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from leasehold.errors import LockLost
-from leasehold.protocol.model import Grant, Liveness, NotHeld, Released
-from leasehold.workflows.engine import Delivery, Execution
+from fairlock.errors import LockLost
+from fairlock.protocol.model import Grant, Liveness, NotHeld, Released
+from fairlock.workflows.engine import Delivery, Execution
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Typical uses pass mypy strict and pyright strict, and wrong ones are reported, by both.
 
-The files are read outside of the checkout, so that Leasehold is what it is for its users: an
+The files are read outside of the checkout, so that Fairlock is what it is for its users: an
 installed package, whose types count only because it says that it has some.
 """
 

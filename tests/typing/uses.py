@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, assert_type
 import boto3
 from aws_durable_execution_sdk_python import DurableContext
 
-from leasehold import (
+from fairlock import (
     AsyncLock,
     AsyncLockClient,
     DescribedHolder,
@@ -24,9 +24,9 @@ from leasehold import (
     locked,
     optimistic,
 )
-from leasehold.durable import DurableLock
-from leasehold.durable import hold as hold_durably
-from leasehold.testing import FakeTable
+from fairlock.durable import DurableLock
+from fairlock.durable import hold as hold_durably
+from fairlock.testing import FakeTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 in_memory = LockClient("locks", client=FakeTable())
 locks = LockClient("locks", lease=30, max_wait=timedelta(minutes=2), session=boto3.Session())
 by_environment = LockClient()
-by_stack: LockClient = LockClient.from_stack("Leasehold", lease=timedelta(seconds=30))
+by_stack: LockClient = LockClient.from_stack("Fairlock", lease=timedelta(seconds=30))
 
 
 def hold() -> int:

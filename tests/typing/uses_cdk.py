@@ -6,7 +6,7 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, LockService, Waiting
+from fairlock.cdk import LockGuard, LockService, Waiting
 
 
 class Billing(Stack):

@@ -13,8 +13,8 @@ import pytest
 from botocore.session import get_session
 from hypothesis import settings
 
+from fairlock.testing.memory_table import MemoryTable
 from lambdas import runtime, telemetry
-from leasehold.testing.memory_table import MemoryTable
 from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def lambda_environment(dynamodb: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
 
     session = SimpleNamespace(create_client=create_client)
     monkeypatch.setattr(runtime, "get_session", lambda: session)
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", TABLE)
     for handler in telemetry.logger.handlers:
         if isinstance(handler, logging.StreamHandler):
             monkeypatch.setattr(handler, "stream", PresentStdout())
@@ -105,8 +105,8 @@ class BrokenLog(logging.Handler):
 
 @pytest.fixture
 def broken_log() -> Iterator[None]:
-    """Each line that Leasehold logs raises."""
-    logger, handler = logging.getLogger("leasehold"), BrokenLog()
+    """Each line that Fairlock logs raises."""
+    logger, handler = logging.getLogger("fairlock"), BrokenLog()
     logger.addHandler(handler)
     yield
     logger.removeHandler(handler)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.backoff import advise_retry_seconds
+from fairlock.backoff import advise_retry_seconds
 
 NOW_MS = 1_900_000_000_000
 HOUR_MS = 3_600_000

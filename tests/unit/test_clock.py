@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.clock import SystemClock, iso_utc
-from leasehold.protocol.schema import ttl_seconds
-from leasehold.wire.rules import LATEST_EPOCH_MS
+from fairlock.clock import SystemClock, iso_utc
+from fairlock.protocol.schema import ttl_seconds
+from fairlock.wire.rules import LATEST_EPOCH_MS
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import pytest
 
-import leasehold
-from leasehold import errors
-from leasehold.errors import (
+import fairlock
+from fairlock import errors
+from fairlock.errors import (
     CancellationReason,
+    FairlockError,
     InvalidRequest,
-    LeaseholdError,
     LockLost,
     LockStoreUnavailable,
     LockWaitTimeout,
@@ -29,14 +29,14 @@ from leasehold.errors import (
 
 
 def test_the_class_names_are_those_that_workflows_match_on() -> None:
-    names = {error.__name__ for error in LeaseholdError.__subclasses__()}
+    names = {error.__name__ for error in FairlockError.__subclasses__()}
     assert names >= {"InvalidRequest", "LockStoreUnavailable", "LockWaitTimeout", "LockLost"}
 
 
 @pytest.mark.parametrize("kind", [InvalidRequest, LockStoreUnavailable, LockWaitTimeout, LockLost])
-def test_each_error_is_a_leasehold_error_and_none_is_a_kind_of_another(kind: type) -> None:
-    assert kind.__mro__[1] is LeaseholdError
-    assert LeaseholdError.__mro__[1] is Exception
+def test_each_error_is_a_fairlock_error_and_none_is_a_kind_of_another(kind: type) -> None:
+    assert kind.__mro__[1] is FairlockError
+    assert FairlockError.__mro__[1] is Exception
 
 
 BUILT_IN = {InvalidRequest: ValueError, LockWaitTimeout: TimeoutError}
@@ -70,14 +70,14 @@ def test_a_timeout_made_without_its_init_keeps_its_text_only_if_that_is_set(
     assert str(COPIES[way](error)) == ""
 
 
-def only_new(kind: type[LeaseholdError], args: tuple[Any, ...]) -> LeaseholdError:
+def only_new(kind: type[FairlockError], args: tuple[Any, ...]) -> FairlockError:
     return kind.__new__(kind, *args)
 
 
 def test_the_errors_can_be_imported_from_the_root() -> None:
-    for kind in (InvalidRequest, LockStoreUnavailable, LockWaitTimeout, LockLost, LeaseholdError):
-        assert getattr(leasehold, kind.__name__) is kind
-        assert kind.__name__ in leasehold.__all__
+    for kind in (InvalidRequest, LockStoreUnavailable, LockWaitTimeout, LockLost, FairlockError):
+        assert getattr(fairlock, kind.__name__) is kind
+        assert kind.__name__ in fairlock.__all__
 
 
 def test_an_invalid_request_carries_its_parts() -> None:
@@ -86,9 +86,9 @@ def test_an_invalid_request_carries_its_parts() -> None:
     assert str(error) == "limit: must be even (got 3)"
 
 
-def all_errors() -> list[type[LeaseholdError]]:
+def all_errors() -> list[type[FairlockError]]:
     kinds = [value for value in vars(errors).values() if isinstance(value, type)]
-    return [kind for kind in kinds if issubclass(kind, LeaseholdError)]
+    return [kind for kind in kinds if issubclass(kind, FairlockError)]
 
 
 HOLDER = VisibleHolder(
@@ -109,7 +109,7 @@ SAMPLES: dict[str, Any] = {
 }
 
 
-def example(kind: type[LeaseholdError]) -> LeaseholdError:
+def example(kind: type[FairlockError]) -> FairlockError:
     """An error whose arguments all have values; fails for an argument of a type not heard of."""
     if kind.__init__ is Exception.__init__:
         return kind("why")
@@ -122,14 +122,14 @@ def example(kind: type[LeaseholdError]) -> LeaseholdError:
     )
 
 
-def test_every_error_of_the_module_is_one_of_leaseholds() -> None:
+def test_every_error_of_the_module_is_one_of_fairlocks() -> None:
     kinds = [value for value in vars(errors).values() if isinstance(value, type)]
     assert len(all_errors()) > 10
     assert set(all_errors()) == {kind for kind in kinds if issubclass(kind, BaseException)}
 
 
-COPIES: dict[str, Callable[[LeaseholdError], LeaseholdError]] = {
-    "pickled": lambda error: cast("LeaseholdError", pickle.loads(pickle.dumps(error))),  # noqa: S301 - our own bytes
+COPIES: dict[str, Callable[[FairlockError], FairlockError]] = {
+    "pickled": lambda error: cast("FairlockError", pickle.loads(pickle.dumps(error))),  # noqa: S301 - our own bytes
     "copied": copy.copy,
     "copied deeply": copy.deepcopy,
 }
@@ -138,7 +138,7 @@ COPIES: dict[str, Callable[[LeaseholdError], LeaseholdError]] = {
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize("kind", all_errors())
 def test_an_error_comes_out_of_another_process_with_all_that_it_carried(
-    kind: type[LeaseholdError], way: str
+    kind: type[FairlockError], way: str
 ) -> None:
     error = example(kind)
     error.add_note("a note")
@@ -152,7 +152,7 @@ def test_an_error_comes_out_of_another_process_with_all_that_it_carried(
 def test_without_a_way_of_their_own_errors_would_not_come_out(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(LeaseholdError, "__reduce__")
+    monkeypatch.delattr(FairlockError, "__reduce__")
     with pytest.raises(TypeError, match="argument"):
         COPIES[way](InvalidRequest(field="limit", rule="must be even", value=3))
 

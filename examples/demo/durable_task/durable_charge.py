@@ -11,7 +11,7 @@ import boto3
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.config import Duration
 
-from leasehold.durable import hold
+from fairlock.durable import hold
 
 
 @durable_execution

@@ -12,7 +12,7 @@ import boto3
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.config import Duration
 
-from leasehold.durable import hold
+from fairlock.durable import hold
 
 REFUSES_OLDER_TOKENS = "attribute_not_exists(fencing_token) OR fencing_token <= :token"
 

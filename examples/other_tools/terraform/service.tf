@@ -1,6 +1,6 @@
 # The lock service, once for an account and region: the template of `make template`.
 # Other configurations read its names as billing.tf does, or from the Parameter Store:
-#   data "aws_ssm_parameter" "acquire" { name = "/leasehold/Leasehold/AcquireFunctionArn" }
+#   data "aws_ssm_parameter" "acquire" { name = "/fairlock/Fairlock/AcquireFunctionArn" }
 
 terraform {
   required_providers {
@@ -16,12 +16,12 @@ variable "code_bucket" {
 
 locals {
   template = "${path.module}/../../../out/template"
-  code     = one(fileset(local.template, "leasehold-*.zip"))
+  code     = one(fileset(local.template, "fairlock-*.zip"))
 }
 
 resource "aws_s3_object" "locks" {
   bucket = var.code_bucket
-  key    = "leasehold/${local.code}"
+  key    = "fairlock/${local.code}"
   source = "${local.template}/${local.code}"
 
   lifecycle {
@@ -30,12 +30,12 @@ resource "aws_s3_object" "locks" {
 }
 
 resource "aws_cloudformation_stack" "locks" {
-  name          = "Leasehold"
-  template_body = file("${local.template}/${one(fileset(local.template, "leasehold-*.json"))}")
+  name          = "Fairlock"
+  template_body = file("${local.template}/${one(fileset(local.template, "fairlock-*.json"))}")
   capabilities  = ["CAPABILITY_IAM"]
   parameters = {
     CodeBucket    = var.code_bucket
-    CodeKeyPrefix = "leasehold/"
+    CodeKeyPrefix = "fairlock/"
   }
 
   depends_on = [aws_s3_object.locks]

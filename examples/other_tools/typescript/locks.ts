@@ -1,4 +1,4 @@
-// Holds a lock of Leasehold in TypeScript, over the functions of the service. Node 22.18 or newer runs it as it is.
+// Holds a lock of Fairlock in TypeScript, over the functions of the service. Node 22.18 or newer runs it as it is.
 
 import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from leasehold.protocol.schema import lock_key
+from fairlock.protocol.schema import lock_key
 from tests.e2e.deployment import Deployment
 
 Json = dict[str, Any]

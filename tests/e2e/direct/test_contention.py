@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from leasehold.protocol.schema import lock_key
+from fairlock.protocol.schema import lock_key
 from tests.e2e.direct.functions import CALLERS, Functions, Json, unique
 
 Result = TypeVar("Result")

@@ -37,7 +37,7 @@ class Subscriber:
         }
         policy = json.dumps({"Version": "2012-10-17", "Statement": [bus_may_send]})
         self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
-        pattern = {"source": ["leasehold"], "detail": {"lock_name": [lock_name]}}
+        pattern = {"source": ["fairlock"], "detail": {"lock_name": [lock_name]}}
         bus.put_rule(Name=RULE, EventPattern=json.dumps(pattern))
         bus.put_targets(Rule=RULE, Targets=[{"Id": "queue", "Arn": arn}])
         self.came: list[Json] = []

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tests.e2e.deployment import Deployment, Json, wait_until
 
-TIMES: Final = int(os.environ.get("LEASEHOLD_DURABLE_TIMES", "1"))
+TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "1"))
 """How often each end of an execution is measured; `make durable` does it 20 times."""
 _PAUSE_SECONDS: Final = 0.1
 

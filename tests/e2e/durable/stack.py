@@ -12,8 +12,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from fairlock.cdk import LockGuard, LockService, Waiting
 from infra.durable_package import package
-from leasehold.cdk import LockGuard, LockService, Waiting
 
 WORKER: Final = Path(__file__).parent / "worker"
 TIMES_OUT_SECONDS: Final = 6

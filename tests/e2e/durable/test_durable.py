@@ -11,7 +11,7 @@ import time
 from types import SimpleNamespace
 from typing import Any, Final
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.e2e.deployment import wait_until
 from tests.e2e.durable.conftest import Tell
 from tests.e2e.durable.executions import TIMES, DurableLock

@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard, LockService, Waiting
+from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from tests.e2e.guard.stack import INPUT, PER_EXECUTION, RESULT, function
 
 

@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard, Waiting
+from fairlock.cdk import ILockService, LockGuard, Waiting
 
 JSONATA = sfn.QueryLanguage.JSONATA
 PER_EXECUTION = "{% 'form/' & $states.context.Execution.Name %}"

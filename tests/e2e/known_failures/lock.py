@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import LockState
-from leasehold.protocol.schema import lock_key
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import LockState
+from fairlock.protocol.schema import lock_key
 from localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
@@ -104,7 +104,7 @@ class Lock:
 
     @property
     def table_name(self) -> str:
-        return self.deployment.outputs["Leasehold"]["LockTableName"]
+        return self.deployment.outputs["Fairlock"]["LockTableName"]
 
     @property
     def dynamodb(self) -> Any:  # noqa: ANN401 - a boto3 client

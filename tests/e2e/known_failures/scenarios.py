@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from leasehold.protocol.model import Holder
+from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 from tests.e2e.known_failures.lock import MOST_TRIES, PAUSE_SECONDS, Knocks, Lock, most_inside
 from tests.e2e.known_failures.parts import LEASE_SECONDS

@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard, LockService, Waiting
+from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.known_failures.parts import (
     INPUT,

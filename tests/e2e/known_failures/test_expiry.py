@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from leasehold.protocol.schema import TTL_ATTRIBUTE, WAITER_PREFIX, partition_of
+from fairlock.protocol.schema import TTL_ATTRIBUTE, WAITER_PREFIX, partition_of
 from tests.e2e.deployment import wait_until
 from tests.e2e.known_failures.lock import Lock
 

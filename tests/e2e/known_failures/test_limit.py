@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol import limits
-from leasehold.protocol.model import AcquireRequest, Grant
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.protocol import limits
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
 from tests.e2e.deployment import wait_until
 from tests.e2e.known_failures.lock import Lock
 from tests.e2e.known_failures.scenarios import FOR_EVER_SECONDS

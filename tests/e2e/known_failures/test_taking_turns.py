@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.protocol.items import read_state
+from fairlock.protocol.items import read_state
 from tests.e2e.known_failures.lock import MOST_TRIES, Lock, most_inside
 from tests.e2e.scenario_runs import ScenarioRuns
 

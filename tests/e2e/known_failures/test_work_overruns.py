@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.protocol.lease_time import over_at_ms, stored_end_ms
+from fairlock.protocol.lease_time import over_at_ms, stored_end_ms
 from tests.e2e.known_failures.parts import LEASE_SECONDS
 from tests.e2e.known_failures.scenarios import OVERRUN_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns

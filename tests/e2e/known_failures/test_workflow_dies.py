@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.protocol.lease_time import over_at_ms
+from fairlock.protocol.lease_time import over_at_ms
 from tests.e2e.known_failures.scenarios import Freed
 from tests.e2e.scenario_runs import ScenarioRuns
 

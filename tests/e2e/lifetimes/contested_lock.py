@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from leasehold.protocol.model import Holder
+from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
-TIMES: Final = int(os.environ.get("LEASEHOLD_TIMES", "20"))
+TIMES: Final = int(os.environ.get("FAIRLOCK_TIMES", "20"))
 """How often a scenario with two variants is played: an even number. `make test` does with two."""
 ALIKE_TIMES: Final = TIMES if TIMES > 2 else 1
 """How often a scenario without variants is played: more than once only for its figures."""

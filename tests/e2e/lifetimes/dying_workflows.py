@@ -1,6 +1,6 @@
 """Workflows that die in every way, with leases so long that no lease frees anything in a test.
 
-The same stand over the service of `Leasehold`, and over one by which deaths go unnoticed.
+The same stand over the service of `Fairlock`, and over one by which deaths go unnoticed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard, LockService, Waiting
-from leasehold.cdk.service.functions import handler_code
-from leasehold.metrics import REAP_QUEUE_VARIABLE
+from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
+from fairlock.cdk.service.functions import handler_code
+from fairlock.metrics import REAP_QUEUE_VARIABLE
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, RESULT, Form, Forms
 from tests.e2e.known_failures.parts import Chain, Mistake
@@ -38,7 +38,7 @@ GATE_TIMEOUT_SECONDS: Final = 300
 
 
 class DyingWorkflows(Forms):
-    """Over the service of `Leasehold`, whose reaper gets the events of all machines."""
+    """Over the service of `Fairlock`, whose reaper gets the events of all machines."""
 
     waiting = Waiting.queue()
 
@@ -247,7 +247,7 @@ def _with_handlers(
         handler=handler,
         layers=[layer],
         timeout=Duration.seconds(GATE_TIMEOUT_SECONDS),
-        environment={"LEASEHOLD_TABLE_NAME": locks.table.table_name, **environment},
+        environment={"FAIRLOCK_TABLE_NAME": locks.table.table_name, **environment},
     )
 
 

@@ -50,7 +50,7 @@ def second_pass(execution_arn: str) -> dict[str, Any]:
 def send(deployment: Deployment, *messages: dict[str, Any]) -> None:
     for message in messages:
         _queues(deployment.aws).send_message(
-            QueueUrl=deployment.outputs["Leasehold"]["ReapQueueUrl"],
+            QueueUrl=deployment.outputs["Fairlock"]["ReapQueueUrl"],
             MessageBody=json.dumps(message),
         )
 

@@ -13,7 +13,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, Waiting
+from fairlock.cdk import LockGuard, Waiting
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, JSONATA, Form, Forms, function
 from tests.e2e.workflow_parts import LOCK, SECONDS, decide, once_each, runtime_error, stay
@@ -27,7 +27,7 @@ LIMIT: Final = "{% $exists($states.input.limit) ? $states.input.limit : 1 %}"
 
 
 class Lifetimes(Forms):
-    """Over the service of `Leasehold`, which has a reaper."""
+    """Over the service of `Fairlock`, which has a reaper."""
 
     waiting = Waiting.queue(fallback=Duration.seconds(FALLBACK_SECONDS))
 

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.protocol.model import AcquireRequest, KeepAliveRequest
-from leasehold.store.context import LockContext
-from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.store.lock_store import LockStore
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.protocol.model import AcquireRequest, KeepAliveRequest
+from fairlock.store.context import LockContext
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.lock_store import LockStore
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.contested_lock import TIMES, ContestedLock

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from leasehold.protocol.claims import Claim
+from fairlock.protocol.claims import Claim
 from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.lifetimes.contested_lock import (
     MEASURING_SECONDS,

@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import ILockService, OptimisticUpdate
+from fairlock.cdk import ILockService, OptimisticUpdate
 
 KEY: Final = {"account": {"S": "{% $states.input.account %}"}}
 THINKING_SECONDS: Final = 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from leasehold import optimistic
+from fairlock import optimistic
 from tests.e2e.deployment import Deployment, Ended
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from unittest.mock import patch
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from leasehold.cdk import Waiting
-from leasehold.cdk.guard import service_calls
-from leasehold.cdk.guard.fallback_periods import divide_wait
-from leasehold.cdk.guard.own_answer import ANSWER
-from leasehold.cdk.workflow_variable import jsonata
+from fairlock.cdk import Waiting
+from fairlock.cdk.guard import service_calls
+from fairlock.cdk.guard.fallback_periods import divide_wait
+from fairlock.cdk.guard.own_answer import ANSWER
+from fairlock.cdk.workflow_variable import jsonata
 from tests.e2e.guard.stack import (
     INPUT,
     JSONATA,

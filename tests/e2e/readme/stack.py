@@ -10,7 +10,7 @@ from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import ILockService
+from fairlock.cdk import ILockService
 from tests.e2e.guard.stack import function
 
 _README: Final = Path(__file__).resolve().parents[3] / "README.md"

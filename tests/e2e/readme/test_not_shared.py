@@ -13,7 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
 
-from leasehold.cdk import LockService, SharedLockService
+from fairlock.cdk import LockService, SharedLockService
 from tests.e2e.deployment import Deployment
 
 
@@ -35,9 +35,9 @@ def uses_durable(locks: SharedLockService) -> None:
 @pytest.mark.parametrize(
     ("stack_name", "use", "missing"),
     [
-        ("Nowhere", lambda _locks: None, "/leasehold/Nowhere/AcquireFunctionArn"),
-        ("Leasehold", uses_durable, "/leasehold/Leasehold/ServesEveryDurableFunction"),
-        ("Leasehold", inspects, "/leasehold/Leasehold/InspectFunctionArn"),
+        ("Nowhere", lambda _locks: None, "/fairlock/Nowhere/AcquireFunctionArn"),
+        ("Fairlock", uses_durable, "/fairlock/Fairlock/ServesEveryDurableFunction"),
+        ("Fairlock", inspects, "/fairlock/Fairlock/InspectFunctionArn"),
     ],
     ids=["no such service", "not durable", "no administration"],
 )

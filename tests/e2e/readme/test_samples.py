@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.readme.stack import run_sample, sample
 
 LONGEST_SECONDS: Final = 120
-TABLE: Final = "Leasehold-LocksTable…"
+TABLE: Final = "Fairlock-LocksTable…"
 
 Charge = Callable[..., None]
 

@@ -261,7 +261,7 @@ def _elsewhere(outputs: Mapping[str, str]) -> Iterator[Call]:
         ("cloudwatch", "delete_alarms", {"AlarmNames": [_NOT_USED]}),
     ):
         yield from _calls(service, "what is not ours", {operation: arguments})
-    event = {"Source": "leasehold", "DetailType": "none", "Detail": "{}"}
+    event = {"Source": "fairlock", "DetailType": "none", "Detail": "{}"}
     putting = {"put_events": {"Entries": [event]}}
     yield from _calls("events", "the default bus", putting, {"put_events": "Publish"})
 

@@ -46,4 +46,4 @@ def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         storage = aws.client("s3")
         for bucket in storage.list_buckets()["Buckets"]:
             storage.delete_bucket_policy(Bucket=bucket["Name"])  # it refuses what comes without TLS
-        yield Deployment(aws=aws, outputs=aws.deploy(app=assembly, stacks=("Leasehold",)))
+        yield Deployment(aws=aws, outputs=aws.deploy(app=assembly, stacks=("Fairlock",)))

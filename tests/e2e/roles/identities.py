@@ -55,7 +55,7 @@ class Identities:
 
     def granted(self, role: str) -> set[str]:
         """Every action that the role's policies name, on whatever resource."""
-        name = self._deployment.outputs["Leasehold"][f"{role}RoleArn"].rpartition("/")[2]
+        name = self._deployment.outputs["Fairlock"][f"{role}RoleArn"].rpartition("/")[2]
         roles = self._deployment.aws.client("iam")
         assert roles.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
         found: set[str] = set()
@@ -67,7 +67,7 @@ class Identities:
         return found
 
     def _denied_in_simulation(self, role: str, call: Simulated) -> bool:
-        arn = self._deployment.outputs["Leasehold"][f"{role}RoleArn"]
+        arn = self._deployment.outputs["Fairlock"][f"{role}RoleArn"]
         answer = self._deployment.aws.client("iam").simulate_principal_policy(
             PolicySourceArn=arn, ActionNames=[call.action], ResourceArns=[call.resource]
         )
@@ -76,7 +76,7 @@ class Identities:
 
     def _assumed(self, role: str) -> dict[str, str]:
         """Credentials of a role whose trust is given to the account: what it may do is at issue."""
-        aws, arn = self._deployment.aws, self._deployment.outputs["Leasehold"][f"{role}RoleArn"]
+        aws, arn = self._deployment.aws, self._deployment.outputs["Fairlock"][f"{role}RoleArn"]
         name = arn.rpartition("/")[2]
         aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=_TRUST)
         answer = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="matrix")

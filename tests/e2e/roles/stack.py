@@ -7,8 +7,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 
+from fairlock.cdk import LockGuard
 from infra.lock_stack import LockStack
-from leasehold.cdk import LockGuard
 
 ROLES = (
     *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "Publish"),

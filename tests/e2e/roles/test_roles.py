@@ -90,7 +90,7 @@ def reap(enforcing: Deployment, execution_arn: str) -> Json:
 
 
 def test_a_role_without_its_policy_is_noticed(enforcing: Deployment) -> None:
-    function = enforcing.outputs["Leasehold"]["HeartbeatFunctionName"]
+    function = enforcing.outputs["Fairlock"]["HeartbeatFunctionName"]
     functions, identities = enforcing.aws.client("lambda"), enforcing.aws.client("iam")
     role = functions.get_function(FunctionName=function)["Configuration"]["Role"].split("/")[-1]
     [name] = identities.list_role_policies(RoleName=role)["PolicyNames"]

@@ -24,7 +24,7 @@ def identities(enforcing: Deployment) -> Identities:
 
 @pytest.fixture(scope="session")
 def all_calls(enforcing: Deployment) -> list[AnyCall]:
-    return calls(enforcing.outputs["Leasehold"])
+    return calls(enforcing.outputs["Fairlock"])
 
 
 def judged(
@@ -66,7 +66,7 @@ def test_control_a_widened_policy_is_noticed(
         {"Effect": "Allow", "Action": "dynamodb:Scan", "Resource": "*"},
         {"Effect": "Allow", "Action": "states:Stop*", "Resource": "*"},
     ]
-    role = enforcing.outputs["Leasehold"]["HeartbeatRoleArn"].rpartition("/")[2]
+    role = enforcing.outputs["Fairlock"]["HeartbeatRoleArn"].rpartition("/")[2]
     policies, policy = enforcing.aws.client("iam"), {"RoleName": role, "PolicyName": "wider"}
     policies.put_role_policy(**policy, PolicyDocument=json.dumps({"Statement": statements}))
     too_much, too_little = judged(identities, "Heartbeat", all_calls)

@@ -1,4 +1,4 @@
-"""The template of `make template`, deployed by boto3 alone, and a machine of `leasehold asl`.
+"""The template of `make template`, deployed by boto3 alone, and a machine of `fairlock asl`.
 
 `make test` runs the machine on the functions that all suites share, which are warm, and compares
 the template with the stack of these (unit/cdk/test_template.py). `make template-test` deploys it.
@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
+from fairlock.cli import main
 from infra.template import write
-from leasehold.cli import main
 from tests.e2e.deployment import Deployment, wait_until
 
 Json = dict[str, Any]
 STACK = "FromTemplate"
-WHOLE = "LEASEHOLD_TEMPLATE_TEST" in os.environ
+WHOLE = "FAIRLOCK_TEMPLATE_TEST" in os.environ
 whole = pytest.mark.skipif(not WHOLE, reason="make template-test")
-PREFIX = "leasehold/releases/"
+PREFIX = "fairlock/releases/"
 WORK = {
     "QueryLanguage": "JSONata",
     "StartAt": "Stay",
@@ -70,7 +70,7 @@ def service(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) ->
 def printed_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[Deployment], str]:
-    """What `leasehold asl` prints for a service."""
+    """What `fairlock asl` prints for a service."""
 
     def printed(service: Deployment) -> str:
         task = tmp_path / "work.json"
@@ -79,7 +79,7 @@ def printed_machine(
             monkeypatch.setenv(name, value)
         words = ["asl", "--task", str(task), "--stack", service.service]
         words += ["--lease", "5", "--lock-name", "$.lock"]
-        monkeypatch.setattr(sys, "argv", ["leasehold", *words])
+        monkeypatch.setattr(sys, "argv", ["fairlock", *words])
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 0
@@ -93,7 +93,7 @@ def test_other_stacks_find_it_by_its_name(service: Deployment) -> None:
     """As `LockService.from_stack` does: see unit/cdk/test_shared_service.py."""
     parameters = service.aws.client("ssm")
     for name in ("LockTableName", "AcquireFunctionArn", "ReleaseFunctionArn", "ReapFunctionArn"):
-        found = parameters.get_parameter(Name=f"/leasehold/{STACK}/{name}")["Parameter"]["Value"]
+        found = parameters.get_parameter(Name=f"/fairlock/{STACK}/{name}")["Parameter"]["Value"]
         assert found == service.outputs[STACK][name]
 
 
@@ -107,7 +107,7 @@ def test_its_functions_grant_renew_and_release(service: Deployment) -> None:
     assert service.held("direct") == 0
 
 
-@pytest.mark.parametrize("of", ["Leasehold", *([STACK] if WHOLE else [])])
+@pytest.mark.parametrize("of", ["Fairlock", *([STACK] if WHOLE else [])])
 def test_executions_of_a_printed_machine_exclude_each_other_whatever_ends_them(
     deployment: Deployment,
     request: pytest.FixtureRequest,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol import schema
-from leasehold.protocol.expressions import number
-from leasehold.protocol.model import (
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol import schema
+from fairlock.protocol.expressions import number
+from fairlock.protocol.model import (
     AcquireRequest,
     ForceReleaseRequest,
     Grant,
@@ -24,8 +24,8 @@ from leasehold.protocol.model import (
     ReleaseRequest,
     SeenLock,
 )
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.expressions import Item
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.expressions import Item
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import time_ms
 from tests.support import START_MS

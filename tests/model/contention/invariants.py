@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
-from leasehold.protocol.lease_time import is_over
-from leasehold.protocol.model import Holder, LockState
+from fairlock.protocol.lease_time import is_over
+from fairlock.protocol.model import Holder, LockState
 from tests.model.contention.clients import Status
 from tests.model.contention.faults import COPY, CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery

@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from leasehold.protocol import departure, next_step, permits, queue
-from leasehold.protocol import hand_over as hand_over_protocol
-from leasehold.protocol.departure import not_outdated
-from leasehold.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
-from leasehold.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
-from leasehold.protocol.model import LockState
-from leasehold.store import acquire, force_release, hand_over, join, keep_alive, release
-from leasehold.store.queue import SeenQueue
+from fairlock.protocol import departure, next_step, permits, queue
+from fairlock.protocol import hand_over as hand_over_protocol
+from fairlock.protocol.departure import not_outdated
+from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
+from fairlock.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
+from fairlock.protocol.model import LockState
+from fairlock.store import acquire, force_release, hand_over, join, keep_alive, release
+from fairlock.store.queue import SeenQueue
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from leasehold.protocol.model import SeenLock
+from fairlock.protocol.model import SeenLock
 from tests.model.contention.clients import (
     OPERATING,
     Client,

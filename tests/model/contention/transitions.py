@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from leasehold.dynamodb.lock_table import Written
-from leasehold.protocol.model import Grant, Liveness
-from leasehold.workflows.engine import Delivery, Execution
+from fairlock.dynamodb.lock_table import Written
+from fairlock.protocol.model import Grant, Liveness
+from fairlock.workflows.engine import Delivery, Execution
 from tests.model.contention.clients import OVER, Client, Status
 from tests.model.contention.faults import (
     COPY,

@@ -1,4 +1,4 @@
-"""Functions of `leasehold.store` with one protection taken away that is not a condition."""
+"""Functions of `fairlock.store` with one protection taken away that is not a condition."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from leasehold.dynamodb.lock_table import ConditionFailed, Written
-from leasehold.protocol import schema
-from leasehold.protocol.items import read_state
-from leasehold.protocol.limits import NOBODY_CAME_IN
-from leasehold.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
-from leasehold.protocol.next_step import Step, next_step
-from leasehold.protocol.permits import acquire_permit_as_seen
-from leasehold.protocol.requests import Delete, Put, Transaction, Update
-from leasehold.store import hand_over, join, release
-from leasehold.store.context import LockContext
-from leasehold.store.takeover import ExpiredHolders
+from fairlock.dynamodb.lock_table import ConditionFailed, Written
+from fairlock.protocol import schema
+from fairlock.protocol.items import read_state
+from fairlock.protocol.limits import NOBODY_CAME_IN
+from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
+from fairlock.protocol.next_step import Step, next_step
+from fairlock.protocol.permits import acquire_permit_as_seen
+from fairlock.protocol.requests import Delete, Put, Transaction, Update
+from fairlock.store import hand_over, join, release
+from fairlock.store.context import LockContext
+from fairlock.store.takeover import ExpiredHolders
 from tests.model.mutant import Maker, weaker
 
 _SEND: Final = hand_over._send  # noqa: SLF001 - mutants differ in this step

@@ -1,6 +1,6 @@
 """A durable context over recorded operations: one move performs one operation, or suspends.
 
-The code under search is `leasehold.durable` itself. It runs from its start each time, as a replay
+The code under search is `fairlock.durable` itself. It runs from its start each time, as a replay
 does, with what is recorded; so a kill between two operations changes nothing, and only a kill
 between the effect of an operation and its record is a move of its own.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.durable import acquisition, attempt, holding
+from fairlock.durable import acquisition, attempt, holding
 from tests.model.durable.recorded_context import Recorded, RecordedContext
 from tests.model.durable.scene import DurableScene, Invariant
 

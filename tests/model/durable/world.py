@@ -12,15 +12,15 @@ from unittest.mock import patch
 
 from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 
-from leasehold.durable import acquisition, attempt, hold
-from leasehold.errors import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
-from leasehold.protocol.model import ExecutionEnded, Grant, Liveness
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.wire.answers import acquire_answer, release_answer
-from leasehold.wire.executions import callback_id_in
-from leasehold.wire.requests import parse_acquire, parse_release
-from leasehold.workflows import engine
+from fairlock.durable import acquisition, attempt, hold
+from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock.protocol.model import ExecutionEnded, Grant, Liveness
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.wire.answers import acquire_answer, release_answer
+from fairlock.wire.executions import callback_id_in
+from fairlock.wire.requests import parse_acquire, parse_release
+from fairlock.workflows import engine
 from tests.model.durable.recorded_context import Recorded, RecordedContext, Stopped
 from tests.model.durable.scene import DurableScene, Execution, Invariant, Move, State
 from tests.support import START_MS, FakeClock, acquire, release, store_over

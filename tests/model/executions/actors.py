@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from leasehold.errors import LockLost
-from leasehold.protocol.model import (
+from fairlock.errors import LockLost
+from fairlock.protocol.model import (
     AcquireRequest,
     ExecutionEnded,
     KeepAliveRequest,
     Released,
     ReleaseRequest,
 )
-from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.store.lock_store import LockStore
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.lock_store import LockStore
 from tests.model.executions.state import Local, Operation, Status
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import RecordedWorld

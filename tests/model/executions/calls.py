@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.protocol import expressions
-from leasehold.protocol.schema import ENTERED_AT_MS
-from leasehold.testing.expressions import Item
+from fairlock.protocol import expressions
+from fairlock.protocol.schema import ENTERED_AT_MS
+from fairlock.testing.expressions import Item
 from tests.model.executions.actors import STOPPABLE, Actor, Workflow
 from tests.model.executions.state import Operation
 from tests.model.numbered_tables import Numbered, NumberedTables

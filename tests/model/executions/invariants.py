@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from leasehold.protocol.model import LockState
+from fairlock.protocol.model import LockState
 from tests.model.executions.actors import HEARTBEAT, Heartbeats, ReapPass, Workflow
 from tests.model.executions.scene import Invariant
 from tests.model.executions.state import Move, State, Status

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from leasehold.protocol import claims as claims_protocol
-from leasehold.protocol.model import NotHeld, Released, ReleaseRequest
-from leasehold.protocol.requests import Put
-from leasehold.protocol.schema import FENCED
-from leasehold.protocol.verdict import AlreadyHolder, judge
-from leasehold.store import acquire, claims, keep_alive, lock_store, reap, release
-from leasehold.store.context import LockContext
+from fairlock.protocol import claims as claims_protocol
+from fairlock.protocol.model import NotHeld, Released, ReleaseRequest
+from fairlock.protocol.requests import Put
+from fairlock.protocol.schema import FENCED
+from fairlock.protocol.verdict import AlreadyHolder, judge
+from fairlock.store import acquire, claims, keep_alive, lock_store, reap, release
+from fairlock.store.context import LockContext
 from tests.model.executions.actors import Heartbeats
 from tests.model.executions.scene import Invariant, Scene
 from tests.model.executions.scenes import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from leasehold.dynamodb.lock_table import Written
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, Liveness, Queued, Reaped, Refusal
-from leasehold.workflows.engine import Delivery, Execution
+from fairlock.dynamodb.lock_table import Written
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import Grant, Liveness, Queued, Reaped, Refusal
+from fairlock.workflows.engine import Delivery, Execution
 from tests.model.executions.actors import (
     ACQUIRE,
     REAP,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold import AsyncLockClient
-from leasehold.testing.async_lock_client import LoopClock
+from fairlock import AsyncLockClient
+from fairlock.testing.async_lock_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
 
 MakeClient = Callable[..., AsyncLockClient]

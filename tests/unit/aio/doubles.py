@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import LockState
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import LockState
+from fairlock.testing.memory_table import MemoryTable
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import READS, WRITES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold import AsyncLockClient, HolderChanged, InvalidRequest, LockClient, LockLost
-from leasehold.errors import ClientUnusable
+from fairlock import AsyncLockClient, HolderChanged, InvalidRequest, LockClient, LockLost
+from fairlock.errors import ClientUnusable
 from tests.support import owner
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable

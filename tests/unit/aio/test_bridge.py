@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from leasehold.aio.bridge import BridgedMutex, run, wait_for
+from fairlock.aio.bridge import BridgedMutex, run, wait_for
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 
 _who: ContextVar[str] = ContextVar("who")

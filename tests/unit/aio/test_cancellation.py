@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from leasehold import AsyncLockClient
-from leasehold.client.acquisition import Acquisition
-from leasehold.protocol.model import Grant
+from fairlock import AsyncLockClient
+from fairlock.client.acquisition import Acquisition
+from fairlock.protocol.model import Grant
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
@@ -139,7 +139,7 @@ async def test_cancelled_in_the_moment_of_the_grant_the_lock_is_given_back(
 def test_without_that_some_moment_would_leak_the_lock(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.aio.acquisitions._undo", undo_nothing)
+    monkeypatch.setattr("fairlock.aio.acquisitions._undo", undo_nothing)
     held = []
 
     @in_virtual_time
@@ -181,7 +181,7 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(
 async def test_an_abandoned_request_would_take_the_lock_for_nobody(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.aio.bridge._finish", abandon)
+    monkeypatch.setattr("fairlock.aio.bridge._finish", abandon)
     assert await delay_the_request_of_a_cancelled_task(make_client, table) == ["anna"]
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from leasehold import AsyncLockClient, ClientUnusable
-from leasehold.aio.heartbeats import AsyncHeartbeats
-from leasehold.aio.tasks import BackgroundTasks
-from leasehold.testing.async_lock_client import LoopClock
+from fairlock import AsyncLockClient, ClientUnusable
+from fairlock.aio.heartbeats import AsyncHeartbeats
+from fairlock.aio.tasks import BackgroundTasks
+from fairlock.testing.async_lock_client import LoopClock
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiobotocore.session import get_session
 
-from leasehold import (
+from fairlock import (
     AsyncLockClient,
     InvalidRequest,
     LockClient,
@@ -21,8 +21,8 @@ from leasehold import (
     LockStoreUnavailable,
     create_table,
 )
-from leasehold.protocol.model import Queued
-from leasehold.store.events import Event, HandedOver, PushUnknown
+from fairlock.protocol.model import Queued
+from fairlock.store.events import Event, HandedOver, PushUnknown
 from localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
 
@@ -150,7 +150,7 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
     events: list[Event] = []
-    monkeypatch.setattr("leasehold.client.store_factory.log_event", events.append)
+    monkeypatch.setattr("fairlock.client.store_factory.log_event", events.append)
     name = f"pushed-{is_told}"
 
     async def release_to_a_workflow() -> None:
@@ -211,9 +211,9 @@ def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:
 def test_a_client_finds_its_table_by_the_environment_and_by_the_stack(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = "/leasehold/Orders/LockTableName"
+    path = "/fairlock/Orders/LockTableName"
     aws.client("ssm").put_parameter(Name=path, Value=TABLE, Type="String", Overwrite=True)
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", TABLE)
 
     async def lock_by_both() -> None:
         async with AsyncLockClient() as one, one.hold("of-a-stack"):
@@ -224,8 +224,8 @@ def test_a_client_finds_its_table_by_the_environment_and_by_the_stack(
             await AsyncLockClient.from_stack("Nowhere")
         with pytest.raises(InvalidRequest, match="stack_name"):
             await AsyncLockClient.from_stack("7")
-        monkeypatch.delenv("LEASEHOLD_TABLE_NAME")
-        with pytest.raises(InvalidRequest, match="set LEASEHOLD_TABLE_NAME"):
+        monkeypatch.delenv("FAIRLOCK_TABLE_NAME")
+        with pytest.raises(InvalidRequest, match="set FAIRLOCK_TABLE_NAME"):
             AsyncLockClient()
 
     asyncio.run(lock_by_both())

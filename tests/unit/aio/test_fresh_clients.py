@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from leasehold import AsyncLockClient, LockWaitTimeout
-from leasehold.client.settings import ClientSettings
-from leasehold.testing.async_lock_client import LoopClock
+from fairlock import AsyncLockClient, LockWaitTimeout
+from fairlock.client.settings import ClientSettings
+from fairlock.testing.async_lock_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from leasehold import AsyncLock, LockLost
-from leasehold.guarded.pending_calls import PendingCall, PendingCalls
-from leasehold.testing.memory_table import MemoryTable
+from fairlock import AsyncLock, LockLost
+from fairlock.guarded.pending_calls import PendingCall, PendingCalls
+from fairlock.testing.memory_table import MemoryTable
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from leasehold import AsyncLockClient, LockEvent, LockWaitTimeout
-from leasehold.testing import FakeAsyncLockClient, run_in_virtual_time
-from leasehold.testing.async_lock_client import _Awaitable
-from leasehold.testing.fake_table import FakeTable
+from fairlock import AsyncLockClient, LockEvent, LockWaitTimeout
+from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
+from fairlock.testing.async_lock_client import _Awaitable
+from fairlock.testing.fake_table import FakeTable
 
 
 def test_the_events_are_those_of_the_client_with_threads() -> None:

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from botocore.exceptions import HTTPClientError
 
-from leasehold import (
+from fairlock import (
     AsyncLockClient,
     ClientUnusable,
-    LeaseholdError,
+    FairlockError,
     LockLost,
     LockStoreUnavailable,
 )
-from leasehold.aio.heartbeats import AsyncHeartbeats
-from leasehold.aio.lock import AsyncLock
-from leasehold.testing import run_in_virtual_time
-from leasehold.testing.virtual_time import VirtualTimeLoop
+from fairlock.aio.heartbeats import AsyncHeartbeats
+from fairlock.aio.lock import AsyncLock
+from fairlock.testing import run_in_virtual_time
+from fairlock.testing.virtual_time import VirtualTimeLoop
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import virtual_loop
@@ -43,12 +43,12 @@ def table() -> AsyncTable:
     return TableOfOneLoop()
 
 
-async def failure_to_hold(locks: AsyncLockClient) -> tuple[type[LeaseholdError] | None, float]:
+async def failure_to_hold(locks: AsyncLockClient) -> tuple[type[FairlockError] | None, float]:
     """What the client raises, and after how many seconds."""
     try:
         async with locks.hold("a"):
             pass
-    except LeaseholdError as error:
+    except FairlockError as error:
         return type(error), virtual_loop().time()
     return None, virtual_loop().time()
 
@@ -62,7 +62,7 @@ def test_in_a_second_event_loop_the_client_says_so_at_once(make_client: MakeClie
 def test_without_that_it_would_wait_for_the_end_of_an_outage(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.aio.lock_client.is_another_running", lambda _loop: False)
+    monkeypatch.setattr("fairlock.aio.lock_client.is_another_running", lambda _loop: False)
     locks = make_client()
     run_in_virtual_time(failure_to_hold(locks))
     error, seconds = run_in_virtual_time(failure_to_hold(locks))
@@ -145,7 +145,7 @@ def test_the_error_of_such_a_block_leaves_it_with_a_note(
 def test_without_that_the_block_would_end_in_silence_and_the_lock_never(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.client.base_lock.ClientUnusable", LockLost)
+    monkeypatch.setattr("fairlock.client.base_lock.ClientUnusable", LockLost)
     monkeypatch.setattr(AsyncHeartbeats, "remove", lambda _heartbeats, _handle: None)
     raised, heartbeats = end_a_block_in_another_loop(make_client, table)
     assert raised is None
@@ -192,7 +192,7 @@ def test_a_client_whose_loop_still_runs_is_closed_in_no_other(make_client: MakeC
 def test_without_that_closing_would_end_late_and_without_an_error_and_release_nothing(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.aio.lock_client.is_another_running", lambda _loop: False)
+    monkeypatch.setattr("fairlock.aio.lock_client.is_another_running", lambda _loop: False)
     locks = make_client()
     run_in_virtual_time(locks.acquire("a"))
     error, seconds = close_in_a_second_loop(locks)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from leasehold import AsyncLock, InvalidRequest, LockWaitTimeout, locked
+from fairlock import AsyncLock, InvalidRequest, LockWaitTimeout, locked
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.virtual_time import in_virtual_time
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from leasehold import AsyncLockClient
-from leasehold.aio import AsyncLock
+from fairlock import AsyncLockClient
+from fairlock.aio import AsyncLock
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
@@ -103,7 +103,7 @@ async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_
 async def test_without_a_bound_both_would_wait_for_each_other(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.aio.tasks.CLOSE_SECONDS", None)
+    monkeypatch.setattr("fairlock.aio.tasks.CLOSE_SECONDS", None)
     assert await seconds_to_close_beside_a_busy_callback(make_client(), table) == 3600
 
 

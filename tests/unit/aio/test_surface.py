@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import (
+from fairlock import (
     AsyncLock,
     AsyncLockClient,
     InvalidRequest,
@@ -31,10 +31,10 @@ from tests.unit.client.support.doubles import READS
 WITHOUT_EXTRA = """
 import sys
 sys.modules["aiobotocore"] = None
-from leasehold import *
-from leasehold import LockClient
+from fairlock import *
+from fairlock import LockClient
 try:
-    from leasehold import AsyncLockClient
+    from fairlock import AsyncLockClient
 except ImportError as error:
     print(error)
 """
@@ -207,7 +207,6 @@ def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
         [sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, check=True
     )
     assert told.stdout == (
-        "AsyncLockClient needs aiobotocore and greenlet, an optional part of Leasehold: "
-        "install Leasehold from its repository with the extra 'async' "
-        "(the package leasehold on PyPI is another project's)\n"
+        "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
+        "install Fairlock from its repository with the extra 'async'\n"
     )

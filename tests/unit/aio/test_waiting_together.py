@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from leasehold import LockWaitTimeout, backoff
-from leasehold.client.local_waiters import LocalWaiters
+from fairlock import LockWaitTimeout, backoff
+from fairlock.client.local_waiters import LocalWaiters
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
@@ -111,7 +111,7 @@ async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(
     if not is_known:
         polls = backoff.poll_seconds
         monkeypatch.setattr(
-            "leasehold.client.queue_position.poll_seconds",
+            "fairlock.client.queue_position.poll_seconds",
             lambda **arguments: polls(**{**arguments, "ahead": 0}),
         )
     few = await pass_through(make_client, table, waiters=5, clients=5)

@@ -34,7 +34,7 @@ def demo_app(tmp_path_factory: pytest.TempPathFactory) -> App:
 
 @pytest.fixture(scope="session")
 def lock_stack(lock_app: App) -> Stack:
-    stack = lock_app.node.find_child("Leasehold")
+    stack = lock_app.node.find_child("Fairlock")
     assert isinstance(stack, Stack)
     return stack
 

@@ -8,8 +8,8 @@ from aws_cdk import Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, Waiting
-from leasehold.cdk.guard.standalone import FunctionsByArn
+from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk.guard.standalone import FunctionsByArn
 from tests.unit.cdk.guard_forms import FUNCTION
 
 

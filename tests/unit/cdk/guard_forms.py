@@ -11,8 +11,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, Waiting
-from leasehold.cdk.guard.standalone import FunctionsByArn
+from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk.guard.standalone import FunctionsByArn
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function"
 RELEASE = f"{FUNCTION}:release"

@@ -10,8 +10,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from leasehold.cdk import LockGuard
-from leasehold.cdk.guard.standalone import FunctionsByArn
+from fairlock.cdk import LockGuard
+from fairlock.cdk.guard.standalone import FunctionsByArn
 from tests.unit.cdk.guard_forms import FUNCTION
 
 

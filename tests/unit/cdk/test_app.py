@@ -31,13 +31,13 @@ def stacks(app: App) -> dict[str, Stack]:
 def test_the_app_is_the_lock_service_alone_unless_the_demo_is_asked_for(
     lock_app: App, demo_app: App
 ) -> None:
-    assert set(stacks(lock_app)) == {"Leasehold"}
-    assert set(stacks(demo_app)) == {"Leasehold", "LeaseholdDemo", "LeaseholdDemoDurable"}
+    assert set(stacks(lock_app)) == {"Fairlock"}
+    assert set(stacks(demo_app)) == {"Fairlock", "FairlockDemo", "FairlockDemoDurable"}
 
 
 def test_the_demo_uses_the_lock_service_of_the_other_stack(demo_app: App) -> None:
     deployed = stacks(demo_app)
-    assert deployed["LeaseholdDemo"].dependencies == [deployed["Leasehold"]]
+    assert deployed["FairlockDemo"].dependencies == [deployed["Fairlock"]]
 
 
 def test_without_context_nothing_is_lost_and_no_demo_is_deployed() -> None:
@@ -118,5 +118,5 @@ def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:
         "HTTPS_PROXY": "http://127.0.0.1:9",
     }
     subprocess.run([sys.executable, "app.py"], cwd=ROOT, env=environment, check=True)
-    assert (tmp_path / "cdk.out" / "Leasehold.template.json").is_file()
-    assert not (tmp_path / "cdk.out" / "LeaseholdDemo.template.json").exists()
+    assert (tmp_path / "cdk.out" / "Fairlock.template.json").is_file()
+    assert not (tmp_path / "cdk.out" / "FairlockDemo.template.json").exists()

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from leasehold.cdk.service import byte_code
-from leasehold.cdk.service.byte_code import add_byte_code
+from fairlock.cdk.service import byte_code
+from fairlock.cdk.service.byte_code import add_byte_code
 from tests.support.compiling import COUNT_COMPILED
 
 RUNTIME = f"python3.{sys.version_info.minor}"

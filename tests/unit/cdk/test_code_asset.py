@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aws_cdk import App, AssetStaging, Stack, Stage
 
-from leasehold.cdk import LockService
-from leasehold.cdk.service import functions
-from leasehold.cdk.service.byte_code import add_byte_code
+from fairlock.cdk import LockService
+from fairlock.cdk.service import functions
+from fairlock.cdk.service.byte_code import add_byte_code
 
 HERE = f"python3.{sys.version_info.minor}"
 Json = dict[str, Any]

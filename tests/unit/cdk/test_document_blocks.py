@@ -21,9 +21,9 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from aws_cdk.assertions import Template
 from aws_cdk.aws_logs import RetentionDays
 
-import leasehold.cdk
-from leasehold.cdk import LockService
-from leasehold.errors import InvalidRequest
+import fairlock.cdk
+from fairlock.cdk import LockService
+from fairlock.errors import InvalidRequest
 from tests.support.documents import Block, blocks, python_world
 
 BLOCKS = [block for block in blocks("python") if python_world(block) == "cdk"]
@@ -70,7 +70,7 @@ def names_for(stack: Stack, code: str) -> dict[str, Any]:
         "accounts": dynamodb.Table.from_table_name(stack, "Accounts", "accounts"),
         "code": lambda_.Code.from_inline("def handler(event, context): pass"),
     }
-    made |= {name: getattr(leasehold.cdk, name) for name in leasehold.cdk.__all__}
+    made |= {name: getattr(fairlock.cdk, name) for name in fairlock.cdk.__all__}
     if "locks" in code and "locks =" not in code:
         made["locks"] = LockService.from_stack(stack, "TheReadersLocks")
     return made
@@ -108,7 +108,7 @@ def test_an_example_that_makes_constructs_is_synthesized(block: Block, tmp_path:
     template = Template.from_stack(names.get("stack", stack))
     if block.document == "README.md":
         defaults = [each.get("Default") for each in template.find_parameters("*").values()]
-        assert "/leasehold/Leasehold/AcquireFunctionArn" in defaults
+        assert "/fairlock/Fairlock/AcquireFunctionArn" in defaults
         template.resource_count_is("AWS::StepFunctions::StateMachine", 1)
 
 

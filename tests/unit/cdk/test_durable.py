@@ -11,8 +11,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
-from leasehold.cdk import LockService
-from leasehold.errors import InvalidRequest
+from fairlock.cdk import LockService
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.template import resources
 from tests.unit.cdk.test_security import findings
 
@@ -63,7 +63,7 @@ def functions_that_meet_durable(template: Json) -> set[str]:
     return {
         name[:-8]
         for name, function in resources(template, "AWS::Lambda::Function").items()
-        if "LEASEHOLD_DURABLE" in str(function["Properties"].get("Environment"))
+        if "FAIRLOCK_DURABLE" in str(function["Properties"].get("Environment"))
     }
 
 

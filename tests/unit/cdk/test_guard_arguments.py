@@ -10,8 +10,8 @@ from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, Waiting
-from leasehold.errors import InvalidRequest
+from fairlock.cdk import LockGuard, Waiting
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.asl import evaluate
 from tests.unit.cdk.guard_factory import GuardFactory
 

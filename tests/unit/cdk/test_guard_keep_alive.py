@@ -8,7 +8,7 @@ import pytest
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from leasehold.cdk import Waiting
+from fairlock.cdk import Waiting
 from tests.unit.cdk.asl import (
     EvaluationError,
     Handling,

@@ -8,7 +8,7 @@ import pytest
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 
-from leasehold.cdk import LockGuard, Waiting
+from fairlock.cdk import LockGuard, Waiting
 from tests.unit.cdk.asl import Scope, evaluate, happy_path, successors, ways_out_unreleased
 from tests.unit.cdk.guard_factory import GuardFactory
 

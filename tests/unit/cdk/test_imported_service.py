@@ -12,9 +12,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from constructs import Construct
 
-from leasehold.cdk import ILockService, LockGuard, LockService
-from leasehold.cdk.guard.standalone import FunctionsByArn
-from leasehold.errors import InvalidRequest
+from fairlock.cdk import ILockService, LockGuard, LockService
+from fairlock.cdk.guard.standalone import FunctionsByArn
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.guard_forms import FUNCTION
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/of-the-table"

@@ -12,8 +12,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk.assertions import Template
 
 from app import build
-from leasehold.cdk import LockAlarms, LockMonitoring, LockService
-from leasehold.errors import InvalidRequest
+from fairlock.cdk import LockAlarms, LockMonitoring, LockService
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.template import one, resources
 from tests.unit.cdk.test_security import findings
 

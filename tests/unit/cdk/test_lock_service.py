@@ -14,10 +14,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk.assertions import Match, Template
 
-from leasehold.cdk import LockService
-from leasehold.cdk.service.metrics import MetricOptions
-from leasehold.errors import InvalidRequest
-from leasehold.metrics import MetricName
+from fairlock.cdk import LockService
+from fairlock.cdk.service.metrics import MetricOptions
+from fairlock.errors import InvalidRequest
+from fairlock.metrics import MetricName
 
 Json = dict[str, Any]
 
@@ -153,7 +153,7 @@ def test_every_metric_that_the_handlers_emit_can_be_read(
 ) -> None:
     for metric in (own.metric(name), own.metric(name.value)):
         assert isinstance(metric, cloudwatch.Metric)
-        assert (metric.namespace, metric.metric_name) == ("Leasehold", name.value)
+        assert (metric.namespace, metric.metric_name) == ("Fairlock", name.value)
         assert metric.dimensions == {"service": "Own/Locks"}
         assert metric.statistic == STATISTICS.get(name, "Sum")
 

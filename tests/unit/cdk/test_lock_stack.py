@@ -1,4 +1,4 @@
-"""The template of `Leasehold`: what is deployed, and who may do what."""
+"""The template of `Fairlock`: what is deployed, and who may do what."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
     role, _ = one(lock_template, "AWS::IAM::Role", f"{operation}Role")
     logs, _ = one(lock_template, "AWS::Logs::LogGroup", f"{operation}Logs")
-    variables: Json = {"LEASEHOLD_TABLE_NAME": {"Ref": table}}
+    variables: Json = {"FAIRLOCK_TABLE_NAME": {"Ref": table}}
     if operation == "ReaperReap":
         queue, _ = one(lock_template, "AWS::SQS::Queue", "ReaperQueue")
-        variables["LEASEHOLD_REAP_QUEUE_URL"] = {"Ref": queue}
+        variables["FAIRLOCK_REAP_QUEUE_URL"] = {"Ref": queue}
     properties = dict(function["Properties"])
     assert set(properties.pop("Code")) == {"S3Bucket", "S3Key"}
-    assert properties.pop("Description").startswith("Leasehold: ")
+    assert properties.pop("Description").startswith("Fairlock: ")
     assert properties.pop("RecursiveLoop", None) == ("Allow" if operation == "ReaperReap" else None)
     assert properties == {
         "Handler": f"lambdas.{operation.removeprefix('Reaper').lower()}.handler",
@@ -81,7 +81,7 @@ def test_each_function_runs_its_handler_and_is_traced(lock_template: Json, opera
             "Variables": {
                 **variables,
                 "POWERTOOLS_SERVICE_NAME": SERVICE_NAME,
-                "POWERTOOLS_METRICS_NAMESPACE": "Leasehold",
+                "POWERTOOLS_METRICS_NAMESPACE": "Fairlock",
                 "POWERTOOLS_LOG_LEVEL": "INFO",
             }
         },

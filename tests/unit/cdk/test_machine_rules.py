@@ -13,7 +13,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from leasehold.cdk import LockGuard, OptimisticUpdate, Waiting
+from fairlock.cdk import LockGuard, OptimisticUpdate, Waiting
 from tests.unit.cdk.machine_cases import Case, Cases
 
 EXPRESS = sfn.StateMachineType.EXPRESS

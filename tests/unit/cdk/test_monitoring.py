@@ -13,10 +13,10 @@ from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
 
-from leasehold.cdk import LockAlarms, LockMonitoring, LockService
-from leasehold.cdk.monitoring.saved_queries import QUERIES
-from leasehold.errors import InvalidRequest
-from leasehold.metrics import NAMESPACE, LogMessage, MetricName
+from fairlock.cdk import LockAlarms, LockMonitoring, LockService
+from fairlock.cdk.monitoring.saved_queries import QUERIES
+from fairlock.errors import InvalidRequest
+from fairlock.metrics import NAMESPACE, LogMessage, MetricName
 from tests.unit.cdk.template import resources
 
 Json = dict[str, Any]
@@ -182,7 +182,7 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
     [parameter] = [
         name
         for name, each in template["Parameters"].items()
-        if each["Default"] == "/leasehold/Leasehold/LogGroupNames"
+        if each["Default"] == "/fairlock/Fairlock/LogGroupNames"
     ]
     for each in found:
         assert each["Properties"]["LogGroupNames"] == {"Fn::Split": [",", {"Ref": parameter}]}
@@ -191,7 +191,7 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
 
 def test_a_query_names_only_fields_that_the_functions_log() -> None:
     root = DOCUMENT.parent.parent
-    paths = ("lambdas/telemetry.py", "leasehold/store/events.py")
+    paths = ("lambdas/telemetry.py", "fairlock/store/events.py")
     logged = "".join((root / path).read_text() for path in paths)
     for query in QUERIES.values():
         for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):
@@ -236,7 +236,7 @@ def test_a_threshold_that_means_nothing_is_refused_by_its_name(
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("service", "Leasehold"),
+        ("service", "Fairlock"),
         ("alarms", {"lost": 1}),
         ("alarm_topic", "arn:aws:sns:us-east-1:123456789012:trouble"),
     ],

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from leasehold.cdk.optimistic import expressions as _versioned_expressions
-from leasehold.cdk.optimistic.expressions import VersionedExpressions
+from fairlock.cdk.optimistic import expressions as _versioned_expressions
+from fairlock.cdk.optimistic.expressions import VersionedExpressions
 from tests.unit.cdk.asl import DEEPEST_ON_AWS, TooDeepError, evaluate
 from tests.unit.cdk.java_items import as_java
 

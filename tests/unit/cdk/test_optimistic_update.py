@@ -13,9 +13,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from constructs import Construct
 
-from leasehold.cdk import OptimisticUpdate
-from leasehold.errors import InvalidRequest
-from leasehold.optimistic import DEFAULT_RETRIES
+from fairlock.cdk import OptimisticUpdate
+from fairlock.errors import InvalidRequest
+from fairlock.optimistic import DEFAULT_RETRIES
 from tests.unit.cdk.asl import Json, Scope, evaluate, happy_path, machine_of
 from tests.unit.cdk.java_items import as_java
 

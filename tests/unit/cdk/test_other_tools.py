@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.cdk.guard.standalone import FUNCTIONS, guarded_machine
+from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "other_tools"
 PRINTED = (EXAMPLES / "billing.asl.json").read_text()

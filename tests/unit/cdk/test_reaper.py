@@ -9,11 +9,11 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk.assertions import Template
 
+from fairlock.cdk import LockService
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.claims import SECOND_PASS_MS
+from fairlock.protocol.model import ExecutionEnded
 from lambdas.reap_messages import parse_reap_message
-from leasehold.cdk import LockService
-from leasehold.errors import InvalidRequest
-from leasehold.protocol.claims import SECOND_PASS_MS
-from leasehold.protocol.model import ExecutionEnded
 from tests.unit.cdk.template import arn, one, resources
 
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from constructs import IConstruct
 
-from leasehold.cdk import LockMonitoring, LockService
+from fairlock.cdk import LockMonitoring, LockService
 from tests.unit.cdk.asl import flattened
 from tests.unit.cdk.lint import SECONDS, lint
 from tests.unit.cdk.template import resources
@@ -78,13 +78,13 @@ def test_the_service_follows_the_aws_solutions_rules(lock_stack: Stack) -> None:
 
 
 def test_the_demo_follows_the_aws_solutions_rules(demo_app: App) -> None:
-    demo = demo_app.node.find_child("LeaseholdDemo")
+    demo = demo_app.node.find_child("FairlockDemo")
     assert isinstance(demo, Stack)
     assert findings_but_versions(demo) == []
 
 
 def test_the_durable_function_of_the_demo_follows_the_aws_solutions_rules(demo_app: App) -> None:
-    durable = demo_app.node.find_child("LeaseholdDemoDurable")
+    durable = demo_app.node.find_child("FairlockDemoDurable")
     assert isinstance(durable, Stack)
     # CDK lets it invoke each version of the functions: a wildcard behind their ARNs.
     assert [rule for rule, _ in findings(durable) if not VERSIONS.fullmatch(rule)] == []
@@ -145,14 +145,14 @@ def test_each_acknowledged_rule_has_its_reason(lock_stack: Stack) -> None:
     }
     reasons = {path: rules for path, rules in acknowledged(lock_stack).items() if rules}
     assert reasons == {
-        "Leasehold/Locks/Acquire": runtime,
-        "Leasehold/Locks/AcquireRole": {**xray, **executions, **machines},
-        "Leasehold/Locks/Heartbeat": runtime,
-        "Leasehold/Locks/HeartbeatRole": {**xray, **machines},
-        "Leasehold/Locks/Reaper/Reap": runtime,
-        "Leasehold/Locks/Reaper/ReapRole": {**xray, **executions, **machines},
-        "Leasehold/Locks/Release": runtime,
-        "Leasehold/Locks/ReleaseRole": {**xray, **executions, **machines},
+        "Fairlock/Locks/Acquire": runtime,
+        "Fairlock/Locks/AcquireRole": {**xray, **executions, **machines},
+        "Fairlock/Locks/Heartbeat": runtime,
+        "Fairlock/Locks/HeartbeatRole": {**xray, **machines},
+        "Fairlock/Locks/Reaper/Reap": runtime,
+        "Fairlock/Locks/Reaper/ReapRole": {**xray, **executions, **machines},
+        "Fairlock/Locks/Release": runtime,
+        "Fairlock/Locks/ReleaseRole": {**xray, **executions, **machines},
     }
 
 
@@ -161,7 +161,7 @@ def test_cfn_lint_accepts_the_lock_stack(lock_template: Json) -> None:
 
 
 def test_cfn_lint_accepts_the_demo_stack(demo_app: App) -> None:
-    demo = demo_app.node.find_child("LeaseholdDemo")
+    demo = demo_app.node.find_child("FairlockDemo")
     assert isinstance(demo, Stack)
     assert lint(with_plain_definitions(dict(Template.from_stack(demo).to_json()))) == []
 

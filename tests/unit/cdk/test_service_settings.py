@@ -13,9 +13,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk.assertions import Template
 
-from leasehold.cdk import LockService
-from leasehold.cdk.service.settings import check_functions, check_table
-from leasehold.errors import InvalidRequest
+from fairlock.cdk import LockService
+from fairlock.cdk.service.settings import check_functions, check_table
+from fairlock.errors import InvalidRequest
 
 FUNCTIONS: dict[str, Any] = {
     "log_level": "INFO",
@@ -125,9 +125,7 @@ def test_a_service_over_an_existing_table_makes_none(stack: Stack) -> None:
     template = Template.from_stack(stack)
     template.resource_count_is("AWS::DynamoDB::Table", 0)
     functions = template.find_resources("AWS::Lambda::Function").values()
-    tables = [
-        f["Properties"]["Environment"]["Variables"]["LEASEHOLD_TABLE_NAME"] for f in functions
-    ]
+    tables = [f["Properties"]["Environment"]["Variables"]["FAIRLOCK_TABLE_NAME"] for f in functions]
     assert tables == ["old"] * 4
     assert locks.table.table_name == "old"
 

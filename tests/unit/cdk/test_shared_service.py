@@ -12,8 +12,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
-from leasehold.cdk import LockGuard, LockService, MetricName
-from leasehold.errors import InvalidRequest
+from fairlock.cdk import LockGuard, LockService, MetricName
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.template import arn, one, resources
 
 Json = dict[str, Any]
@@ -49,10 +49,10 @@ def read_by(stack: Stack) -> list[str]:
     """The parameters of the Parameter Store that a stack reads when it is deployed."""
     found = template(stack)["Parameters"].values()
     return sorted(
-        parameter["Default"].removeprefix("/leasehold/Leasehold/")
+        parameter["Default"].removeprefix("/fairlock/Fairlock/")
         for parameter in found
         if parameter["Type"] == "AWS::SSM::Parameter::Value<String>"
-        and parameter["Default"].startswith("/leasehold/")
+        and parameter["Default"].startswith("/fairlock/")
     )
 
 
@@ -62,7 +62,7 @@ def shared_by(stack: Stack) -> dict[str, object]:
 
 
 def names_shared_by(stack: Stack) -> list[str]:
-    prefix = f"/leasehold/{stack.stack_name}/"
+    prefix = f"/fairlock/{stack.stack_name}/"
     return sorted(name.removeprefix(prefix) for name in shared_by(stack))
 
 
@@ -85,7 +85,7 @@ def guard(stack: Stack, name: str, service: LockService | Any, task: Any = None)
     return LockGuard(stack, name, service=service, task=work, lock_name="x")
 
 
-def test_the_stack_leasehold_shares_its_table_its_functions_and_its_dead_letters(
+def test_the_stack_fairlock_shares_its_table_its_functions_and_its_dead_letters(
     lock_template: Json,
 ) -> None:
     table, _ = one(lock_template, "AWS::DynamoDB::Table", "Table")
@@ -110,7 +110,7 @@ def test_the_stack_leasehold_shares_its_table_its_functions_and_its_dead_letters
     expected["LogGroupNames"] = {"Fn::Join": ["", separated]}
     found = resources(lock_template, "AWS::SSM::Parameter").values()
     assert {each["Properties"]["Name"]: each["Properties"]["Value"] for each in found} == {
-        f"/leasehold/Leasehold/{name}": value for name, value in expected.items()
+        f"/fairlock/Fairlock/{name}": value for name, value in expected.items()
     }
 
 
@@ -140,7 +140,7 @@ def test_a_user_imports_no_export_so_that_neither_stack_keeps_the_other_from_bei
 
 def test_a_cross_stack_reference_imports_an_export(app: Stage) -> None:
     """The negative control: what `from_stack` avoids."""
-    locks = LockService(Stack(app, "Leasehold"), "Locks")
+    locks = LockService(Stack(app, "Fairlock"), "Locks")
     user = Stack(app, "User")
     sfn.StateMachine(user, "Machine", definition_body=body(guard(user, "Guard", locks)))
     assert "Fn::ImportValue" in json.dumps(template(user))
@@ -159,7 +159,7 @@ def test_a_machine_may_invoke_the_functions_of_the_shared_service_and_a_client_u
     locks.grant_client(role(user, "Client"))
     found = template(user)
     names = {
-        parameter["Default"].removeprefix("/leasehold/Other/"): {"Ref": logical_id}
+        parameter["Default"].removeprefix("/fairlock/Other/"): {"Ref": logical_id}
         for logical_id, parameter in found["Parameters"].items()
     }
     policies = json.dumps(resources(found, "AWS::IAM::Policy"))
@@ -206,7 +206,7 @@ def test_a_machine_of_another_region_is_refused(user: Stack) -> None:
 def test_grant_durable_needs_a_service_that_serves_every_durable_function(
     app: Stage, user: Stack
 ) -> None:
-    durable = Stack(app, "Leasehold")
+    durable = Stack(app, "Fairlock")
     LockService(durable, "Locks", durable=True).share()
     LockService.from_stack(user, "Locks").grant_durable(function(user))
     assert "ServesEveryDurableFunction" in read_by(user)
@@ -216,7 +216,7 @@ def test_grant_durable_needs_a_service_that_serves_every_durable_function(
 def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
     app: Stage, user: Stack
 ) -> None:
-    own = Stack(app, "Leasehold")
+    own = Stack(app, "Fairlock")
     LockService(own, "Locks", administration=True).share()
     locks = LockService.from_stack(user, "Locks")
     locks.grant_inspect(role(user))
@@ -269,7 +269,7 @@ def test_a_service_in_a_nested_stack_has_no_name_to_be_found_by(app: Stage) -> N
         LockService(nested, "Locks").share()
 
 
-def test_outputs_on_request_have_the_names_of_the_stack_leasehold(
+def test_outputs_on_request_have_the_names_of_the_stack_fairlock(
     app: Stage, lock_template: Json
 ) -> None:
     stack = Stack(app, "Own")

@@ -1,4 +1,4 @@
-"""`leasehold asl`: a guarded state machine as JSON, with the states that the CDK's guard makes."""
+"""`fairlock asl`: a guarded state machine as JSON, with the states that the CDK's guard makes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_stepfunctions as sfn
 
-from leasehold.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machine
-from leasehold.cli import main
-from leasehold.errors import InvalidRequest
+from fairlock.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machine
+from fairlock.cli import main
+from fairlock.errors import InvalidRequest
 from tests.unit.cdk.asl import Scope, flattened, happy_path, ways_out_unreleased
 from tests.unit.cdk.guard_factory import GuardFactory
 from tests.unit.cdk.guard_forms import FUNCTION, Form
@@ -199,7 +199,7 @@ def test_a_comment_may_name_any_variable() -> None:
 def asl(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[object, str, str]:
-    monkeypatch.setattr(sys, "argv", ["leasehold", "asl", *words])
+    monkeypatch.setattr(sys, "argv", ["fairlock", "asl", *words])
     with pytest.raises(SystemExit) as ended:
         main()
     told = capsys.readouterr()
@@ -246,7 +246,7 @@ def test_the_command_names_the_extra_that_is_missing(
 ) -> None:
     task = tmp_path / "task.json"
     task.write_text(json.dumps(PASS))
-    for name in [name for name in sys.modules if name.startswith("leasehold.cdk")]:
+    for name in [name for name in sys.modules if name.startswith("fairlock.cdk")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "constructs", None)
     status, _, errors = asl(monkeypatch, capsys, "--task", str(task), "--lock-name", "x")

@@ -10,9 +10,9 @@ import pytest
 from aws_cdk import App, Duration, Stack
 from aws_cdk.assertions import Template
 
+from fairlock.cdk import LockAlarms, LockMonitoring, LockService
+from fairlock.clock import SystemClock
 from lambdas import acquire, heartbeat, release, telemetry
-from leasehold.cdk import LockAlarms, LockMonitoring, LockService
-from leasehold.clock import SystemClock
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
 from tests.unit.cdk.alarm_state import data_of, fires
@@ -57,7 +57,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeWorkflows:
     engine = FakeWorkflows()
     for name in ("wake_waiter", "describe"):
         monkeypatch.setattr(
-            f"leasehold.workflows.step_functions.StepFunctions.{name}", getattr(engine, name)
+            f"fairlock.workflows.step_functions.StepFunctions.{name}", getattr(engine, name)
         )
     return engine
 

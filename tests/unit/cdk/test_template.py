@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from fairlock.cdk.service.asset import DISTRIBUTIONS
 from infra import template as template_module
 from infra.portable_template import NotPortableError, portable
 from infra.settings import SettingError
 from infra.template import Written, write
-from leasehold.cdk.service.asset import DISTRIBUTIONS
 from tests.unit.cdk.template import resources
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ def test_nothing_but_code_names_and_metadata_differs_from_what_the_cdk_made(
     lock_template: Json,
 ) -> None:
     """So what end-to-end tests show of that stack holds for the template, the reaper included."""
-    made = portable(lock_template, stack_name="Leasehold", code_file="code.zip")
+    made = portable(lock_template, stack_name="Fairlock", code_file="code.zip")
     assert bare(made["Resources"]) == bare(lock_template["Resources"])
     made["Resources"]["LocksReaperEveryMachine672B8DD7"]["Properties"]["Targets"] = []
     assert bare(made["Resources"]) != bare(lock_template["Resources"])
@@ -73,8 +73,8 @@ def test_every_function_takes_its_code_from_the_bucket_that_a_parameter_names(
 def test_other_stacks_find_it_by_whatever_name_it_is_deployed(template: Json) -> None:
     shared = resources(template, "AWS::SSM::Parameter").values()
     names = [parameter["Properties"]["Name"] for parameter in shared]
-    assert {"Fn::Sub": "/leasehold/${AWS::StackName}/AcquireFunctionArn"} in names
-    assert all(name["Fn::Sub"].startswith("/leasehold/${AWS::StackName}/") for name in names)
+    assert {"Fn::Sub": "/fairlock/${AWS::StackName}/AcquireFunctionArn"} in names
+    assert all(name["Fn::Sub"].startswith("/fairlock/${AWS::StackName}/") for name in names)
 
 
 def test_nothing_of_the_cdk_is_left_and_it_is_small_enough_to_be_sent(written: Written) -> None:
@@ -84,13 +84,13 @@ def test_nothing_of_the_cdk_is_left_and_it_is_small_enough_to_be_sent(written: W
 
 
 @pytest.mark.parametrize(
-    "left", ["/cdk-bootstrap/hnb659fds/version", "/leasehold/Leasehold/LockTableName"]
+    "left", ["/cdk-bootstrap/hnb659fds/version", "/fairlock/Fairlock/LockTableName"]
 )
 def test_a_template_that_still_needs_the_cdk_is_refused(lock_template: Json, left: str) -> None:
     leaky = copy.deepcopy(lock_template)
     leaky["Outputs"] = {"Left": {"Value": left}}
     with pytest.raises(NotPortableError, match="still has"):
-        portable(leaky, stack_name="Leasehold", code_file="code.zip")
+        portable(leaky, stack_name="Fairlock", code_file="code.zip")
 
 
 def test_the_code_has_the_licences_of_all_that_is_in_it(written: Written) -> None:
@@ -99,7 +99,7 @@ def test_the_code_has_the_licences_of_all_that_is_in_it(written: Written) -> Non
         times = {entry.date_time[0] for entry in archive.infolist()}
     licensed = {name.split("/")[1] for name in names if name.startswith("licenses/")}
     assert licensed == set(DISTRIBUTIONS)
-    assert "LICENSE" in names  # of Leasehold
+    assert "LICENSE" in names  # of Fairlock
     assert times == {1980}
 
 

@@ -10,8 +10,8 @@ from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 
-from leasehold.cdk import LockGuard, LockService
-from leasehold.errors import InvalidRequest
+from fairlock.cdk import LockGuard, LockService
+from fairlock.errors import InvalidRequest
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Fixtures: `leasehold run` against an embedded AWS; a table in memory."""
+"""Fixtures: `fairlock run` against an embedded AWS; a table in memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import LockClient, create_table
-from leasehold.store.lock_store import LockStore
+from fairlock import LockClient, create_table
+from fairlock.store.lock_store import LockStore
 from localaws import LocalAws
 from tests.support import FakeClock, store_over
 from tests.unit.cli.fleet import TABLE, Fleet
@@ -33,7 +33,7 @@ def lock_table(aws: LocalAws) -> str:
 
 @pytest.fixture
 def fleet(aws: LocalAws, lock_table: str, tmp_path: Path) -> Iterator[Fleet]:
-    environment = {**aws.environment, "LEASEHOLD_TABLE_NAME": lock_table}
+    environment = {**aws.environment, "FAIRLOCK_TABLE_NAME": lock_table}
     fleet = Fleet(dynamodb=aws.client("dynamodb"), environment=environment, home=tmp_path)
     yield fleet
     fleet.end()

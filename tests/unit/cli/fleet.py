@@ -1,4 +1,4 @@
-"""Real processes of `leasehold run`, and what the kernel and the table say about them."""
+"""Real processes of `fairlock run`, and what the kernel and the table say about them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import LockState
-from leasehold.protocol.schema import lock_key
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import LockState
+from fairlock.protocol.schema import lock_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -36,11 +36,11 @@ class Fleet:
 
     def __post_init__(self) -> None:
         """Marks the environment of all descendants, so that `end` finds every one of them."""
-        self.environment["LEASEHOLD_TEST_MARK"] = uuid4().hex
+        self.environment["FAIRLOCK_TEST_MARK"] = uuid4().hex
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """`leasehold` with these arguments."""
-        return self.popen([sys.executable, "-m", "leasehold", *arguments], **environment)
+        """`fairlock` with these arguments."""
+        return self.popen([sys.executable, "-m", "fairlock", *arguments], **environment)
 
     def popen(self, words: list[str], **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -61,7 +61,7 @@ class Fleet:
 
     def end(self) -> None:
         """Kills whatever still runs: a command has a group of its own, and may ignore signals."""
-        mark = self.environment["LEASEHOLD_TEST_MARK"].encode()
+        mark = self.environment["FAIRLOCK_TEST_MARK"].encode()
         for environment in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):  # It has ended meanwhile, or is none of ours.
                 if mark in environment.read_bytes():

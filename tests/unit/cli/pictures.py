@@ -1,4 +1,4 @@
-"""`python -m tests.unit.cli.pictures`: what `leasehold ls` and `watch` show, as pictures.
+"""`python -m tests.unit.cli.pictures`: what `fairlock ls` and `watch` show, as pictures.
 
 The commands draw on a terminal in memory; the locks are in memory. Only the picture in
 docs/command-line.md is kept; `--all FOLDER` writes one for each command and width, to look at.
@@ -15,10 +15,10 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from leasehold import LockClient
-from leasehold.cli.list_locks import list_locks
-from leasehold.cli.watch import reader, watch
-from leasehold.store.lock_store import LockStore
+from fairlock import LockClient
+from fairlock.cli.list_locks import list_locks
+from fairlock.cli.watch import reader, watch
+from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, store_over
 from tests.unit.cli.support import PLACE, client_of
 from tests.unit.client.support.doubles import Table
@@ -43,7 +43,7 @@ def draw(command: str, width: int) -> str:
     last = screen.getvalue().rpartition(_ERASE_LINE)[2]
     recorder = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
     recorder.print(Text.from_ansi(last.removesuffix(_SHOW_CURSOR).rstrip()))
-    picture = recorder.export_svg(title=f"leasehold {command}", unique_id=f"{command}-{width}")
+    picture = recorder.export_svg(title=f"fairlock {command}", unique_id=f"{command}-{width}")
     return re.sub(r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL)  # From the internet.
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.support import FakeClock
 from tests.unit.client.support.doubles import Table
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from leasehold import Lock
-from leasehold.cli import main
-from leasehold.errors import LockStoreUnavailable
+from fairlock import Lock
+from fairlock.cli import main
+from fairlock.errors import LockStoreUnavailable
 from localaws import LocalAws
 from tests.support.faults import client_error
 from tests.unit.cli.fleet import Fleet
@@ -32,7 +32,7 @@ def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_statu
     ended, _, errors = fleet.run(*words, str(status))
     [told] = errors.splitlines()
     assert ended == status
-    assert told.startswith(f"leasehold: lock 'x' {TOLD}")
+    assert told.startswith(f"fairlock: lock 'x' {TOLD}")
     assert "ResourceNotFoundException" in told
     ended, _, errors = fleet.run(*words, str(status))
     assert (ended, errors.count(TOLD)) == (78, 0)
@@ -53,14 +53,14 @@ def test_whatever_a_release_raises_the_status_is_the_commands(
     def refuse(_lock: Lock) -> bool:
         raise error
 
-    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": lock_table}.items():
+    for name, value in {**aws.environment, "FAIRLOCK_TABLE_NAME": lock_table}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(Lock, "release", refuse)
     name = type(error).__name__
-    words = ["leasehold", "run", name, "--max-wait", "0", "--", "sh", "-c", "echo ran; exit 3"]
+    words = ["fairlock", "run", name, "--max-wait", "0", "--", "sh", "-c", "echo ran; exit 3"]
     monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as ended:
         main()
     told = capfd.readouterr()
     assert (ended.value.code, told.out) == (3, "ran\n")
-    assert told.err == f"leasehold: lock '{name}' {TOLD}: {error}\n"
+    assert told.err == f"fairlock: lock '{name}' {TOLD}: {error}\n"

@@ -12,9 +12,9 @@ import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from leasehold import LockClient
-from leasehold.cli import main
-from leasehold.cli.target import Target
+from fairlock import LockClient
+from fairlock.cli import main
+from fairlock.cli.target import Target
 from tests.support import TABLE
 from tests.support.faults import client_error
 
@@ -39,14 +39,14 @@ def run(
 ) -> Run:
     """Status, output and errors of a command."""
     assert fresh_dynamodb
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", TABLE)
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", TABLE)
     if "profile" not in request.node.name:
         # A session reads the descriptions of services anew, which takes longer than all the rest.
         shared = boto3.Session(region_name="us-east-1")
         monkeypatch.setattr(Target, "_session", shared)
 
     def run_command(*words: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["leasehold", *words])
+        monkeypatch.setattr(sys, "argv", ["fairlock", *words])
         with pytest.raises(SystemExit) as ended:
             main()
         told = capsys.readouterr()
@@ -131,7 +131,7 @@ def test_another_endpoint_is_asked_and_told(run: Run) -> None:
 def test_doctor_version_and_completion(run: Run) -> None:
     status, output, _ = run("doctor")
     assert (status, "UpdateItem" in output) == (0, True)
-    assert run("--version")[1].startswith("leasehold 0.")
+    assert run("--version")[1].startswith("fairlock 0.")
     assert "--install-completion" in run("--help")[1]
 
 
@@ -141,9 +141,9 @@ def test_a_stack_names_the_table_and_an_option_counts_more_than_the_environment(
     locks.acquire("customer/1")
     parameters: Any = boto3.Session(region_name="us-east-1").client("ssm")
     parameters.put_parameter(
-        Name="/leasehold/Prod/LockTableName", Value=TABLE, Type="String", Overwrite=True
+        Name="/fairlock/Prod/LockTableName", Value=TABLE, Type="String", Overwrite=True
     )
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "another")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "another")
     assert run("show", "customer/1")[0] == 78
     assert run("show", "customer/1", "--stack", "Prod")[0] == 0
     assert run("ls", "--stack", "Prod")[1].startswith("customer/1\t")
@@ -154,7 +154,7 @@ def test_a_stack_without_a_service_is_78_and_names_the_parameter(run: Run) -> No
     assert (status, output) == (78, "")
     told = "--stack Nowhere in us-east-1: no stack of this name shares a lock service"
     assert told in errors
-    assert "/leasehold/Nowhere/LockTableName" in errors
+    assert "/fairlock/Nowhere/LockTableName" in errors
 
 
 @pytest.mark.parametrize(

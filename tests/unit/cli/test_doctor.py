@@ -1,4 +1,4 @@
-"""`leasehold doctor`: what it finds wrong with a table, and that it writes nothing."""
+"""`fairlock doctor`: what it finds wrong with a table, and that it writes nothing."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
-from leasehold.cli.doctor import Finding, Verdict, doctor, examine
-from leasehold.cli.probes import PROBES
-from leasehold.cli.target import Target
+from fairlock.cli.doctor import Finding, Verdict, doctor, examine
+from fairlock.cli.probes import PROBES
+from fairlock.cli.target import Target
 from tests.support import FakeClock, acquire, store_over
 from tests.support.faults import client_error
 from tests.unit.cli.support import terminal, text_of
 from tests.unit.client.support.doubles import Table
 
-LEFT_BEHIND = "Leasehold-LocksTable1A2B-OLD"
-NAME = "Leasehold-LocksTable1A2B-NEW"
+LEFT_BEHIND = "Fairlock-LocksTable1A2B-OLD"
+NAME = "Fairlock-LocksTable1A2B-NEW"
 CALLER = "arn:aws:sts::123456789012:assumed-role/OnCall/olga"
 
 

@@ -1,4 +1,4 @@
-"""`leasehold ls`: what is in use, at every width, in a pipe, and as JSON."""
+"""`fairlock ls`: what is in use, at every width, in a pipe, and as JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from leasehold import LockClient
-from leasehold.cli import lines
-from leasehold.cli import lock_table_view as view
-from leasehold.cli.list_locks import list_locks
+from fairlock import LockClient
+from fairlock.cli import lines
+from fairlock.cli import lock_table_view as view
+from fairlock.cli.list_locks import list_locks
 from tests.support import FakeClock, acquire, release, store_over
 from tests.unit.cli.support import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.support.doubles import Table
@@ -160,7 +160,7 @@ def test_json_is_one_object_a_line_with_the_documented_fields(locks: LockClient)
 def test_more_locks_than_a_batch_come_with_one_head(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.cli.list_locks._BATCH", 2)
+    monkeypatch.setattr("fairlock.cli.list_locks._BATCH", 2)
     table = Table()
     store = store_over(table.memory, clock)
     for number in range(5):

@@ -6,9 +6,9 @@ import logging
 
 from botocore.exceptions import NoCredentialsError
 
-from leasehold.cli.log_lines import LogLines, NotTooOften
-from leasehold.dynamodb.failures import misconfigured
-from leasehold.errors import LeaseholdError
+from fairlock.cli.log_lines import LogLines, NotTooOften
+from fairlock.dynamodb.failures import misconfigured
+from fairlock.errors import FairlockError
 
 TOLD = "lock 'nightly': heartbeat failed"
 
@@ -18,7 +18,7 @@ def record(
 ) -> logging.LogRecord:
     """As `logger.exception` makes it."""
     found = None if error is None else (type(error), error, None)
-    made = logging.LogRecord("leasehold", logging.ERROR, "a.py", 1, message, None, found)
+    made = logging.LogRecord("fairlock", logging.ERROR, "a.py", 1, message, None, found)
     made.created = at
     return made
 
@@ -29,19 +29,19 @@ def told(error: Exception) -> list[str]:
 
 def test_an_error_with_advice_is_told_without_its_traceback() -> None:
     error = misconfigured(NoCredentialsError(), table_name="locks", region="eu-west-1")
-    assert told(error) == [f"leasehold: {TOLD}", f"leasehold: {error}"]
+    assert told(error) == [f"fairlock: {TOLD}", f"fairlock: {error}"]
     assert "check the AWS credentials" in str(error)
 
 
 def test_a_defect_is_told_by_its_class() -> None:
     """The control: only errors of ours say what to do."""
     first, *rest = told(ZeroDivisionError("a defect"))
-    assert first == f"leasehold: {TOLD}"
+    assert first == f"fairlock: {TOLD}"
     assert rest == ["ZeroDivisionError: a defect"]
 
 
 def test_what_others_have_stored_cannot_command_the_terminal() -> None:
-    assert "\x1b" not in "".join(told(LeaseholdError("evil\x1b[2J")))
+    assert "\x1b" not in "".join(told(FairlockError("evil\x1b[2J")))
 
 
 def test_the_same_message_is_told_once_a_minute() -> None:
@@ -52,7 +52,7 @@ def test_the_same_message_is_told_once_a_minute() -> None:
 
 def test_another_message_or_another_error_is_told_at_once() -> None:
     let_through = NotTooOften().filter
-    throttled, refused = LeaseholdError("throttled"), LeaseholdError("refused")
+    throttled, refused = FairlockError("throttled"), FairlockError("refused")
     assert [let_through(record(each)) for each in (throttled, refused, throttled)] == [
         True,
         True,

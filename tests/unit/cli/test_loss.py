@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from leasehold.protocol.schema import lock_key
+from fairlock.protocol.schema import lock_key
 from tests.unit.cli.fleet import TABLE, Fleet, outcome, runs, until
 
 POLITE = (
@@ -36,8 +36,8 @@ def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet) -> None:
     assert status == 76
     ours = [line for line in errors.splitlines() if line != "Terminated"]  # of the shell
     assert ours == [
-        "leasehold: lock 'polite' is lost: another owner has it, or somebody has freed it",
-        "leasehold: lock 'polite' is lost; the command is ended",
+        "fairlock: lock 'polite' is lost: another owner has it, or somebody has freed it",
+        "fairlock: lock 'polite' is lost; the command is ended",
     ]
     assert (fleet.home / "stopped").exists()
     assert not runs(fleet.home / "pid")
@@ -82,7 +82,7 @@ def test_a_process_that_was_frozen_for_longer_than_its_lease_ends_the_command(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of this death")
-def test_a_command_ends_with_leasehold_even_if_that_is_killed(fleet: Fleet) -> None:
+def test_a_command_ends_with_fairlock_even_if_that_is_killed(fleet: Fleet) -> None:
     """The control is a process that the command has started: nobody ends that."""
     script = "sleep 600 & echo $! > descendant; echo $$ > command; exec sleep 600"
     process = fleet.start("run", "killed", "--", "sh", "-c", script)

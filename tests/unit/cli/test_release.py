@@ -1,4 +1,4 @@
-"""`leasehold release`: the grant that was shown, after a yes; what is told, and the statuses."""
+"""`fairlock release`: the grant that was shown, after a yes; what is told, and the statuses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from leasehold import HolderChanged, InvalidRequest, LockClient
-from leasehold.cli import exit_codes
-from leasehold.cli import release as release_module
-from leasehold.cli.caller import caller
-from leasehold.cli.release import ForcedRelease, force_release, release_own
-from leasehold.cli.target import Target
-from leasehold.store.lock_store import LockStore
+from fairlock import HolderChanged, InvalidRequest, LockClient
+from fairlock.cli import exit_codes
+from fairlock.cli import release as release_module
+from fairlock.cli.caller import caller
+from fairlock.cli.release import ForcedRelease, force_release, release_own
+from fairlock.cli.target import Target
+from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, owner, release
 from tests.unit.cli.support import client_of
 from tests.unit.client.support.doubles import Table

@@ -1,4 +1,4 @@
-"""`leasehold run`: one at a time, and the command's own status."""
+"""`fairlock run`: one at a time, and the command's own status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.unit.cli.fleet import Fleet, outcome, runs, until
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
@@ -19,7 +19,7 @@ touch ready; while :; do sleep 0.05; done
 
 
 def test_the_commands_status_output_and_environment_are_its_own(fleet: Fleet) -> None:
-    show = 'echo "$LEASEHOLD_LOCK_NAME $LEASEHOLD_FENCING_TOKEN"; echo oops >&2; exit 7'
+    show = 'echo "$FAIRLOCK_LOCK_NAME $FAIRLOCK_FENCING_TOKEN"; echo oops >&2; exit 7'
     status, output, errors = fleet.run("run", "nightly", "--", "sh", "-c", show)
     state = fleet.state("nightly")
     assert (status, output, errors) == (7, f"nightly {state.fencing_token}\n", "oops\n")
@@ -94,7 +94,7 @@ def test_signals_are_passed_on_and_the_commands_answer_is_the_status(fleet: Flee
 
 def test_a_signal_that_is_ignored_from_the_start_stays_ignored(fleet: Fleet) -> None:
     """As with `nohup` and for the background jobs of a shell. The control is the test above."""
-    words = ["-m", "leasehold", "run", "ignoring", "--", "sh", "-c", TRAPPING]
+    words = ["-m", "fairlock", "run", "ignoring", "--", "sh", "-c", TRAPPING]
     process = fleet.popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, *words])
     fleet.file("ready")
     process.send_signal(signal.SIGINT)
@@ -138,7 +138,7 @@ def test_the_commands_status_is_known_although_whoever_started_us_ignores_its_ch
 ) -> None:
     """A process whose parent ignores SIGCHLD does so, too; the kernel then forgets statuses."""
     ignore = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
-    words = [sys.executable, "-m", "leasehold", "run", "a", "--", "sh", "-c", "exit 7"]
+    words = [sys.executable, "-m", "fairlock", "run", "a", "--", "sh", "-c", "exit 7"]
     process = fleet.popen(
         [sys.executable, "-c", f"{ignore} os.execv(sys.argv[1], sys.argv[1:])", *words]
     )

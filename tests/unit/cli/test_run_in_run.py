@@ -1,4 +1,4 @@
-"""`leasehold run` inside `run`: one lock can only wait for itself, others are nested as usual."""
+"""`fairlock run` inside `run`: one lock can only wait for itself, others are nested as usual."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import sys
 
 import pytest
 
-from leasehold.cli import exit_codes
-from leasehold.metrics import HELD_LOCKS_VARIABLE
+from fairlock.cli import exit_codes
+from fairlock.metrics import HELD_LOCKS_VARIABLE
 from localaws import LocalAws
 from tests.unit.cli.fleet import TABLE
 
-RUN = (sys.executable, "-m", "leasehold", "run")
+RUN = (sys.executable, "-m", "fairlock", "run")
 INNER_WAITS = ("--max-wait", "0.1")
 SECONDS = 60
 
 
 @pytest.fixture
 def environment(aws: LocalAws, lock_table: str) -> dict[str, str]:
-    return {**os.environ, **aws.environment, "LEASEHOLD_TABLE_NAME": lock_table}
+    return {**os.environ, **aws.environment, "FAIRLOCK_TABLE_NAME": lock_table}
 
 
 def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +41,7 @@ def test_the_same_lock_is_refused_at_once_and_its_command_does_not_start(
     """Without --max-wait, which would be two minutes. The outer one passes the status on."""
     ended = run(environment, "self", "--", *RUN, "self", "--", "echo", "ran")
     assert (ended.returncode, ended.stdout) == (exit_codes.USAGE, "")
-    assert "name: must be another lock than that of the `leasehold run` around" in ended.stderr
+    assert "name: must be another lock than that of the `fairlock run` around" in ended.stderr
 
 
 def test_without_the_variable_it_waits_for_itself(environment: dict[str, str]) -> None:
@@ -84,7 +84,7 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
     environment: dict[str, str], told: str
 ) -> None:
     """A process that outlives the command inherits the variable, and may lock later."""
-    leaves = "import os; print(os.environ['LEASEHOLD_HELD_LOCKS'])"
+    leaves = "import os; print(os.environ['FAIRLOCK_HELD_LOCKS'])"
     left = run(environment, "left", "--", sys.executable, "-c", leaves).stdout
     assert [held["name"] for held in json.loads(left)] == ["left"]
     later = {**environment, HELD_LOCKS_VARIABLE: left if told == "ended" else "{not JSON"}

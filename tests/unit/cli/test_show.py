@@ -1,4 +1,4 @@
-"""`leasehold show`: who holds a lock and who waits, without their proofs of ownership."""
+"""`fairlock show`: who holds a lock and who waits, without their proofs of ownership."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold import LockClient
-from leasehold.cli import main
-from leasehold.cli.lines import details
-from leasehold.store.lock_store import LockStore
+from fairlock import LockClient
+from fairlock.cli import main
+from fairlock.cli.lines import details
+from fairlock.store.lock_store import LockStore
 from localaws import LocalAws
 from tests.support import LOCK, FakeClock, acquire
 from tests.support.bad_inputs import VALID_EXECUTION
@@ -28,7 +28,7 @@ def show(
         monkeypatch.setenv(name, value)
 
     def shown(lock_name: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["leasehold", "show", lock_name, "--table", TABLE])
+        monkeypatch.setattr(sys, "argv", ["fairlock", "show", lock_name, "--table", TABLE])
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 0

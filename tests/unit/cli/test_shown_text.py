@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from leasehold import LockClient, LockWaitTimeout
-from leasehold.cli import exit_codes, lines
-from leasehold.cli import show as show_module
-from leasehold.client.arguments import default_owner_name
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.text import printable
+from fairlock import LockClient, LockWaitTimeout
+from fairlock.cli import exit_codes, lines
+from fairlock.cli import show as show_module
+from fairlock.client.arguments import default_owner_name
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.text import printable
 from tests.support import LOCK, FakeClock, acquire, store_over
 
 CLEAR_SCREEN = "\x1b[2J"
@@ -26,7 +26,7 @@ Output = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def table() -> MemoryTable:
-    """A lock whose holder and waiter have labels and data that not Leasehold has written."""
+    """A lock whose holder and waiter have labels and data that not Fairlock has written."""
     table, data = MemoryTable(), json.dumps({"why": EVIL}, ensure_ascii=False)
     store = store_over(table, FakeClock())
     store.acquire(acquire("anna", owner_name=EVIL, data=data))
@@ -75,7 +75,7 @@ def test_the_name_of_the_holder_in_a_message_is_printable_too(
 def test_a_lock_that_nobody_has_used_has_a_status_of_its_own(capsys: Output) -> None:
     assert show(MemoryTable(), "mispelt") == exit_codes.UNKNOWN_LOCK == 66
     told = capsys.readouterr()
-    assert told.err.startswith("leasehold: lock table 'locks' knows no lock 'mispelt': nobody has")
+    assert told.err.startswith("fairlock: lock table 'locks' knows no lock 'mispelt': nobody has")
     assert told.out == ""
 
 

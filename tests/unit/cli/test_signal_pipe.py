@@ -1,4 +1,4 @@
-"""The clock of `leasehold run`: a wait in the main thread is ended by a signal, or by its alarm."""
+"""The clock of `fairlock run`: a wait in the main thread is ended by a signal, or by its alarm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
+from fairlock.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
 
 LONG = 30.0
 """Seconds, of which no test waits more than a moment."""

@@ -16,23 +16,23 @@ from typing import Any
 
 import pytest
 
-from leasehold import Lock, LockClient, LockWaitTimeout
-from leasehold.cli import exit_codes, main
+from fairlock import Lock, LockClient, LockWaitTimeout
+from fairlock.cli import exit_codes, main
 from localaws import LocalAws
 from tests.unit.cli.fleet import TABLE, until
 
-run = importlib.import_module("leasehold.cli.run")
+run = importlib.import_module("fairlock.cli.run")
 """The module: the package has nothing else of that name, but the module has a function."""
 
 
 @pytest.fixture(autouse=True)
 def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {**aws.environment, "LEASEHOLD_TABLE_NAME": lock_table}.items():
+    for name, value in {**aws.environment, "FAIRLOCK_TABLE_NAME": lock_table}.items():
         monkeypatch.setenv(name, value)
 
 
 def status_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
-    monkeypatch.setattr(sys, "argv", ["leasehold", *arguments])
+    monkeypatch.setattr(sys, "argv", ["fairlock", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code
@@ -122,14 +122,14 @@ def test_without_a_table_it_says_where_the_name_stands(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.delenv("LEASEHOLD_TABLE_NAME")
+    monkeypatch.delenv("FAIRLOCK_TABLE_NAME")
     if given is not None:
-        monkeypatch.setenv("LEASEHOLD_TABLE_NAME", given)
+        monkeypatch.setenv("FAIRLOCK_TABLE_NAME", given)
     monkeypatch.setenv("COLUMNS", "200")
     assert status_of(monkeypatch, *line.split()) == 64
     told = capsys.readouterr().err
     assert "give --table (its value is the output LockTableName of the stack" in told
-    assert told.endswith(" or --stack, or set LEASEHOLD_TABLE_NAME\n")
+    assert told.endswith(" or --stack, or set FAIRLOCK_TABLE_NAME\n")
 
 
 def test_no_table_is_78(
@@ -257,15 +257,14 @@ def test_without_its_extra_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    for name in [name for name in sys.modules if name.startswith("leasehold.cli.")]:
+    for name in [name for name in sys.modules if name.startswith("fairlock.cli.")]:
         monkeypatch.delitem(sys.modules, name)
     assert status_of(monkeypatch, "show", "x") == (
-        "leasehold: the command line needs typer: "
-        "install Leasehold from its repository with the extra 'cli' "
-        "(the package leasehold on PyPI is another project's)"
+        "fairlock: the command line needs typer: "
+        "install Fairlock from its repository with the extra 'cli'"
     )
 
 
 def test_the_installed_command_is_this_one() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
-    assert EntryPoint("leasehold", project["project"]["scripts"]["leasehold"], "").load() is main
+    assert EntryPoint("fairlock", project["project"]["scripts"]["fairlock"], "").load() is main

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.unit.cli.fleet import Fleet, outcome, state_of, until, until_renewed
 
 STOPS_ITSELF = "echo $$ > pid; kill -STOP $$; touch went-on; exit 3"
@@ -40,7 +40,7 @@ def test_streams_that_are_closed_stay_closed_for_the_command(
     fleet: Fleet, closed: str, left: str
 ) -> None:
     """What we open for ourselves takes their numbers, and is not handed down."""
-    words = [sys.executable, "-m", "leasehold", "run", "closed", "--", sys.executable, "-c", TELLS]
+    words = [sys.executable, "-m", "fairlock", "run", "closed", "--", sys.executable, "-c", TELLS]
     process = fleet.popen(["sh", "-c", f'exec "$@" {closed}', "sh", *words])
     assert outcome(process) == (5, "", "")
     assert fleet.file("told").read_text() == left

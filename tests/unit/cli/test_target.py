@@ -7,11 +7,11 @@ import sys
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from leasehold.cli import main
-from leasehold.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
-from leasehold.cli.target import Target
-from leasehold.dynamodb.failures import raise_if_unknown
-from leasehold.errors import LockItemMalformed
+from fairlock.cli import main
+from fairlock.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
+from fairlock.cli.target import Target
+from fairlock.dynamodb.failures import raise_if_unknown
+from fairlock.errors import LockItemMalformed
 from tests.support.faults import client_error
 
 ADDRESS = "http://127.0.0.1:4711"
@@ -69,7 +69,7 @@ def test_without_a_region_each_command_says_how_to_give_one(
 ) -> None:
     """Also if a variable is set that others read: then it says which one counts."""
     words = line.replace(" -- true --table locks", " --table locks -- true").split()
-    monkeypatch.setattr(sys, "argv", ["leasehold", *words])
+    monkeypatch.setattr(sys, "argv", ["fairlock", *words])
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
@@ -96,7 +96,7 @@ def test_the_advice_fits_what_has_happened(
         raise_if_unknown(cause)
     assert ended.value.code == UNAVAILABLE
     told = capsys.readouterr().err
-    assert told.startswith("leasehold: lock table 'locks' in eu-central-1: ")
+    assert told.startswith("fairlock: lock table 'locks' in eu-central-1: ")
     assert advice in told
     assert told.endswith("; not started\n")
     assert told.count("check the network") == advice.startswith("check the network")
@@ -107,4 +107,4 @@ def test_the_table_of_a_spoilt_item_is_told(capsys: pytest.CaptureFixture[str]) 
         raise LockItemMalformed("LOCK#spoilt")
     assert ended.value.code == CONFIGURATION
     told = capsys.readouterr().err
-    assert told.startswith("leasehold: lock table 'locks' in eu-central-1: an item under 'LOCK#sp")
+    assert told.startswith("fairlock: lock table 'locks' in eu-central-1: an item under 'LOCK#sp")

@@ -61,7 +61,7 @@ def at_a_terminal(fleet: Fleet) -> AtATerminal:
 
     def start(line: str) -> subprocess.Popen[str]:
         words = [sys.executable, "-c", AT_A_TERMINAL, "bash", "-mc", f"{line}; exit $?"]
-        run, works = f"{sys.executable} -m leasehold run", f"{sys.executable} -c"
+        run, works = f"{sys.executable} -m fairlock run", f"{sys.executable} -c"
         return fleet.popen(words, RUN=run, ASKS=ASKS, PYTHON=works, WORKS=WORKS)
 
     return start
@@ -71,7 +71,7 @@ def test_the_command_may_read_from_the_terminal_and_is_not_suspended(fleet: Flee
     """It is in a process group of its own, which the kernel stops if it reads in the background."""
     words = ["run", "tty", "--", sys.executable, "-c", READS_A_LINE]
     process = fleet.popen(
-        [sys.executable, "-c", AT_A_TERMINAL, sys.executable, "-m", "leasehold", *words]
+        [sys.executable, "-c", AT_A_TERMINAL, sys.executable, "-m", "fairlock", *words]
     )
     fleet.file("ready")
     output, _ = process.communicate(f"{CTRL_Z}hello\n", timeout=SECONDS)
@@ -157,7 +157,7 @@ def test_ctrl_z_suspends_what_is_not_under_a_lock(fleet: Fleet, at_a_terminal: A
 
 def test_a_terminal_that_controls_another_session_is_left_alone(fleet: Fleet) -> None:
     """As after `setsid` and `su -c`: it is the input, and nobody's jobs are controlled by it."""
-    words = [sys.executable, "-m", "leasehold", "run", "a", "--", "sh", "-c", "test -t 0 && exit 5"]
+    words = [sys.executable, "-m", "fairlock", "run", "a", "--", "sh", "-c", "test -t 0 && exit 5"]
     process = fleet.popen([sys.executable, "-c", AT_SOMEBODY_ELSES_TERMINAL, *words])
     status, _, errors = outcome(process)
     assert (status, errors) == (5, "")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.cli import exit_codes
-from leasehold.cli.waiting_line import told_of_a_wait, waits_for
-from leasehold.store.lock_store import LockStore
+from fairlock.cli import exit_codes
+from fairlock.cli.waiting_line import told_of_a_wait, waits_for
+from fairlock.store.lock_store import LockStore
 from tests.support import LOCK, FakeClock, acquire
 from tests.support.faults import lost_reply
 from tests.unit.cli.support import client_of
@@ -124,7 +124,7 @@ def test_the_line_names_the_holders_and_since_when(
         writes = table.writes()
         found = re.fullmatch(HELD, waits_for(locks, LOCK, seconds=60))
         assert found is not None
-        assert found.groups() == ("anna +1", "`leasehold show nightly-report` tells more")
+        assert found.groups() == ("anna +1", "`fairlock show nightly-report` tells more")
         assert table.writes() == writes
 
 

@@ -1,4 +1,4 @@
-"""`leasehold watch`: drawn anew on a terminal, a line for each change elsewhere."""
+"""`fairlock watch`: drawn anew on a terminal, a line for each change elsewhere."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import pytest
 from rich.console import Console
 
-from leasehold import LockClient, LockDescription
-from leasehold.cli.watch import reader, watch
-from leasehold.store.lock_store import LockStore
+from fairlock import LockClient, LockDescription
+from fairlock.cli.watch import reader, watch
+from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import lost_reply
 from tests.unit.cli.support import client_of, pipe, shown_lines, terminal, text_of

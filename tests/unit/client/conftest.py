@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import LockClient, create_table
-from leasehold.store.events import Event
+from fairlock import LockClient, create_table
+from fairlock.store.events import Event
 from localaws import LocalAws
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.client.support.simulated_heartbeats import Beating, SimulatedHeartbeats
@@ -34,7 +34,7 @@ def table(clock: EventfulClock) -> Table:
 def store_events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """What clients would log of their store; not logged."""
     seen: list[Event] = []
-    monkeypatch.setattr("leasehold.client.store_factory.log_event", seen.append)
+    monkeypatch.setattr("fairlock.client.store_factory.log_event", seen.append)
     return seen
 
 
@@ -75,5 +75,5 @@ def beating(
     make_client: MakeClient, clock: EventfulClock, monkeypatch: pytest.MonkeyPatch
 ) -> Beating:
     """A client with a lease of 30 s, renewed every 10 s, in danger 10 s before its end."""
-    monkeypatch.setattr("leasehold.client.lock_client.Heartbeats", SimulatedHeartbeats)
+    monkeypatch.setattr("fairlock.client.lock_client.Heartbeats", SimulatedHeartbeats)
     return Beating(make_client("anna", lease=30, heartbeat_every=None), clock)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import (
+from fairlock import (
     HolderChanged,
     InvalidRequest,
     LockDescription,
@@ -18,8 +18,8 @@ from leasehold import (
     LockWaitTimeout,
     VisibleHolder,
 )
-from leasehold.errors import ClientUnusable
-from leasehold.protocol.model import Queued
+from fairlock.errors import ClientUnusable
+from fairlock.protocol.model import Queued
 from tests.support import acquire, owner, store_over
 from tests.support.faults import lost_reply, refusal
 from tests.unit.client.conftest import MakeClient
@@ -88,7 +88,7 @@ def test_who_and_why_are_logged_and_stored(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock = make_client("anna").acquire("orders/7")
-    with caplog.at_level(logging.WARNING, "leasehold"):
+    with caplog.at_level(logging.WARNING, "fairlock"):
         make_client("olga").force_release(
             "orders/7", fencing_token=lock.fencing_token, reason=WHY, requested_by="arn:olga"
         )

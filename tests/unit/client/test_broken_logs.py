@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from leasehold import Lock, LockClient, LockLost
-from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
-from leasehold.client.logging import FailsafeLogger
+from fairlock import Lock, LockClient, LockLost
+from fairlock.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from fairlock.client.logging import FailsafeLogger
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.simulated_heartbeats import Beating

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold import InvalidRequest, composite_name
+from fairlock import InvalidRequest, composite_name
 
 PARTS = st.lists(st.text("a/%2F", min_size=1, max_size=4), min_size=1, max_size=3)
 

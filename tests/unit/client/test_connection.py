@@ -17,17 +17,17 @@ import pytest
 from aiobotocore.session import get_session
 from botocore.errorfactory import ClientExceptionsFactory
 
-from leasehold import (
+from fairlock import (
     AsyncLockClient,
     ClientUnusable,
     InvalidRequest,
     LockClient,
     LockStoreMisconfigured,
 )
-from leasehold.client.connection import Connection
-from leasehold.clock import BootClock
-from leasehold.protocol.model import Liveness
-from leasehold.workflows.engine import Delivery
+from fairlock.client.connection import Connection
+from fairlock.clock import BootClock
+from fairlock.protocol.model import Liveness
+from fairlock.workflows.engine import Delivery
 from tests.unit.client.support.doubles import Table
 from tests.unit.workflows.test_step_functions import GRANT, TOKEN
 

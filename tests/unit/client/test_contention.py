@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from leasehold import Lock, LockClient
-from leasehold.protocol.schema import PARTITION_KEY, SORT_KEY
+from fairlock import Lock, LockClient
+from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from localaws import LocalAws
 from tests.unit.client.support.wire import Together, Wire, dynamodb_of
 

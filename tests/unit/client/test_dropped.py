@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leasehold import InvalidRequest
-from leasehold.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
+from fairlock import InvalidRequest
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
 
 NEVER = r"lock 'a' was never acquired: write `with locks\.hold\('a'\) as lock:`"
 DROPPED = r"lock 'a' was dropped, and its client goes on renewing it: write `with"

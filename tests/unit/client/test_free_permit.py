@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.client.free_permit import FreePermit
-from leasehold.protocol.model import Holder, LockState, SeenLock
+from fairlock.client.free_permit import FreePermit
+from fairlock.protocol.model import Holder, LockState, SeenLock
 from tests.support import LOCK, FakeClock, acquire, moved_clock
 
 FRONT_END_SECONDS = 0.5

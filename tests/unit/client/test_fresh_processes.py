@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import LockClient, LockStoreMisconfigured, LockStoreUnavailable
+from fairlock import LockClient, LockStoreMisconfigured, LockStoreUnavailable
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
 from tests.unit.client.support.simulated_heartbeats import SimulatedHeartbeats
 
@@ -23,7 +23,7 @@ def new_process(
 
     No heartbeat is ever sent. (A thread would wake up in real time, and renew in simulated time.)
     """
-    monkeypatch.setattr("leasehold.client.lock_client.Heartbeats", SimulatedHeartbeats)
+    monkeypatch.setattr("fairlock.client.lock_client.Heartbeats", SimulatedHeartbeats)
     begun = []
 
     def begin(**settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from leasehold import LockLost
-from leasehold.protocol.model import ForceReleaseRequest, Grant
-from leasehold.store.lock_store import LockStore
+from fairlock import LockLost
+from fairlock.protocol.model import ForceReleaseRequest, Grant
+from fairlock.store.lock_store import LockStore
 from tests.support import acquire, store_over
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table

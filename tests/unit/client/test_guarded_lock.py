@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import LockClient, LockLost, LockStoreUnavailable
-from leasehold.errors import TransactionRefused
+from fairlock import LockClient, LockLost, LockStoreUnavailable
+from fairlock.errors import TransactionRefused
 from tests.support import TABLE, CountingClient, release, store_over
 from tests.support.faults import FaultyClient, lost_reply
 from tests.unit.client.support.doubles import EventfulClock

@@ -6,14 +6,14 @@ import math
 import random
 from itertools import pairwise
 
-from leasehold.client.arguments import Timing
-from leasehold.client.connection import Connection
-from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
-from leasehold.client.lease_handle import LeaseHandle
-from leasehold.client.local_lease import LocalLease
-from leasehold.client.local_waiters import LocalWaiters
-from leasehold.client.store_factory import StoreFactory
-from leasehold.protocol.model import Grant
+from fairlock.client.arguments import Timing
+from fairlock.client.connection import Connection
+from fairlock.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.local_lease import LocalLease
+from fairlock.client.local_waiters import LocalWaiters
+from fairlock.client.store_factory import StoreFactory
+from fairlock.protocol.model import Grant
 from tests.support import moved_clock
 from tests.unit.client.support.doubles import EventfulClock, Table
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from leasehold import Lock, LockLost, LockStoreUnavailable
-from leasehold.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
-from leasehold.client.lease_handle import LeaseHandle
-from leasehold.protocol.model import LockState
-from leasehold.store import keep_alive
+from fairlock import Lock, LockLost, LockStoreUnavailable
+from fairlock.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from fairlock.client.lease_handle import LeaseHandle
+from fairlock.protocol.model import LockState
+from fairlock.store import keep_alive
 from tests.support import release, store_over
 from tests.support.faults import lost_reply, refusal
 from tests.unit.client.conftest import MakeClient
@@ -183,7 +183,7 @@ def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
 ) -> None:
     lock, _ = acquire_told(beating)
     table.outage = PermissionError("no permission, for now")
-    with caplog.at_level(logging.ERROR, "leasehold"):
+    with caplog.at_level(logging.ERROR, "fairlock"):
         beating.pass_time(25)
     table.outage = None
     beating.pass_time(60)
@@ -199,7 +199,7 @@ def test_what_a_callback_raises_is_logged(
 
     beating.locks.acquire("a", on_lost=fail)
     table.outage = lost_reply()
-    with caplog.at_level(logging.ERROR, "leasehold"):
+    with caplog.at_level(logging.ERROR, "fairlock"):
         beating.pass_time(31)
         beating.locks.close()
     assert "on_lost of lock 'a' failed" in caplog.text
@@ -247,7 +247,7 @@ def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As one does that joins the thread whose `with LockClient(…)` ends."""
-    monkeypatch.setattr("leasehold.client.callbacks.CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("fairlock.client.callbacks.CLOSE_SECONDS", 0.05)
     assert ends_beside_a_busy_callback(beating, table, within=20)
     assert "is still busy: the client does not wait for it any longer" in caplog.text
 
@@ -255,7 +255,7 @@ def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
 def test_without_a_bound_both_would_wait_for_each_other(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.client.callbacks.CLOSE_SECONDS", None)
+    monkeypatch.setattr("fairlock.client.callbacks.CLOSE_SECONDS", None)
     assert not ends_beside_a_busy_callback(beating, table, within=0.3)
 
 
@@ -349,7 +349,7 @@ def test_loss_and_danger_are_told_with_lock_and_reason(
 ) -> None:
     _lock, told = acquire_told(beating)
     table.outage = refusal("AccessDeniedException")
-    with caplog.at_level(logging.WARNING, "leasehold"):
+    with caplog.at_level(logging.WARNING, "fairlock"):
         beating.pass_time(31)
     assert told.wait_for(2) == [("danger", "a"), ("lost", "a")]
     assert re.match(r"its heartbeats fail: lock table 'locks' .* no permission", told.reasons[0])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import ClientUnusable, Lock, LockLost, LockStoreUnavailable
+from fairlock import ClientUnusable, Lock, LockLost, LockStoreUnavailable
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
@@ -72,7 +72,7 @@ def test_a_release_that_fails_is_a_note_on_the_bodys_exception(
 def test_a_release_that_fails_leaves_the_works_result(
     make_client: MakeClient, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "leasehold"), make_client().hold("a"):
+    with caplog.at_level(logging.WARNING, "fairlock"), make_client().hold("a"):
         table.outage = lost_reply()
     assert "lock 'a': release failed, its lease ends it" in caplog.text
 

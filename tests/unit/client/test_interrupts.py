@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from leasehold import Lock, LockClient
-from leasehold.client.acquisition import Acquisition
-from leasehold.client.heartbeats import Heartbeats
-from leasehold.client.lease_handle import UnreleasedHandles
-from leasehold.client.lock_events import LockEventKind, LockEvents
-from leasehold.client.worker_pool import WorkerPool
+from fairlock import Lock, LockClient
+from fairlock.client.acquisition import Acquisition
+from fairlock.client.heartbeats import Heartbeats
+from fairlock.client.lease_handle import UnreleasedHandles
+from fairlock.client.lock_events import LockEventKind, LockEvents
+from fairlock.client.worker_pool import WorkerPool
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.interrupts import TimeLimitError, interrupt
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:lock .* was never acquired:Resou
 """Of a block that an interrupt has kept from beginning."""
 MOST_MOMENTS = 200
 MOST_MOMENTS_OF_A_USE = 500
-OUR_CODE = "leasehold/client/"
+OUR_CODE = "fairlock/client/"
 RETURNS_OF_THE_LOCK = 2
 """From `_acquire`, and from `acquire` or to the block: Python runs no signal handler there."""
 
@@ -236,7 +236,7 @@ def test_an_interrupt_at_any_moment_of_acquire_leaves_no_lock(
 def test_without_the_last_steps_a_lock_would_stay_that_not_even_its_client_knows(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.client.lock_client._release_if_held", lambda _lock: None)
+    monkeypatch.setattr("fairlock.client.lock_client._release_if_held", lambda _lock: None)
     with pytest.raises(AssertionError, match="the client knows of the grant"):
         moments_that_leave_the_lock(make_client, table, hold)
 
@@ -277,7 +277,7 @@ def test_with_a_thread_before_its_pool_some_would_leave_a_client_that_renews_not
         scheduler = threading.Thread(target=heartbeats._run_scheduler, daemon=True)  # noqa: SLF001 - the control
         heartbeats._scheduler = scheduler  # noqa: SLF001 - same
         scheduler.start()
-        heartbeats._pool = WorkerPool(1, name="leasehold-heartbeat")  # noqa: SLF001 - same
+        heartbeats._pool = WorkerPool(1, name="fairlock-heartbeat")  # noqa: SLF001 - same
 
     monkeypatch.setattr(Heartbeats, "_start", start_thread_first)
     assert moments_that_end_all_heartbeats(seconds=0.2) != []

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from leasehold.client.local_waiters import LocalQueue, LocalWaiter, LocalWaiters
-from leasehold.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
+from fairlock.client.local_waiters import LocalQueue, LocalWaiter, LocalWaiters
+from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
 from tests.support import START_MS, FakeAlarm, FakeClock
 
 NAME = "nightly-report"

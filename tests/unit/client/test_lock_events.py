@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from leasehold import (
+from fairlock import (
     InvalidRequest,
     LockClient,
     LockEvent,
@@ -15,9 +15,9 @@ from leasehold import (
     LockStoreUnavailable,
     LockWaitTimeout,
 )
-from leasehold.client import lock_events
-from leasehold.client.lock_events import LockEvents
-from leasehold.testing import FakeLockClient, FakeTable
+from fairlock.client import lock_events
+from fairlock.client.lock_events import LockEvents
+from fairlock.testing import FakeLockClient, FakeTable
 
 BOUND_SECONDS = 30
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import Lock, LockClient
+from fairlock import Lock, LockClient
 from tests.unit.client.support.doubles import Table
 
 LEASE_SECONDS = 10

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.testing import FakeLockClient
+from fairlock.testing import FakeLockClient
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "monitoring.md"
 FILES = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -91,10 +91,10 @@ def test_the_opentelemetry_example_counts_by_kind_and_nothing_else(
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", api.metrics)
     use_locks(example("otel")["count_in_otel"])
     told = {name: instrument.told for name, instrument in meter.instruments.items()}
-    assert [kind for _, kind in told["leasehold.events"]] == [
+    assert [kind for _, kind in told["fairlock.events"]] == [
         {"kind": "Granted"},
         {"kind": "Refused"},
         {"kind": "Released"},
     ]
-    assert [kind["kind"] for _, kind in told["leasehold.wait"]] == ["Granted", "Refused"]
-    assert [kind["kind"] for _, kind in told["leasehold.held"]] == ["Released"]
+    assert [kind["kind"] for _, kind in told["fairlock.wait"]] == ["Granted", "Refused"]
+    assert [kind["kind"] for _, kind in told["fairlock.held"]] == ["Released"]

@@ -6,8 +6,8 @@ from enum import Enum
 
 import pytest
 
-from leasehold import LockWaitTimeout
-from leasehold.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
+from fairlock import LockWaitTimeout
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual_time
 
 
 class Name(str, Enum):  # noqa: UP042 - StrEnum has no such text; programs have both
@@ -38,7 +38,7 @@ def test_a_member_of_an_enumeration_names_the_lock_of_its_text(locks: FakeLockCl
 def test_without_that_both_would_hold_it(
     locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_it_is = "leasehold.wire.rules.plain_text"
+    as_it_is = "fairlock.wire.rules.plain_text"
     monkeypatch.setattr(as_it_is, lambda _field, _rule, value: value)
     assert not is_excluded(locks)
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from leasehold.backoff import poll_seconds
-from leasehold.client.local_waiters import LocalQueue, LocalWaiters
-from leasehold.client.queue_position import QueuePosition
-from leasehold.protocol.model import LockState, SeenLock
+from fairlock.backoff import poll_seconds
+from fairlock.client.local_waiters import LocalQueue, LocalWaiters
+from fairlock.client.queue_position import QueuePosition
+from fairlock.protocol.model import LockState, SeenLock
 from tests.support import FakeClock
 from tests.unit.client.test_local_waiters import NAME, waiter_of
 

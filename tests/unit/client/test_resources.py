@@ -14,9 +14,9 @@ from typing import Any
 import boto3
 import pytest
 
-from leasehold import LockClient
-from leasehold.client.connection import Connection
-from leasehold.testing.memory_table import MemoryTable
+from fairlock import LockClient
+from fairlock.client.connection import Connection
+from fairlock.testing.memory_table import MemoryTable
 from localaws import LocalAws
 from tests.unit.client.support.doubles import Table
 
@@ -65,7 +65,7 @@ def test_two_thousand_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads
     with LockClient("locks", client=table) as locks:  # type: ignore[arg-type]  # stands in for one
         for _ in range(CYCLES):
             locks.acquire("a").release()
-        assert ours() == ["leasehold-scheduler"]
+        assert ours() == ["fairlock-scheduler"]
         assert locks._services.heartbeats.handles() == []  # noqa: SLF001 - nothing outside tells that
     assert ours() == []
     assert table.requests == 2 * CYCLES
@@ -135,8 +135,8 @@ def test_a_client_that_is_not_closed_leaves_threads_and_connections(
     locks = LockClient(lock_table, session=session_at(aws), lease=2, heartbeat_every=0.1)
     held = locks.acquire("never-closed")
     held.lost.wait(0.3)
-    assert "leasehold-scheduler" in ours()
-    assert any(name.startswith("leasehold-heartbeat") for name in ours())
+    assert "fairlock-scheduler" in ours()
+    assert any(name.startswith("fairlock-heartbeat") for name in ours())
     assert descriptors() > files
     locks.close(release=True)
     assert ours() == []
@@ -146,13 +146,13 @@ def client_without_a_lock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[LockClient, Table, threading.Thread]:
     """A client that has acquired and released, and takes a rest every 50 ms; its thread."""
-    monkeypatch.setattr("leasehold.client.heartbeats.LONGEST_NAP_SECONDS", 0.05)
+    monkeypatch.setattr("fairlock.client.heartbeats.LONGEST_NAP_SECONDS", 0.05)
     before = set(threading.enumerate())
     table = Table()
     locks = LockClient("locks", client=table, heartbeat_every=0.05)  # type: ignore[arg-type]  # stands in
     with locks.hold("a"):
         started = set(threading.enumerate()) - before
-    [scheduler] = [thread for thread in started if thread.name == "leasehold-scheduler"]
+    [scheduler] = [thread for thread in started if thread.name == "fairlock-scheduler"]
     return locks, table, scheduler
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from leasehold import Lock, LockClient, LockStoreUnavailable
-from leasehold.client import heartbeats, lease_handle
-from leasehold.errors import LeaseholdError
+from fairlock import Lock, LockClient, LockStoreUnavailable
+from fairlock.client import heartbeats, lease_handle
+from fairlock.errors import FairlockError
 from tests.unit.client.support.doubles import Table
 
 LEASE_SECONDS = 3600.0
@@ -56,11 +56,11 @@ class Program:
             self.table.before = None
             try:
                 self.outcome.append(handler())
-            except LeaseholdError as error:
+            except FairlockError as error:
                 self.outcome.append(error)
 
         def work() -> None:
-            with suppress(LeaseholdError):
+            with suppress(FairlockError):
                 request(self.lock)
 
         self.table.before = handle
@@ -121,7 +121,7 @@ def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_
 
         def heartbeat() -> None:
             begun.set()
-            with suppress(LeaseholdError):
+            with suppress(FairlockError):
                 program.lock._handle.heartbeat()  # noqa: SLF001 - same
 
         pool.submit(heartbeat)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import leasehold
-from leasehold import InvalidRequest, LockClient, LockLost, LockWaitTimeout
+import fairlock
+from fairlock import InvalidRequest, LockClient, LockLost, LockWaitTimeout
 from tests.support import TABLE, CountingClient
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
@@ -179,9 +179,9 @@ def test_what_is_no_table_name_is_refused(name: Any, table: Table) -> None:  # n
 
 
 def test_everything_public_can_be_imported_from_the_package() -> None:
-    assert all(getattr(leasehold, name) is not None for name in leasehold.__all__)
+    assert all(getattr(fairlock, name) is not None for name in fairlock.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Mutex'"):
-        _ = leasehold.Mutex
+        _ = fairlock.Mutex
 
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold import Lock, LockClient, LockLost, LockWaitTimeout
-from leasehold.client import free_permit
-from leasehold.client.logging import log_event
-from leasehold.protocol import verdict
-from leasehold.store.events import Evicted
+from fairlock import Lock, LockClient, LockLost, LockWaitTimeout
+from fairlock.client import free_permit
+from fairlock.client.logging import log_event
+from fairlock.protocol import verdict
+from fairlock.store.events import Evicted
 from tests.support import acquire, heartbeat, store_over
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table

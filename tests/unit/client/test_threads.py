@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import LockClient
-from leasehold.client.worker_pool import WorkerPool
+from fairlock import LockClient
+from fairlock.client.worker_pool import WorkerPool
 from tests.unit.client.support.doubles import Table
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -70,7 +70,7 @@ def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_a
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
-        threads.exhausted = "leasehold-scheduler"
+        threads.exhausted = "fairlock-scheduler"
         with pytest.raises(RuntimeError, match="thread"):
             locks.acquire("a")
         assert table.state("a").held == 0
@@ -85,7 +85,7 @@ def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
 ) -> None:
     table = Table()
     with often_renewed(table) as locks:
-        threads.exhausted = "leasehold-heartbeat"
+        threads.exhausted = "fairlock-heartbeat"
         lock = locks.acquire("a")
         assert threads.refused.wait(30)
         threads.exhausted = None

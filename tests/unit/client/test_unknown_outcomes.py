@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold import (
+from fairlock import (
     LockItemMalformed,
     LockStoreMisconfigured,
     LockStoreUnavailable,
     LockWaitTimeout,
 )
-from leasehold.errors import LeaseholdError
-from leasehold.protocol.model import AcquireRequest, Grant
-from leasehold.store.lock_store import LockStore
+from fairlock.errors import FairlockError
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.store.lock_store import LockStore
 from tests.support import START_MS
 from tests.support.faults import client_error, lost_reply, unknown_outcomes
 from tests.unit.client.conftest import MakeClient
@@ -48,7 +48,7 @@ def test_a_store_that_takes_an_error_for_a_grant_would_be_noticed(
     def granted_anyway(self: LockStore, request: AcquireRequest, **seen: Any) -> Any:  # noqa: ANN401 - as the real one
         try:
             return acquire(self, request, **seen)
-        except LeaseholdError:
+        except FairlockError:
             return Grant(
                 lock_name=request.lock_name,
                 owner_id=request.owner_id,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from leasehold import ClientUnusable, LockWaitTimeout
-from leasehold.client import acquisition as waiting
-from leasehold.protocol.schema import holder_attribute, token_attribute
+from fairlock import ClientUnusable, LockWaitTimeout
+from fairlock.client import acquisition as waiting
+from fairlock.protocol.schema import holder_attribute, token_attribute
 from tests.support import acquire, release, store_over
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from leasehold import ClientUnusable, LockClient, LockWaitTimeout
-from leasehold.client.local_waiters import LocalQueue, LocalWaiters
+from fairlock import ClientUnusable, LockClient, LockWaitTimeout
+from fairlock.client.local_waiters import LocalQueue, LocalWaiters
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import READS, EventfulClock, Table

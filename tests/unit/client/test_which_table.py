@@ -9,17 +9,17 @@ import boto3
 import pytest
 from botocore.exceptions import ConnectTimeoutError, NoCredentialsError, NoRegionError
 
-from leasehold import (
+from fairlock import (
     InvalidRequest,
     LockClient,
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
-from leasehold.testing import FakeLockClient
+from fairlock.testing import FakeLockClient
 from localaws import LocalAws
 from tests.support.faults import client_error
 
-PARAMETER = "/leasehold/Billing/LockTableName"
+PARAMETER = "/fairlock/Billing/LockTableName"
 NO_SUCH = r"in us-east-1: no stack of this name shares a lock service in this account and region"
 
 
@@ -47,7 +47,7 @@ class Store:
 def test_a_client_without_a_table_takes_that_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "from-the-environment")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "from-the-environment")
     assert LockClient()._settings.table_name == "from-the-environment"  # noqa: SLF001 - no getter
     assert LockClient("given")._settings.table_name == "given"  # noqa: SLF001 - same
 
@@ -56,10 +56,10 @@ def test_a_client_without_a_table_takes_that_of_the_environment(
 def test_without_both_the_error_says_what_to_set(
     value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("LEASEHOLD_TABLE_NAME", raising=False)
+    monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
     if value is not None:
-        monkeypatch.setenv("LEASEHOLD_TABLE_NAME", value)
-    with pytest.raises(InvalidRequest, match=r"set LEASEHOLD_TABLE_NAME to it, .* `from_stack`"):
+        monkeypatch.setenv("FAIRLOCK_TABLE_NAME", value)
+    with pytest.raises(InvalidRequest, match=r"set FAIRLOCK_TABLE_NAME to it, .* `from_stack`"):
         LockClient()
 
 
@@ -78,14 +78,14 @@ def test_a_client_of_a_stack_locks_in_the_table_that_the_stack_shares(
         assert locks.try_acquire("of-a-stack") is not None
     with pytest.raises(LockStoreMisconfigured, match=NO_SUCH) as refused:
         LockClient.from_stack("Nowhere")
-    assert "'/leasehold/Nowhere/LockTableName'" in str(refused.value)
+    assert "'/fairlock/Nowhere/LockTableName'" in str(refused.value)
     assert (refused.value.code, refused.value.region) == ("ParameterNotFound", "us-east-1")
 
 
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        (client_error("AccessDeniedException"), "allow ssm:GetParameter on it, or set LEASEHOLD"),
+        (client_error("AccessDeniedException"), "allow ssm:GetParameter on it, or set FAIRLOCK"),
         (NoRegionError(), "in no known region: set AWS_DEFAULT_REGION"),
         (NoCredentialsError(), "check the AWS credentials"),
         (client_error("ExpiredTokenException"), "check the AWS credentials"),

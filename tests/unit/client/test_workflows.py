@@ -8,8 +8,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError, NoRegionError
 
-from leasehold.store.events import Event, HandedOver, LivenessUnknown, PushUnknown
-from leasehold.store.lock_store import LockStore
+from fairlock.store.events import Event, HandedOver, LivenessUnknown, PushUnknown
+from fairlock.store.lock_store import LockStore
 from tests.support import acquire, owner, release, store_over
 from tests.support.faults import client_error
 from tests.unit.client.conftest import MakeClient

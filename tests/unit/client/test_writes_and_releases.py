@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from leasehold import Lock, LockClient, LockLost, LockStoreUnavailable
-from leasehold.client.local_lease import LocalLease
-from leasehold.errors import TransactionRefused
+from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
+from fairlock.client.local_lease import LocalLease
+from fairlock.errors import TransactionRefused
 from tests.support.faults import lost_reply
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import Table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 
 

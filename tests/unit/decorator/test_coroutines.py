@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import (
+from fairlock import (
     AsyncLock,
     AsyncLockClient,
     InvalidRequest,
@@ -17,9 +17,9 @@ from leasehold import (
     LockWaitTimeout,
     locked,
 )
-from leasehold.decorator import default_clients
-from leasehold.decorator.call import Call
-from leasehold.testing.async_lock_client import LoopClock
+from fairlock.decorator import default_clients
+from fairlock.decorator.call import Call
+from fairlock.testing.async_lock_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time
 
@@ -141,8 +141,8 @@ def test_clients_made_by_themselves_are_closed_with_their_loop(
     async def twice() -> list[bool]:
         return [await work(), await work()]
 
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
-    monkeypatch.setattr("leasehold.aio.AsyncLockClient", make)
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
+    monkeypatch.setattr("fairlock.aio.AsyncLockClient", make)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for number in (1, 2):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from leasehold import InvalidRequest, Lock, LockClient, locked
-from leasehold.decorator import default_clients
+from fairlock import InvalidRequest, Lock, LockClient, locked
+from fairlock.decorator import default_clients
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context
 
@@ -47,7 +47,7 @@ def without_client(_event: object, _context: object = None) -> str:
 def test_a_client_is_made_from_the_environment_when_it_is_needed_and_reused(
     made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
     for _ in range(3):
         assert without_client({}, Context(30)) == "done"
         assert without_client({}) == "done"
@@ -82,7 +82,7 @@ def test_only_a_call_in_lambda_without_a_lease_gets_a_client_without_heartbeats(
     made: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
     locked("deploy", **how)(nothing)(*arguments)
     assert made == [{"table_name": "locks", **expected}]
 
@@ -95,7 +95,7 @@ def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
     clock: EventfulClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
     locks.acquire("deploy")
     clock.advance(3600)
     ran: list[str] = []
@@ -110,8 +110,8 @@ def test_a_program_that_has_just_begun_replaces_a_crashed_holder(
 def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
     made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("LEASEHOLD_TABLE_NAME", raising=False)
-    with pytest.raises(InvalidRequest, match="give a client, or set LEASEHOLD_TABLE_NAME"):
+    monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
+    with pytest.raises(InvalidRequest, match="give a client, or set FAIRLOCK_TABLE_NAME"):
         without_client({})
     assert made == []
 
@@ -120,7 +120,7 @@ def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
 def test_a_child_that_is_forked_while_a_client_is_made_can_make_its_own(
     monkeypatch: pytest.MonkeyPatch, *, begins_anew: bool, status: int
 ) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
     creation = default_clients._creation  # noqa: SLF001 - the moment in which it is held is short
     if not begins_anew:
         monkeypatch.setattr(creation, "_reset_after_fork", lambda: None)
@@ -142,7 +142,7 @@ def test_nothing_is_acquired_before_the_first_call_so_that_no_snapshot_holds_a_l
 ) -> None:
     """Lambda SnapStart copies what an import leaves behind into many environments."""
     made: list[object] = []
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "locks")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
     monkeypatch.setattr(LockClient, "__init__", lambda *_args, **_settings: made.append(1))
 
     @locked("nightly")

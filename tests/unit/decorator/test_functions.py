@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
+from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
 from tests.unit.client.support.doubles import EventfulClock, Table
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from leasehold import Lock, LockClient, LockLost, LockWaitTimeout, locked
-from leasehold.decorator.call import Call
+from fairlock import Lock, LockClient, LockLost, LockWaitTimeout, locked
+from fairlock.decorator.call import Call
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context

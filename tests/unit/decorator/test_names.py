@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from leasehold import InvalidRequest, LockClient, locked
+from fairlock import InvalidRequest, LockClient, locked
 from tests.unit.client.support.doubles import Table
 from tests.unit.decorator.conftest import Context
 
@@ -88,7 +88,7 @@ def test_a_name_of_a_str_enum_is_the_same_in_a_template_as_elsewhere(
 def test_the_formatter_of_python_would_make_another_name_of_it(
     locks: LockClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.decorator.lock_name._Strict", Formatter)
+    monkeypatch.setattr("fairlock.decorator.lock_name._Strict", Formatter)
     locked("{event}", client=locks)(handle)(Queue.ORDERS)  # type: ignore[arg-type]  # as others
     assert names_in(table) == {"Queue.ORDERS"}
 
@@ -183,7 +183,7 @@ def test_without_a_name_the_lock_is_called_as_the_function(locks: LockClient, ta
 def test_without_parentheses_a_function_is_decorated_and_not_taken_for_a_name(
     locks: LockClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = sys.modules["leasehold.decorator.locked"]
+    module = sys.modules["fairlock.decorator.locked"]
     monkeypatch.setattr(module, "default_client", lambda **_kind: locks)
     ran: list[object] = []
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.clock import SystemClock
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.protocol.model import (
+from fairlock.clock import SystemClock
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.errors import LockLost, LockStoreUnavailable
+from fairlock.protocol.model import (
     ExecutionEnded,
     Grant,
     Liveness,
@@ -20,13 +20,13 @@ from leasehold.protocol.model import (
     Reaped,
     Released,
 )
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.wire.answers import acquire_answer, release_answer
-from leasehold.wire.executions import callback_id_in
-from leasehold.wire.requests import parse_acquire, parse_release
-from leasehold.workflows.engine import Delivery, Execution
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.wire.answers import acquire_answer, release_answer
+from fairlock.wire.executions import callback_id_in
+from fairlock.wire.requests import parse_acquire, parse_release
+from fairlock.workflows.engine import Delivery, Execution
 from tests.support import TABLE, moved_clock
 
 Json = dict[str, Any]

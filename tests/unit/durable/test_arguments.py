@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.durable.arguments import options_of
-from leasehold.errors import InvalidRequest
+from fairlock.durable.arguments import options_of
+from fairlock.errors import InvalidRequest
 from tests.unit.durable.service import Service
 
 GOOD: dict[str, Any] = {

@@ -9,14 +9,14 @@ from typing import Final
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
 
-from leasehold.durable import hold
-from leasehold.errors import LockWaitTimeout
+from fairlock.durable import hold
+from fairlock.errors import LockWaitTimeout
 from tests.support import acquire, release
 from tests.unit.durable.runner import LOCK, QUICK, Body, executions_of
 from tests.unit.durable.service import Json, Service
 
 MOMENTS: Final = ("the push is lost", "before it leaves the queue", "after it has left the queue")
-TIMES: Final = int(os.environ.get("LEASEHOLD_DURABLE_TIMES", "5"))
+TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "5"))
 
 
 @dataclass

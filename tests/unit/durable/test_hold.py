@@ -9,8 +9,8 @@ from aws_durable_execution_sdk_python.config import (
     Duration,
 )
 
-from leasehold.durable import DurableLock, hold
-from leasehold.errors import LockWaitTimeout
+from fairlock.durable import DurableLock, hold
+from fairlock.errors import LockWaitTimeout
 from tests.support import acquire, owner
 from tests.support import release as release_request
 from tests.unit.durable.runner import LOCK, QUICK, error_of, executions_of, result_of

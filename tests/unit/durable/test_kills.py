@@ -14,8 +14,8 @@ import pytest
 from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.config import Duration
 
-from leasehold.durable import DurableLock, attempt, hold
-from leasehold.errors import LockWaitTimeout
+from fairlock.durable import DurableLock, attempt, hold
+from fairlock.errors import LockWaitTimeout
 from tests.support import acquire as acquire_request
 from tests.support import owner
 from tests.support import release as release_request
@@ -128,7 +128,7 @@ def test_a_function_that_is_killed_at_any_checkpoint_holds_and_releases_exactly_
 
 
 def test_control_a_release_on_suspension_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.durable.holding._is_end_of_block", lambda _error: True)
+    monkeypatch.setattr("fairlock.durable.holding._is_end_of_block", lambda _error: True)
     scene = Scene()
     scene.run(Killer())
     assert scene.faults != []

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from lambdas.faults import InvalidRequest as InvalidRequestOfAFunction
-from leasehold.durable import LockFunctions, lock_functions
-from leasehold.durable.failures import error_named, text_of
-from leasehold.errors import (
+from fairlock.durable import LockFunctions, lock_functions
+from fairlock.durable.failures import error_named, text_of
+from fairlock.errors import (
     InvalidRequest,
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
+from lambdas.faults import InvalidRequest as InvalidRequestOfAFunction
 from tests.support.faults import client_error
 
 REQUEST = {"lock_name": "a", "owner_id": "o" * 16}
@@ -119,13 +119,13 @@ def test_throttles_and_lost_replies_are_unknown_outcomes(error: ClientError) -> 
 
 
 def test_the_environment_names_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEASEHOLD_ACQUIRE_FUNCTION", "a")
-    monkeypatch.setenv("LEASEHOLD_RELEASE_FUNCTION", "r")
+    monkeypatch.setenv("FAIRLOCK_ACQUIRE_FUNCTION", "a")
+    monkeypatch.setenv("FAIRLOCK_RELEASE_FUNCTION", "r")
     assert LockFunctions.from_environment() == LockFunctions("a", "r")
 
 
 def test_a_missing_service_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LEASEHOLD_ACQUIRE_FUNCTION", raising=False)
+    monkeypatch.delenv("FAIRLOCK_ACQUIRE_FUNCTION", raising=False)
     with pytest.raises(LockStoreMisconfigured, match="grant_durable"):
         LockFunctions.from_environment()
 

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
 
-from leasehold.durable import DurableLock, hold
-from leasehold.errors import InvalidRequest, LockStoreMisconfigured
+from fairlock.durable import DurableLock, hold
+from fairlock.errors import InvalidRequest, LockStoreMisconfigured
 from tests.support import acquire
 from tests.support import release as release_request
 from tests.unit.durable.runner import LOCK, error_of, result_of

@@ -14,8 +14,8 @@ from aws_durable_execution_sdk_python.config import (
 )
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
 
-from leasehold.durable import hold
-from leasehold.errors import InvalidRequest
+from fairlock.durable import hold
+from fairlock.errors import InvalidRequest
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Service
 

@@ -10,7 +10,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from leasehold.dynamodb.aws_clock import AwsClock, is_aws
+from fairlock.dynamodb.aws_clock import AwsClock, is_aws
 from tests.support import START_MS, FakeClock
 
 AWS = "https://dynamodb.eu-central-1.amazonaws.com"
@@ -99,7 +99,7 @@ def test_elsewhere_the_systems_clock_takes_its_place_and_the_log_says_so_once(
 ) -> None:
     clock.skew_ms = 700
     aws = AwsClock(clock)
-    with caplog.at_level(logging.INFO, "leasehold"):
+    with caplog.at_level(logging.INFO, "fairlock"):
         for _ in range(3):
             assert aws.date_ms({}, sent=0.0, endpoint_url=ELSEWHERE) == START_MS + 700
     [told] = caplog.messages

@@ -14,8 +14,8 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from leasehold.dynamodb.client_config import CLIENT_CONFIG, USER_AGENT
-from leasehold.errors import LockStoreUnavailable
+from fairlock.dynamodb.client_config import CLIENT_CONFIG, USER_AGENT
+from fairlock.errors import LockStoreUnavailable
 from tests.support import FakeClock, acquire, store_over
 
 Reaction = Callable[["Handler"], None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold import InvalidRequest, LockClient, create_table
+from fairlock import InvalidRequest, LockClient, create_table
 from localaws import LocalAws
 from tests.support import create_lock_table
 from tests.support.faults import client_error

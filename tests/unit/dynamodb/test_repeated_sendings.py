@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold.dynamodb import retry as sending
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Released
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.dynamodb import retry as sending
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import Released
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, client_error
 from tests.support.store_bench import Bench

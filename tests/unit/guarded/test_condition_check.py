@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold.errors import InvalidRequest
-from leasehold.guarded import GuardedWrites, condition_check
-from leasehold.protocol.model import Grant
-from leasehold.protocol.schema import holder_attribute, lock_key, token_attribute
+from fairlock.errors import InvalidRequest
+from fairlock.guarded import GuardedWrites, condition_check
+from fairlock.protocol.model import Grant
+from fairlock.protocol.schema import holder_attribute, lock_key, token_attribute
 from tests.support import LOCK, TABLE, owner
 from tests.unit.guarded.bench import Bench, deposit
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import AcquireRequest, Grant
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import Delivery
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
+from fairlock.workflows.engine import Delivery
 from tests.support import LOCK, TABLE, FakeClock, owner
 from tests.support.workflows import FakeWorkflows
 from tests.unit.guarded.bench import LEDGER, Bench, deposit, is_refused

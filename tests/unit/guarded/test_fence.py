@@ -8,8 +8,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold.errors import InvalidRequest
-from leasehold.guarded import fence_condition
+from fairlock.errors import InvalidRequest
+from fairlock.guarded import fence_condition
 from localaws import LocalAws
 from tests.unit.guarded.bench import LEDGER, Bench
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
-from leasehold import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavailable
-from leasehold.guarded.pending_calls import PendingCall, PendingCalls
+from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavailable
+from fairlock.guarded.pending_calls import PendingCall, PendingCalls
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error
 from tests.unit.client.support.interrupts import TimeLimitError

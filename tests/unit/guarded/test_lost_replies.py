@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import LockLost, LockStoreUnavailable, TransactionRefused
-from leasehold.guarded.guarded_writes import GuardedWrites
+from fairlock.errors import LockLost, LockStoreUnavailable, TransactionRefused
+from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 from tests.unit.guarded.bench import Bench, deposit, open_account

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from leasehold import LockClient
+from fairlock import LockClient
 from localaws import LocalAws
 from tests.support import TABLE
 from tests.unit.guarded.bench import LEDGER

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold.errors import (
+from fairlock.errors import (
     InvalidRequest,
     LockLost,
     LockStoreMisconfigured,
     LockStoreUnavailable,
     TransactionRefused,
 )
-from leasehold.guarded import guarded_table
-from leasehold.guarded.guarded_writes import GuardedWrites
+from fairlock.guarded import guarded_table
+from fairlock.guarded.guarded_writes import GuardedWrites
 from localaws import LocalAws
 from tests.support import LOCK, TABLE, CountingClient, owner
 from tests.support.faults import FaultyClient, client_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.workflows.step_functions import StepFunctions
+from fairlock.workflows.step_functions import StepFunctions
 from tests.support.workflows import FakeWorkflows
 from tests.unit.lambdas.reaping import QUEUE_URL, Outside
 
@@ -25,5 +25,5 @@ def outside(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> Outside:
     engine.runs = outside.describe
     monkeypatch.setattr("lambdas.reap_messages.send_message", outside.send)
     monkeypatch.setattr("lambdas.reap_messages.hide_message", outside.hide)
-    monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", QUEUE_URL)
+    monkeypatch.setenv("FAIRLOCK_REAP_QUEUE_URL", QUEUE_URL)
     return outside

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlock.protocol.model import Liveness
+from fairlock.workflows.engine import Execution
 from lambdas import acquire, reap, release
-from leasehold.protocol.model import Liveness
-from leasehold.workflows.engine import Execution
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION
 from tests.support.lambda_context import LambdaContextStub
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.errors import InvalidRequest, LockStoreUnavailable
 from lambdas import acquire, force_release, heartbeat, inspect, release
-from leasehold.errors import InvalidRequest, LockStoreUnavailable
 from tests.support import TABLE
 from tests.support.lambda_context import LambdaContextStub
 from tests.unit.lambdas.output import lines

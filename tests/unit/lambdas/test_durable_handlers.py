@@ -8,12 +8,12 @@ from typing import Any
 import botocore
 import pytest
 
+from fairlock.errors import InvalidRequest, LockStoreMisconfigured
+from fairlock.protocol.model import ExecutionEnded, Grant
+from fairlock.workflows.durable_functions import DurableFunctions
+from fairlock.workflows.engine import Delivery
 from lambdas import acquire, release, runtime
 from lambdas.reap_messages import ReapMessage, parse_reap_message
-from leasehold.errors import InvalidRequest, LockStoreMisconfigured
-from leasehold.protocol.model import ExecutionEnded, Grant
-from leasehold.workflows.durable_functions import DurableFunctions
-from leasehold.workflows.engine import Delivery
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
 
@@ -98,7 +98,7 @@ def test_a_client_for_lambda_is_made_only_where_durable_functions_are_met(
     made: list[str] = []
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "acquire")
     if meets_durable:
-        monkeypatch.setenv("LEASEHOLD_DURABLE", "1")
+        monkeypatch.setenv("FAIRLOCK_DURABLE", "1")
     monkeypatch.setattr(runtime, "_client", made.append)
     runtime.make_clients("dynamodb", "stepfunctions")
     assert made == ["dynamodb", "stepfunctions", *(["lambda"] if meets_durable else [])]

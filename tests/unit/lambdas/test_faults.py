@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fairlock.errors import InvalidRequest
 from lambdas import acquire, force_release, heartbeat, inspect, release
-from leasehold.errors import InvalidRequest
 from tests.support.lambda_context import LambdaContextStub
 
 HANDLERS = [acquire.handler, heartbeat.handler, release.handler, force_release.handler]

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
+from fairlock.errors import InvalidRequest
 from lambdas import acquire, heartbeat, reap, release
-from leasehold.errors import InvalidRequest
 from tests.support.bad_inputs import ACQUIRES, VALID_EXECUTION
 from tests.support.lambda_context import LambdaContextStub
 from tests.unit.lambdas.output import lines, logged
@@ -57,7 +57,7 @@ def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(
     ]
     assert (found[0]["owner_name"], found[1]["execution_arn"]) == ("anna's host", VALID_EXECUTION)
     assert {line["lock_name"] for line in found} == {"customer/1"}
-    assert {line["service"] for line in found} == {"leasehold"}
+    assert {line["service"] for line in found} == {"fairlock"}
     assert {line["function_request_id"] for line in found} == {CONTEXT.aws_request_id}
 
 

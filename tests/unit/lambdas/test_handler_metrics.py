@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from lambdas import acquire, heartbeat, release
-from leasehold.errors import InvalidRequest
-from leasehold.protocol.model import Liveness
-from leasehold.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
@@ -48,13 +48,13 @@ def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(
             "Timestamp": line["_aws"]["Timestamp"],
             "CloudWatchMetrics": [
                 {
-                    "Namespace": "Leasehold",
+                    "Namespace": "Fairlock",
                     "Dimensions": [["service"]],
                     "Metrics": [{"Name": "Granted", "Unit": "Count"}],
                 }
             ],
         },
-        "service": "leasehold",
+        "service": "fairlock",
         "Granted": [1.0],
     }
 

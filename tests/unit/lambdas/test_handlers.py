@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
 from lambdas import acquire, heartbeat, release
-from leasehold.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
 from tests.support import TABLE
 from tests.support.bad_inputs import ACQUIRES, HEARTBEATS, NAMED, NO_OBJECTS, RELEASES, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
@@ -119,7 +119,7 @@ def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_ma
 def test_a_missing_table_is_a_defect_and_not_an_answer(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv("LEASEHOLD_TABLE_NAME", "nowhere")
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "nowhere")
     told = "lock table 'nowhere' in us-east-1: there is no such table"
     with pytest.raises(LockStoreMisconfigured, match=told):
         HANDLERS[name](dict(NAMED), CONTEXT)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
+from fairlock.protocol.model import Liveness, NotHeld, Released
+from fairlock.wire.answers import release_answer
+from fairlock.workflows.engine import Delivery
 from lambdas import acquire, force_release, heartbeat, release
-from leasehold.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from leasehold.protocol.model import Liveness, NotHeld, Released
-from leasehold.wire.answers import release_answer
-from leasehold.workflows.engine import Delivery
 from tests.support import TABLE
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars and frees what the execution has, as the reaper does."""
+    from fairlock.protocol.model import ExecutionEnded  # noqa: PLC0415 - same
     from lambdas import runtime as _runtime  # noqa: PLC0415 - after the environment was made
-    from leasehold.protocol.model import ExecutionEnded  # noqa: PLC0415 - same
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     ended = ExecutionEnded(execution_arn=VALID_EXECUTION)
@@ -194,7 +194,7 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
     def unavailable(*_: object) -> None:
         raise LockStoreUnavailable
 
-    monkeypatch.setattr("leasehold.dynamodb.lock_table.LockTable.update", unavailable)
+    monkeypatch.setattr("fairlock.dynamodb.lock_table.LockTable.update", unavailable)
     engine.ends = Delivery.UNKNOWN
     with pytest.raises(LockStoreUnavailable):
         heartbeat.handler(dict(BEAT), CONTEXT)
@@ -221,7 +221,7 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     def unavailable(*_: object, **_fields: object) -> None:
         raise LockStoreUnavailable
 
-    monkeypatch.setattr("leasehold.store.claims.mark_done", unavailable)
+    monkeypatch.setattr("fairlock.store.claims.mark_done", unavailable)
     assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
     values, messages = printed(capsys)
     assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])

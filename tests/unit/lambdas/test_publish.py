@@ -65,7 +65,7 @@ def test_all_that_a_batch_tells_is_published_ten_at_a_time_in_order(
     assert [len(batch) for batch in bus.batches] == [10, 10, 4]
     assert [detail["lock_name"] for detail in bus.details()] == sorted([*names, *names])
     first, second = bus.batches[0][:2]
-    assert (first["Source"], first["DetailType"]) == ("leasehold", "Lock granted")
+    assert (first["Source"], first["DetailType"]) == ("fairlock", "Lock granted")
     assert second["DetailType"] == "Lock released"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fairlock.errors import LockLost, LockStoreUnavailable
+from fairlock.workflows.engine import Delivery
 from lambdas import acquire, heartbeat, release
-from leasehold.errors import LockLost, LockStoreUnavailable
-from leasehold.workflows.engine import Delivery
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
 from tests.unit.lambdas.output import printed

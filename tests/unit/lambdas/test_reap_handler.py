@@ -8,10 +8,10 @@ from typing import Any
 import boto3
 import pytest
 
+from fairlock.protocol.model import Liveness
+from fairlock.workflows.engine import Execution
 from lambdas import acquire, reap
 from lambdas.reap_messages import MOST_ROUNDS, parse_reap_message
-from leasehold.protocol.model import Liveness
-from leasehold.workflows.engine import Execution
 from tests.support.bad_inputs import VALID_EXECUTION, VALID_OWNER
 from tests.unit.lambdas.output import lines, logged, values
 from tests.unit.lambdas.reaping import (
@@ -56,7 +56,7 @@ def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, *, second: bool
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("leasehold.dynamodb.retry.RetryBudget.has_ended", lambda _self: True)
+    monkeypatch.setattr("fairlock.dynamodb.retry.RetryBudget.has_ended", lambda _self: True)
     message = second_pass() if second else status_change()
     assert failed(message) == []
     same = {**second_pass(rounds=1), "second_pass": second}
@@ -71,7 +71,7 @@ def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
 ) -> None:
     """Then the queue brings it again, and at last to the dead-letter queue."""
     acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("leasehold.dynamodb.retry.RetryBudget.has_ended", lambda _self: True)
+    monkeypatch.setattr("fairlock.dynamodb.retry.RetryBudget.has_ended", lambda _self: True)
     assert failed(second_pass(rounds=rounds)) == ([] if sent else [0])
     assert [message["rounds"] for _, message, _ in outside.sent] == sent
 
@@ -225,7 +225,7 @@ def test_the_second_pass_really_goes_to_the_queue(
 
     sqs = boto3.client("sqs")
     queue_url = sqs.create_queue(QueueName="reap")["QueueUrl"]
-    monkeypatch.setenv("LEASEHOLD_REAP_QUEUE_URL", queue_url)
+    monkeypatch.setenv("FAIRLOCK_REAP_QUEUE_URL", queue_url)
     monkeypatch.setattr("lambdas.reap_messages.SECOND_PASS_MS", 0)
     monkeypatch.setattr("lambdas.reap_messages.send_message", send_message)
     assert failed(status_change()) == []

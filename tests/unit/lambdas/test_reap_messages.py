@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.model import ExecutionEnded
 from lambdas import acquire
 from lambdas.reap_messages import ReapMessage, parse_reap_message
-from leasehold.errors import InvalidRequest
-from leasehold.protocol.model import ExecutionEnded
 from tests.support.bad_inputs import VALID_EXECUTION, VALID_OWNER
 from tests.unit.lambdas.reaping import (
     CONTEXT,

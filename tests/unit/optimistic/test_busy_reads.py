@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold import optimistic
+from fairlock import optimistic
 from tests.support import FakeClock
 from tests.support.faults import client_error, defects, unknown_outcomes
 from tests.unit.optimistic.tables import ANNA, BusyTable, add, retry_budget, stored

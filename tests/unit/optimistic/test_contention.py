@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from leasehold import optimistic
+from fairlock import optimistic
 from tests.unit.optimistic.tables import ANNA, add, stored
 
 if TYPE_CHECKING:

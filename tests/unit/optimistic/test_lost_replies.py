@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 
-from leasehold import optimistic
-from leasehold.errors import OutcomeUnknown, VersionConflict
+from fairlock import optimistic
+from fairlock.errors import OutcomeUnknown, VersionConflict
 from tests.support.faults import FaultyClient, client_error, lost_reply
 from tests.unit.optimistic.tables import ANNA, add, noted, retry_budget, stored
 
@@ -95,7 +95,7 @@ def test_without_the_id_the_change_would_be_made_twice(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: nobody recognizes his own write."""
-    monkeypatch.setattr("leasehold.protocol.versions.happened", lambda **_: False)
+    monkeypatch.setattr("fairlock.protocol.versions.happened", lambda **_: False)
     optimistic.update(losing(table, 1), ANNA, add(10), retry_budget=retry_budget())
     assert stored(table) == {"account": "anna", "balance": 20, "version": 2}
 

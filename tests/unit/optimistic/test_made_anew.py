@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import optimistic
-from leasehold.errors import OutcomeUnknown
-from leasehold.protocol import versions
+from fairlock import optimistic
+from fairlock.errors import OutcomeUnknown
+from fairlock.protocol import versions
 from tests.support.faults import FaultyClient, lost_reply
 from tests.unit.optimistic.tables import ANNA, retry_budget
 
@@ -73,7 +73,7 @@ def test_by_its_version_it_would_be_taken_for_a_conflict_and_made_twice(
     queue: Queue, before: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""
-    monkeypatch.setattr("leasehold.protocol.versions.happened", lambda **_: False)
+    monkeypatch.setattr("fairlock.protocol.versions.happened", lambda **_: False)
     for job in before:
         optimistic.update(queue.table, ANNA, append(job))
     queue.add_and_lose_the_reply("pay 30", then=["x", "y"][: len(before) + 1])

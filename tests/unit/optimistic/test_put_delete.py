@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import optimistic
-from leasehold.errors import InvalidRequest, VersionConflict
+from fairlock import optimistic
+from fairlock.errors import InvalidRequest, VersionConflict
 from tests.support import CountingClient
 from tests.unit.optimistic.tables import ANNA, plain, stored
 

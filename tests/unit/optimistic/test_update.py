@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from leasehold import optimistic
-from leasehold.errors import InvalidRequest, VersionConflict
+from fairlock import optimistic
+from fairlock.errors import InvalidRequest, VersionConflict
 from tests.support import CountingClient, FakeClock
 from tests.support.faults import FaultyClient, client_error
 from tests.unit.optimistic.tables import ANNA, MeanwhileTable, add, plain, retry_budget, stored

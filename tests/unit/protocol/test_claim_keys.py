@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leasehold.protocol import schema
-from leasehold.protocol.model import AcquireRequest, Grant, ReleaseRequest
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol import schema
+from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import FakeClock
 from tests.support.store_bench import RUN, Bench
 

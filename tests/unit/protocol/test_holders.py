@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import LockItemMalformed
-from leasehold.protocol import holders, schema
-from leasehold.protocol.model import AcquireRequest, Grant
-from leasehold.protocol.short_ids import lengthen, shorten
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.errors import LockItemMalformed
+from fairlock.protocol import holders, schema
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.short_ids import lengthen, shorten
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.store_bench import Bench
 
@@ -95,7 +95,7 @@ def test_without_that_condition_another_holders_arn_changes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""
-    monkeypatch.setattr("leasehold.protocol.permits.SAME_EXECUTIONS", ":executions = :executions")
+    monkeypatch.setattr("fairlock.protocol.permits.SAME_EXECUTIONS", ":executions = :executions")
     for prefix, name in ((HERE, "a"), (ELSEWHERE, "b")):
         bench.store().acquire(acquire(name, limit=3, execution_arn=f"{prefix}Billing:{name}"))
     assert arns(bench) == [f"{ELSEWHERE}Billing:a", f"{ELSEWHERE}Billing:b"]

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import InvalidRequest
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import AcquireRequest, Grant, Holder, LockState
-from leasehold.protocol.permits import take_over_permit
-from leasehold.protocol.schema import (
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState
+from fairlock.protocol.permits import take_over_permit
+from fairlock.protocol.schema import (
     HOLDER_REVISION,
     HOLDER_UNDELIVERED,
     holder_attribute,
     token_attribute,
 )
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.wire.item_size import MOST_HOLDERS_BYTES
-from leasehold.wire.requests import parse_acquire
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.wire.item_size import MOST_HOLDERS_BYTES
+from fairlock.wire.requests import parse_acquire
 from tests.support import START_MS, FakeClock, store_over
 from tests.support.capacity import item_bytes
 

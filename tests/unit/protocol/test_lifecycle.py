@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import LockItemMalformed
-from leasehold.protocol.lifecycle import LifecycleEvent, events_of
-from leasehold.protocol.model import ForceReleaseRequest, Grant
-from leasehold.wire.lifecycle import lifecycle_json
+from fairlock.errors import LockItemMalformed
+from fairlock.protocol.lifecycle import LifecycleEvent, events_of
+from fairlock.protocol.model import ForceReleaseRequest, Grant
+from fairlock.wire.lifecycle import lifecycle_json
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 from tests.support.stream import StreamedTable

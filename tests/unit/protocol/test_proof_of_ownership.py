@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from leasehold.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
-from leasehold.guarded import guarded_table
-from leasehold.protocol import claims, model
-from leasehold.protocol.model import AcquireRequest, Grant, HandOff, ReleaseRequest, Waiter
-from leasehold.protocol.requests import Delete, Transaction, Update
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from fairlock.guarded import guarded_table
+from fairlock.protocol import claims, model
+from fairlock.protocol.model import AcquireRequest, Grant, HandOff, ReleaseRequest, Waiter
+from fairlock.protocol.requests import Delete, Transaction, Update
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.memory_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

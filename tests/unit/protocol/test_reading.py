@@ -1,4 +1,4 @@
-"""Items that Leasehold did not write: a typed error that shows no owner_id."""
+"""Items that Fairlock did not write: a typed error that shows no owner_id."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import LockItemMalformed
-from leasehold.protocol import claims, holders, items, schema
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.errors import LockItemMalformed
+from fairlock.protocol import claims, holders, items, schema
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import TABLE, FakeClock, acquire, owner, store_over
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.protocol.model import Grant, Liveness, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Grant, Liveness, Queued, Refusal, RefusalReason, Released
 from tests.support import (
     LOCK,
     START_MS,

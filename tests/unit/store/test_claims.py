@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import (
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import (
     Grant,
     NotHeld,
     Queued,
@@ -16,7 +16,7 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
 )
-from leasehold.store.events import ClaimNotRemoved
+from fairlock.store.events import ClaimNotRemoved
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import FaultyClient, RepeatingClient, client_error, lost_reply
 from tests.support.store_bench import RUN, Bench, Between, claim_key

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol.model import ReleaseRequest
+from fairlock.protocol.model import ReleaseRequest
 from tests.support import FakeClock, store_over
 from tests.support.capacity import MeteredTable, guard_request
 from tests.support.store_bench import Between

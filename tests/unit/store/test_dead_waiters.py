@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol.items import new_waiter
-from leasehold.protocol.model import (
+from fairlock.protocol.items import new_waiter
+from fairlock.protocol.model import (
     Grant,
     Liveness,
     Queued,
@@ -17,10 +17,10 @@ from leasehold.protocol.model import (
     Released,
     Waiter,
 )
-from leasehold.store import queue
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.wire.answers import acquire_answer
-from leasehold.workflows.engine import Delivery, Execution
+from fairlock.store import queue
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.wire.answers import acquire_answer
+from fairlock.workflows.engine import Delivery, Execution
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, client_error
 from tests.support.store_bench import OTHER_RUN, RUN, Bench

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol import departure, permits
-from leasehold.protocol.departure import removal
-from leasehold.protocol.expressions import Removal
-from leasehold.protocol.model import (
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol import departure, permits
+from fairlock.protocol.departure import removal
+from fairlock.protocol.expressions import Removal
+from fairlock.protocol.model import (
     ForceReleaseRequest,
     Grant,
     Liveness,
@@ -22,11 +22,11 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
 )
-from leasehold.store.events import HandedOver, ReleasedByForce
-from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.workflows.engine import Execution
+from fairlock.store.events import HandedOver, ReleasedByForce
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.workflows.engine import Execution
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat

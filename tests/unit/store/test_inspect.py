@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from leasehold.clock import utc
-from leasehold.errors import LockItemMalformed
-from leasehold.protocol.description import LockDescription
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.clock import utc
+from fairlock.errors import LockItemMalformed
+from fairlock.protocol.description import LockDescription
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
 from tests.support.store_bench import RUN, Between
 

@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
-from leasehold.protocol import claims, hand_over, permits, queue
-from leasehold.protocol.model import AcquireRequest, Grant, Refusal
-from leasehold.store import acquire as store_acquire
-from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol import claims, hand_over, permits, queue
+from fairlock.protocol.model import AcquireRequest, Grant, Refusal
+from fairlock.store import acquire as store_acquire
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, owner, release
 from tests.support import late_copies as scenes
 from tests.support.late_copies import Scene, Sight, holders

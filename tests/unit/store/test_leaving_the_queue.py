@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, Liveness, Refusal, RefusalReason
-from leasehold.store.claims import EndedClaim
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.workflows.engine import Delivery
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import Grant, Liveness, Refusal, RefusalReason
+from fairlock.store.claims import EndedClaim
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.workflows.engine import Delivery
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
 from tests.support.store_bench import RUN, Bench, Between
@@ -52,7 +52,7 @@ def test_without_the_mark_in_its_claim_it_would_be_granted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = EndedClaim(task_token=None, entered_at_ms=bench.clock.now_ms)
-    monkeypatch.setattr("leasehold.store.release.end_claim", lambda *_: place)
+    monkeypatch.setattr("fairlock.store.release.end_claim", lambda *_: place)
     assert isinstance(late_acquire(bench), Grant)
 
 
@@ -91,7 +91,7 @@ def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(benc
 def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.store.hand_over.mark_undelivered", _raise_unavailable)
+    monkeypatch.setattr("fairlock.store.hand_over.mark_undelivered", _raise_unavailable)
     bench.store(workflows=gone(bench)).release(release("holder"))
     assert not asks(bench)
     assert not asks(bench)

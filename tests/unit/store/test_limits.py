@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol.model import Grant, LockState, Queued, Refusal, Released
-from leasehold.store.events import MixedLimits
-from leasehold.store.keep_alive import KeepAliveOutcome
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol.model import Grant, LockState, Queued, Refusal, Released
+from fairlock.store.events import MixedLimits
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.store_bench import Bench, Between, workflow_heartbeat
 
@@ -44,7 +44,7 @@ def test_a_caller_with_a_higher_limit_does_not_get_in_beside_a_mutex(bench: Benc
 def test_without_the_limit_in_force_it_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the condition of before."""
     own_limit_only = "(attribute_not_exists(#held) OR #held < :limit)"
-    monkeypatch.setattr("leasehold.protocol.limits.PERMIT_FREE", own_limit_only)
+    monkeypatch.setattr("fairlock.protocol.limits.PERMIT_FREE", own_limit_only)
     grant(bench, "guard", limit=1)
     assert is_granted(bench, "attacker", limit=2)
 
@@ -100,7 +100,7 @@ def test_without_the_token_in_its_condition_it_does_not(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""
-    monkeypatch.setattr("leasehold.protocol.limits.NOBODY_CAME_IN", ":seen_token = :seen_token")
+    monkeypatch.setattr("fairlock.protocol.limits.NOBODY_CAME_IN", ":seen_token = :seen_token")
     grant(bench, "anna", limit=3)
     between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=3)})
     assert isinstance(bench.store(between).acquire(acquire("carl", limit=2)), Grant)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, Queued
-from leasehold.protocol.queue import join_queue
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.wire.requests import parse_acquire
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import Grant, Queued
+from fairlock.protocol.queue import join_queue
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
 from tests.support.store_bench import RUN, Bench
@@ -71,7 +71,7 @@ def test_if_a_ticket_were_believed_it_would_overtake(
     def believing(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the real one
         return join_queue(*args, **{**kwargs, "again": False})
 
-    monkeypatch.setattr("leasehold.store.join.join_queue", believing)
+    monkeypatch.setattr("fairlock.store.join.join_queue", believing)
     asks(bench, "mallory", **ATTACKS[attack])
     bench.store().release(release("anna"))
     assert bench.holders() == ["mallory"]

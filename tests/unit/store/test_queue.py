@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.protocol.model import (
+from fairlock.protocol.model import (
     Grant,
     Liveness,
     NotHeld,
@@ -16,9 +16,9 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
 )
-from leasehold.store.events import Event, HandedOver
-from leasehold.store.lock_store import LockStore
-from leasehold.workflows.engine import Delivery, Execution
+from fairlock.store.events import Event, HandedOver
+from fairlock.store.lock_store import LockStore
+from fairlock.workflows.engine import Delivery, Execution
 from tests.support import (
     LOCK,
     TABLE,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, Queued, Refusal, Released
-from leasehold.store.events import Evicted, HandedOver
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import Grant, Queued, Refusal, Released
+from fairlock.store.events import Evicted, HandedOver
 from tests.support import LOCK, TABLE, FakeClock, acquire, release
 from tests.support.store_bench import RUN, Bench, Between
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.errors import LockStoreUnavailable
-from leasehold.protocol.model import Grant, Liveness, Reaped
-from leasehold.workflows.engine import Execution
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.model import Grant, Liveness, Reaped
+from fairlock.workflows.engine import Execution
 from tests.support import LOCK, CountingClient, FakeClock, acquire, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -54,7 +54,7 @@ def test_without_the_waiters_going_first_the_dead_are_handed_the_lock(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control of the test above."""
-    monkeypatch.setattr("leasehold.store.reap._stop_waiting", lambda _context, _claim: False)
+    monkeypatch.setattr("fairlock.store.reap._stop_waiting", lambda _context, _claim: False)
     for name in ("anna", "zita"):
         bench.wait(name)
     bench.wait("ben", execution_arn=OTHER_RUN)

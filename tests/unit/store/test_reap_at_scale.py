@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from leasehold.dynamodb.lock_table import LockTable
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
-from leasehold.protocol.model import Reaped
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.dynamodb.lock_table import LockTable
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
+from fairlock.protocol.model import Reaped
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import TABLE, CountingClient, FakeClock
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol.model import Grant, Liveness, Reaped
-from leasehold.store import reap
-from leasehold.store.reap import AskedTooEarly
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.workflows.engine import Execution
+from fairlock.protocol.model import Grant, Liveness, Reaped
+from fairlock.store import reap
+from fairlock.store.reap import AskedTooEarly
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.workflows.engine import Execution
 from tests.support import CountingClient, FakeClock, acquire, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol.model import Grant
-from leasehold.protocol.verdict import AlreadyHolder, judge
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol.model import Grant
+from fairlock.protocol.verdict import AlreadyHolder, judge
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import FakeClock, acquire, release
 from tests.support.store_bench import Bench
 
@@ -49,7 +49,7 @@ def test_without_that_the_lease_would_be_over_for_others_already(
         verdict = judge(*args, **kwargs)
         return replace(verdict, is_fresh=True) if isinstance(verdict, AlreadyHolder) else verdict
 
-    monkeypatch.setattr("leasehold.store.acquire.judge", all_fresh)
+    monkeypatch.setattr("fairlock.store.acquire.judge", all_fresh)
     assert told(bench).expires_at_ms < bench.clock.now_ms
 
 

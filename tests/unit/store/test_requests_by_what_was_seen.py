@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.protocol.model import Grant, LockState, NotHeld, Queued, Released, SeenLock
-from leasehold.store.lock_store import LockStore
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol.model import Grant, LockState, NotHeld, Queued, Released, SeenLock
+from fairlock.store.lock_store import LockStore
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
 
 HAND_OFF = ["transact_write_items"]

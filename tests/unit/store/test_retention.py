@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol import hand_over, permits
-from leasehold.protocol.model import Grant
-from leasehold.protocol.schema import lock_key
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol import hand_over, permits
+from fairlock.protocol.model import Grant
+from fairlock.protocol.schema import lock_key
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.store_bench import RUN, Bench
 

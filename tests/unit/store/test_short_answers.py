@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol.model import Grant, Released, ReleaseRequest
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol.model import Grant, Released, ReleaseRequest
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, store_over
 from tests.support.capacity import item_bytes
 

@@ -8,11 +8,11 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import Liveness, Refusal
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.workflows.engine import Delivery, Execution
-from leasehold.workflows.step_functions import StepFunctions
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.protocol.model import Liveness, Refusal
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.workflows.engine import Delivery, Execution
+from fairlock.workflows.step_functions import StepFunctions
 from tests.support import FakeClock, acquire
 from tests.support.store_bench import RUN, Bench
 from tests.support.workflows import FakeWorkflows

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.dynamodb.lock_table import ConditionFailed, LockTable, Written
-from leasehold.errors import LockStoreMisconfigured, LockStoreUnavailable
-from leasehold.protocol import schema
-from leasehold.protocol.model import Refusal, RefusalReason
-from leasehold.store.context import LockContext
-from leasehold.store.lock_store import LockStore
+from fairlock.dynamodb.lock_table import ConditionFailed, LockTable, Written
+from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.protocol import schema
+from fairlock.protocol.model import Refusal, RefusalReason
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
 from tests.support import TABLE, FakeClock, acquire, heartbeat, moved_clock, release, store_over
 from tests.support.faults import THROTTLES, FaultyClient, client_error, defects, unknown_outcomes
 

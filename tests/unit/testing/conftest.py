@@ -1,10 +1,10 @@
 """The fixtures that users get from the plugin."""
 
-from leasehold.testing.plugin import (
-    leasehold_async_locks,
-    leasehold_clock,
-    leasehold_locks,
-    leasehold_table,
+from fairlock.testing.plugin import (
+    fairlock_async_locks,
+    fairlock_clock,
+    fairlock_locks,
+    fairlock_table,
 )
 
-__all__ = ["leasehold_async_locks", "leasehold_clock", "leasehold_locks", "leasehold_table"]
+__all__ = ["fairlock_async_locks", "fairlock_clock", "fairlock_locks", "fairlock_table"]

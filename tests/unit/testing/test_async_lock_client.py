@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from leasehold import ClientUnusable, LockLost, LockWaitTimeout, locked
-from leasehold.testing import (
+from fairlock import ClientUnusable, LockLost, LockWaitTimeout, locked
+from fairlock.testing import (
     FakeAsyncLockClient,
     run_in_virtual_time,
     used_by_locked_functions,
@@ -82,7 +82,7 @@ def test_with_one_client_for_both_loops_the_second_call_would_fail(
         return locks
 
     monkeypatch.setattr(
-        sys.modules["leasehold.decorator.locked"], "default_async_client", one_client
+        sys.modules["fairlock.decorator.locked"], "default_async_client", one_client
     )
     assert asyncio.run(report()) == "written"
     with pytest.raises(ClientUnusable, match="another event loop"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import (
+from fairlock import (
     ClientUnusable,
     HolderChanged,
     InvalidRequest,
@@ -17,8 +17,8 @@ from leasehold import (
     LockStoreUnavailable,
     LockWaitTimeout,
 )
-from leasehold.client.lock import Lock
-from leasehold.testing import (
+from fairlock.client.lock import Lock
+from fairlock.testing import (
     FakeAsyncLockClient,
     FakeLockClient,
     FakeTable,
@@ -192,7 +192,7 @@ def test_what_was_planned_happens_in_order_even_if_it_takes_time() -> None:
 def test_a_transaction_that_writes_other_items_says_what_to_use(locks: FakeLockClient) -> None:
     item: TransactWriteItemTypeDef = {"Put": {"TableName": "bills", "Item": {"id": {"S": "a"}}}}
     with locks.hold("a") as lock, locks.hold("b") as second:
-        with pytest.raises(NotImplementedError, match="leasehold_table"):
+        with pytest.raises(NotImplementedError, match="fairlock_table"):
             lock.transact_write([item])
         lock.transact_write([second.condition_check()])
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-import leasehold.testing
-from leasehold import InvalidRequest, Lock, locked
-from leasehold.testing import FakeAsyncLockClient, FakeLockClient, ManualClock
+import fairlock.testing
+from fairlock import InvalidRequest, Lock, locked
+from fairlock.testing import FakeAsyncLockClient, FakeLockClient, ManualClock
 
 
 @dataclass
@@ -33,25 +33,25 @@ def report(clock: ManualClock) -> str:
 
 
 def test_a_locked_function_is_renewed_and_a_handler_has_the_lease_of_its_invocation(
-    leasehold_locks: FakeLockClient, leasehold_clock: ManualClock
+    fairlock_locks: FakeLockClient, fairlock_clock: ManualClock
 ) -> None:
     assert handler({}, Context()) == pytest.approx(21)
-    assert report(leasehold_clock) == "written"
-    assert leasehold_locks.table.requests.count("update_item") > 2 + 2
+    assert report(fairlock_clock) == "written"
+    assert fairlock_locks.table.requests.count("update_item") > 2 + 2
 
 
 def test_without_the_fixture_a_locked_function_has_no_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("LEASEHOLD_TABLE_NAME", raising=False)
-    with pytest.raises(InvalidRequest, match="LEASEHOLD_TABLE_NAME"):
+    monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
+    with pytest.raises(InvalidRequest, match="FAIRLOCK_TABLE_NAME"):
         report(ManualClock())
 
 
 def test_the_asyncio_client_needs_no_event_loop_to_be_made(
-    leasehold_async_locks: FakeAsyncLockClient,
+    fairlock_async_locks: FakeAsyncLockClient,
 ) -> None:
-    assert leasehold_async_locks.table.requests == []
+    assert fairlock_async_locks.table.requests == []
 
 
 def test_without_moto_the_error_says_what_to_install(
@@ -59,10 +59,10 @@ def test_without_moto_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "moto", None)
     with pytest.raises(ImportError, match="from its repository with the extra 'testing'"):
-        request.getfixturevalue("leasehold_table")
+        request.getfixturevalue("fairlock_table")
 
 
 def test_names_are_imported_when_they_are_asked_for() -> None:
-    assert all(hasattr(leasehold.testing, name) for name in leasehold.testing.__all__)
+    assert all(hasattr(fairlock.testing, name) for name in fairlock.testing.__all__)
     with pytest.raises(AttributeError, match="FakeSemaphore"):
-        _ = leasehold.testing.FakeSemaphore
+        _ = fairlock.testing.FakeSemaphore

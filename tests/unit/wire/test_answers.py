@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.protocol.model import (
+from fairlock.protocol.model import (
     Grant,
     Holder,
     NotHeld,
@@ -16,7 +16,7 @@ from leasehold.protocol.model import (
     RefusalReason,
     Released,
 )
-from leasehold.wire.answers import acquire_answer, heartbeat_answer, release_answer
+from fairlock.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.support import START_MS
 
 MINE = "mine-owner-id-0123456789"

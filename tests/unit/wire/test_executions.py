@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import InvalidRequest
-from leasehold.wire.executions import callback_id_in, callback_token, is_durable, is_standard
-from leasehold.wire.requests import parse_acquire, parse_heartbeat
+from fairlock.errors import InvalidRequest
+from fairlock.wire.executions import callback_id_in, callback_token, is_durable, is_standard
+from fairlock.wire.requests import parse_acquire, parse_heartbeat
 from tests.support.bad_inputs import VALID_EXECUTION
 
 DURABLE = (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.testing.memory_table import MemoryTable
-from leasehold.wire import listing
-from leasehold.wire.listing import list_answer
+from fairlock.testing.memory_table import MemoryTable
+from fairlock.wire import listing
+from fairlock.wire.listing import list_answer
 from tests.support import FakeClock, acquire, release, store_over
 
 NAMES = [f"lock-{number}" for number in range(5)]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.protocol.model import (
+from fairlock.protocol.model import (
     AcquireRequest,
     HeartbeatRequest,
     KeepAliveRequest,
     ReleaseRequest,
 )
-from leasehold.wire.requests import parse_acquire, parse_heartbeat, parse_release
+from fairlock.wire.requests import parse_acquire, parse_heartbeat, parse_release
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
 
 

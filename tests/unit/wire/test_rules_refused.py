@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import InvalidRequest
-from leasehold.wire.requests import parse_acquire, parse_heartbeat, parse_release
+from fairlock.errors import InvalidRequest
+from fairlock.wire.requests import parse_acquire, parse_heartbeat, parse_release
 from tests.support.bad_inputs import (
     ACQUIRES,
     HEARTBEATS,

@@ -8,9 +8,9 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from leasehold.protocol.model import Liveness
-from leasehold.workflows.engine import Execution, NoWorkflows
-from leasehold.workflows.step_functions import StepFunctions
+from fairlock.protocol.model import Liveness
+from fairlock.workflows.engine import Execution, NoWorkflows
+from fairlock.workflows.step_functions import StepFunctions
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.faults import lost_reply
 

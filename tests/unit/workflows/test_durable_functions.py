@@ -13,13 +13,13 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_lambda import LambdaClient
 
-from leasehold.clock import iso_utc
-from leasehold.dynamodb.retry import RetryBudget
-from leasehold.protocol.model import Grant, Liveness
-from leasehold.wire.executions import callback_token
-from leasehold.workflows.durable_functions import DurableFunctions
-from leasehold.workflows.engine import Delivery, Execution
-from leasehold.workflows.engines import WorkflowEngines
+from fairlock.clock import iso_utc
+from fairlock.dynamodb.retry import RetryBudget
+from fairlock.protocol.model import Grant, Liveness
+from fairlock.wire.executions import callback_token
+from fairlock.workflows.durable_functions import DurableFunctions
+from fairlock.workflows.engine import Delivery, Execution
+from fairlock.workflows.engines import WorkflowEngines
 from tests.support import START_MS, FakeClock, owner
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.faults import client_error, lost_reply

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from fairlock.errors import InvalidRequest
+from fairlock.workflows.same_account import require_same_account
 from lambdas import acquire, heartbeat, release
-from leasehold.errors import InvalidRequest
-from leasehold.workflows.same_account import require_same_account
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.lambda_context import LambdaContextStub
 

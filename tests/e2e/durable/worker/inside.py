@@ -9,8 +9,8 @@ from typing import Any
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.config import Duration
 
-from leasehold.durable import hold
-from leasehold.errors import LockWaitTimeout
+from fairlock.durable import hold
+from fairlock.errors import LockWaitTimeout
 
 
 def note(event: dict[str, Any], what: str, token: int = 0) -> None:

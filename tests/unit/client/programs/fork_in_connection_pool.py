@@ -18,8 +18,8 @@ from typing import Any
 
 import boto3
 
-from leasehold import ClientUnusable, LockClient
-from leasehold.client.connection import Connection
+from fairlock import ClientUnusable, LockClient
+from fairlock.client.connection import Connection
 
 SECONDS = {"protected": 30.0, "unprotected": 2.0}
 

@@ -12,8 +12,8 @@ import sys
 import threading
 from typing import Any
 
-from leasehold import Lock, LockClient, LockLost
-from leasehold.client.local_lease import LocalLease
+from fairlock import Lock, LockClient, LockLost
+from fairlock.client.local_lease import LocalLease
 
 CHILD_SECONDS = 30
 

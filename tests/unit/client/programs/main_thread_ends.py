@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from leasehold import LockClient
+from fairlock import LockClient
 from tests.unit.client.support.doubles import Table
 
 LEASE_SECONDS = 5.0
@@ -64,5 +64,5 @@ def work() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "unprotected":
-        setattr(sys.modules["leasehold.client.heartbeats"], "WorkerPool", Pool)  # noqa: B010 - the control
+        setattr(sys.modules["fairlock.client.heartbeats"], "WorkerPool", Pool)  # noqa: B010 - the control
     threading.Thread(target=work).start()

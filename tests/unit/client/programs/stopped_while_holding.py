@@ -16,9 +16,9 @@ from typing import Any
 
 import boto3
 
-from leasehold import Lock, LockClient
-from leasehold.clock import BootClock
-from leasehold.errors import LeaseholdError
+from fairlock import Lock, LockClient
+from fairlock.clock import BootClock
+from fairlock.errors import FairlockError
 
 LOCKS = 21
 LEASE_SECONDS = 3
@@ -72,7 +72,7 @@ def main() -> None:
         for _ in range(WRITES if name in WRITING else 1):
             try:
                 use(lock)
-            except (LeaseholdError, dynamodb.exceptions.TransactionCanceledException):
+            except (FairlockError, dynamodb.exceptions.TransactionCanceledException):
                 continue
             went_on[name] += 1
     sys.stdout.write(json.dumps(went_on))
@@ -81,7 +81,7 @@ def main() -> None:
 
 def fail_unless(*, is_so: bool) -> None:
     if not is_so:
-        raise LeaseholdError
+        raise FairlockError
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from leasehold.protocol.items import read_state
-from leasehold.protocol.model import LockState
-from leasehold.testing.fake_table import dated
-from leasehold.testing.memory_table import MemoryTable
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import LockState
+from fairlock.testing.fake_table import dated
+from fairlock.testing.memory_table import MemoryTable
 from tests.support import FakeAlarm, FakeClock
 from tests.support.faults import lost_reply
 

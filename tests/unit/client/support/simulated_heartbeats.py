@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from leasehold import LockClient
-from leasehold.client.heartbeat_schedule import ScheduledHeartbeat
-from leasehold.client.heartbeats import Heartbeats
+from fairlock import LockClient
+from fairlock.client.heartbeat_schedule import ScheduledHeartbeat
+from fairlock.client.heartbeats import Heartbeats
 from tests.unit.client.support.doubles import EventfulClock
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import boto3
 
-from leasehold import LockClient
-from leasehold.errors import LockLost
-from leasehold.guarded.guarded_writes import GuardedWrites
+from fairlock import LockClient
+from fairlock.errors import LockLost
+from fairlock.guarded.guarded_writes import GuardedWrites
 
 WRITES_OF_A_KIND = 20
 LEASE_SECONDS = 1.0

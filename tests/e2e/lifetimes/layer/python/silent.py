@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fairlock.workflows.engine import NoWorkflows
+from fairlock.workflows.step_functions import StepFunctions
 from lambdas.release import handler as release
-from leasehold.workflows.engine import NoWorkflows
-from leasehold.workflows.step_functions import StepFunctions
 
 StepFunctions.end_heartbeat = NoWorkflows.end_heartbeat  # type: ignore[method-assign,assignment]  # the other class
 

@@ -1,0 +1,27 @@
+"""Locks for asyncio: `AsyncLockClient` does what `LockClient` does, without threads.
+
+    lock_client, lock   the surface
+    acquisitions        acquire, and undo it if the task is cancelled
+    heartbeats          one task that schedules, and one for each heartbeat under way
+    connection          aiobotocore clients
+    bridge              runs the synchronous protocol in a greenlet, so that it can be awaited
+
+Needs the extra `async`.
+"""
+
+from __future__ import annotations
+
+try:
+    import aiobotocore  # noqa: F401 - only to say in good time that it is missing
+    import greenlet  # noqa: F401 - same
+except ImportError as missing:
+    message = (
+        "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
+        "install Fairlock from its repository with the extra 'async'"
+    )
+    raise ImportError(message, name=missing.name) from missing
+
+from fairlock.aio.lock import AsyncLock
+from fairlock.aio.lock_client import AsyncLockClient
+
+__all__ = ["AsyncLock", "AsyncLockClient"]

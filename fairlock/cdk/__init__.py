@@ -1,0 +1,39 @@
+"""Constructs: the lock service, and the guard that runs a part of a workflow under a lock."""
+
+from __future__ import annotations
+
+try:
+    import aws_cdk  # noqa: F401 - only to say in good time that it is missing
+    import constructs  # noqa: F401 - same
+except ModuleNotFoundError as missing:
+    if missing.name not in {"aws_cdk", "constructs"}:
+        raise
+    message = (
+        "fairlock.cdk needs aws-cdk-lib and constructs, an optional part of Fairlock: "
+        "install Fairlock from its repository with the extra 'cdk'"
+    )
+    raise ModuleNotFoundError(message, name=missing.name) from missing
+
+from fairlock.cdk.guard.guard import LockGuard
+from fairlock.cdk.guard.waiting import Waiting
+from fairlock.cdk.monitoring.monitoring import LockMonitoring
+from fairlock.cdk.monitoring.thresholds import LockAlarms
+from fairlock.cdk.optimistic.optimistic_update import OptimisticUpdate
+from fairlock.cdk.service.imported_service import ILockService
+from fairlock.cdk.service.lock_service import LockService
+from fairlock.cdk.service.reaper import ExecutionReaper
+from fairlock.cdk.service.shared_service import SharedLockService
+from fairlock.metrics import MetricName
+
+__all__ = [
+    "ExecutionReaper",
+    "ILockService",
+    "LockAlarms",
+    "LockGuard",
+    "LockMonitoring",
+    "LockService",
+    "MetricName",
+    "OptimisticUpdate",
+    "SharedLockService",
+    "Waiting",
+]

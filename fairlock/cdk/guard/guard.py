@@ -1,0 +1,208 @@
+"""`LockGuard`: runs a part of a workflow while it holds a lock."""
+
+from __future__ import annotations
+
+import jsii
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct, IConstruct
+
+from fairlock.cdk.construct_arguments import check_place
+from fairlock.cdk.guard.arguments import check_service, check_work, name_of_service
+from fairlock.cdk.guard.guarded_work import (
+    is_bare_task,
+    work_beside_heartbeat,
+    work_then_release,
+)
+from fairlock.cdk.guard.lock_name import literal_lock_name, workflow_lock_name
+from fairlock.cdk.guard.machine_rules import GuardInMachine
+from fairlock.cdk.guard.options import checked_options
+from fairlock.cdk.guard.service_calls import ServiceCalls
+from fairlock.cdk.guard.states import GuardStates
+from fairlock.cdk.guard.waiting import NextStates, Waiting
+from fairlock.cdk.machine_checks import MachineChecks
+from fairlock.cdk.service.imported_service import ILockService
+from fairlock.cdk.workflow_variable import WorkflowVariable
+
+
+class LockGuard(sfn.StateMachineFragment):
+    """Acquires a lock, runs a task or a chain of states, and releases the lock.
+
+    Guarantees:
+        * What enters the guard reaches the task unchanged, and what the task returns leaves it
+          (integers beyond 2^53 excepted, as in every JSONata state).
+        * An error of the task leaves the guard by its own name and cause, after the release. A
+          release that fails never replaces a result or an error; then the lock ends with the
+          execution.
+        * Every entrance is an acquisition of its own: each iteration of a Map waits for the lock.
+
+    Not guaranteed:
+        * An end that no state can catch (StopExecution, the machine's own timeout,
+          `States.Runtime`) leaves the lock to the service's reaper, or to the end of its lease if
+          no event arrives. While the execution runs, its lease is extended (not in Express).
+        * If the guard stands in a branch of a Parallel or in a Map, and a sibling fails, Step
+          Functions stops the branch without running any Catch. If the execution goes on, so does
+          its lock, until it ends. Give each branch a Catch of its own there, or put the guard
+          around the whole.
+        * A Lambda function that is already running runs on when its workflow is stopped. Pass it
+          the fencing token, and let what it writes to refuse an older one.
+        * Redrive of an execution that was stopped inside the guard repeats the guarded state
+          without acquiring, unless `keep_alive` is given.
+
+    A single task state that has no transitions of its own costs 3 more state transitions (polling:
+    4; keep_alive: 2 more, and 1 a heartbeat). Any other task runs as the branch of a Parallel and
+    costs one more: it can use Choice, Catch and Succeed without leaving the guard past the release.
+    Variables assigned in it stay in it. In a JSONata machine make those states by
+    `.jsonata(…)`: CDK forgets the machine's language within a branch.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        service: ILockService,
+        task: sfn.IChainable,
+        lock_name: str,
+        limit: int | str = 1,
+        lease: Duration | None = None,
+        max_wait: Duration | None = None,
+        waiting: Waiting | None = None,
+        keep_alive: Duration | None = None,
+        on_timeout: sfn.IChainable | None = None,
+        express: bool = False,
+    ) -> None:
+        """Declares the guard.
+
+        Args:
+            scope: the parent construct.
+            construct_id: prefixes the names of the guard's states.
+            service: the lock service, this stack's own or an imported one.
+            task: what to guard: a state, a chain, a fragment, another guard.
+            lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token.
+            limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
+            lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
+                Work may take longer: no one takes over while the execution runs (Express: they do).
+            max_wait: the longest wait, default 30 minutes (Express: 1 minute), exact to two seconds
+                as long as the service answers; a call in the queue that fails and is repeated
+                begins its fallback period anew. It counts from the first entry, also if the
+                acquisition is released meanwhile and begins anew. The queue needs 5 seconds at
+                least. Zero skips a busy lock: the guard tries once, whatever `waiting`, joins no
+                queue, and goes to `on_timeout` if others hold the lock or wait for it.
+            waiting: how to wait, default `Waiting.queue()` (Express: `Waiting.poll()`).
+            keep_alive: how often a branch beside the work renews the lease, from 1 s to a third of
+                the lease, so that two heartbeats may be lost. Not in Express workflows. The work is
+                stopped with `LockLost` within one interval after the lock is lost, though not by an
+                outage of the service; after a redrive the lock is taken again, if it is free. Each
+                heartbeat costs one state transition and six events of the history, which ends the
+                execution at 25,000: after about 4,100 heartbeats (of 20 s: 22 hours).
+            on_timeout: where to go, with the guard's input, when `max_wait` is over. It does not
+                continue after the guard, unless it is itself connected there. There is no fencing
+                token of this guard: synth refuses a state there that needs one. Default: fail with
+                `LockWaitTimeout`.
+            express: whether the machine is an Express workflow: those cannot be described.
+
+        Raises:
+            InvalidRequest: an argument breaks its rule.
+        """
+        check_place(scope, construct_id)
+        check_service(service, scope=scope)
+        check_work(task, on_timeout)
+        options = checked_options(
+            limit=limit,
+            lease=lease,
+            max_wait=max_wait,
+            waiting=waiting,
+            keep_alive=keep_alive,
+            express=express,
+        )
+        workflow_name = workflow_lock_name(scope, lock_name)
+
+        super().__init__(scope, construct_id)
+        self._variable = WorkflowVariable.of(scope, construct_id)
+        calls = ServiceCalls(
+            scope=self,
+            service=service,
+            variable=self._variable,
+            options=options.acquire,
+            express=express,
+        )
+        states = GuardStates(scope=self, variable=self._variable, calls=calls)
+        failed = states.rethrow()
+        release_after_error = calls.release("Release after error", then=failed, may_wait=True)
+        release_after_error.next(failed)
+        after_timeout = on_timeout or states.timed_out()
+        give_up = calls.release("Give up", then=after_timeout, may_wait=True)
+        give_up.next(after_timeout)
+
+        interval_seconds = options.interval_seconds
+        bare_task = task if is_bare_task(task) else None  # before it gets its transitions
+        self._work = (
+            work_then_release(task, states, on_error=release_after_error)
+            if interval_seconds is None
+            else work_beside_heartbeat(
+                task, states, interval_seconds=interval_seconds, on_error=release_after_error
+            )
+        )
+        self._enter = states.enter(workflow_name)
+        next_states = NextStates(granted=self._work, timed_out=give_up, failed=release_after_error)
+        self._enter.next(options.waiting.begin(states, next_states))
+        placed = GuardInMachine(
+            construct=self,
+            variable=self._variable.name,
+            enter=self._enter,
+            gives_up=None if on_timeout is None else give_up,
+            work=self._work.start_state,
+            bare_task=bare_task,
+            lock_name=literal_lock_name(lock_name),
+            service=name_of_service(service),
+            express=express,
+            limit=options.acquire.limit,
+            waiting=options.waiting.shown,
+        )
+        MachineChecks.add(self, placed)
+
+    @property
+    @jsii.member(jsii_name="startState")
+    def start_state(self) -> sfn.State:
+        """Where the guard begins."""
+        return self._enter
+
+    @property
+    @jsii.member(jsii_name="endStates")
+    def end_states(self) -> list[sfn.INextable]:
+        """Where the guard ends after its work was done."""
+        return self._work.end_states
+
+    @property
+    def fencing_token(self) -> str:
+        """The fencing token for a JSONata state inside the guard: `{% $lock_….fencing_token %}`."""
+        return self._variable.jsonata("fencing_token")
+
+    @property
+    def fencing_token_path(self) -> str:
+        """The fencing token for a JSONPath state inside the guard, for `JsonPath.number_at`."""
+        return self._variable.field("fencing_token")
+
+    @property
+    def owner_id(self) -> str:
+        """The owner_id for a JSONata state inside the guard, to make guarded writes with.
+
+        It proves the ownership: any caller that has it can release the lock.
+        """
+        return self._variable.jsonata("owner_id")
+
+    @staticmethod
+    def owner_id_of(scope: IConstruct, construct_id: str) -> str:
+        """`owner_id` of the guard that will have this id, for a task made before its guard."""
+        return WorkflowVariable.of(scope, construct_id).jsonata("owner_id")
+
+    @staticmethod
+    def fencing_token_of(scope: IConstruct, construct_id: str) -> str:
+        """`fencing_token` of the guard that will have this id, for a task made before its guard."""
+        return WorkflowVariable.of(scope, construct_id).jsonata("fencing_token")
+
+    @staticmethod
+    def fencing_token_path_of(scope: IConstruct, construct_id: str) -> str:
+        """`fencing_token_path` of the guard that will have this id."""
+        return WorkflowVariable.of(scope, construct_id).field("fencing_token")

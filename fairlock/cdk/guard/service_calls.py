@@ -1,0 +1,223 @@
+"""The states that call the service: acquire, release and the heartbeat beside the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from fairlock.cdk.guard.fallback_periods import FallbackPeriods
+from fairlock.cdk.guard.own_answer import ANSWER, catch_unknown, if_own
+from fairlock.cdk.guard.restart import restarted
+from fairlock.cdk.repeats import (
+    ANY_ERROR,
+    ERROR_OUTPUT,
+    NOT_WORTH_REPEATING,
+    TIMEOUT,
+    UNCHANGED,
+    never_repeat,
+    repeat,
+    repeat_unknown,
+)
+from fairlock.cdk.service.imported_service import ILockService
+from fairlock.cdk.workflow_variable import WorkflowVariable, is_jsonata, jsonata
+from fairlock.errors import KeepAliveEnded, LockLost
+
+_EXECUTION: Final = jsonata("$states.context.Execution.Id")
+_TASK_TOKEN: Final = jsonata("$states.context.Task.Token")
+_REQUEST_SECONDS: Final = 30
+"""The function's own 20 s, and a cold start."""
+_WAIT_FOR_TASK_TOKEN: Final = sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN
+_SHORTEST_PAUSE_SECONDS: Final = 2
+_HEARTBEAT_ENDED: Final = {"ended": True}
+"""Short: it counts toward the largest output beside that of the work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireOptions:
+    """What a guard asks for, and how long it waits for that."""
+
+    lease_seconds: int
+    limit: int | str
+    max_wait_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceCalls:
+    """Makes the states of one guard that call the service."""
+
+    scope: Construct
+    service: ILockService
+    variable: WorkflowVariable
+    options: AcquireOptions
+    express: bool
+
+    def acquire(self, *, on_error: sfn.IChainable) -> tasks.LambdaInvoke:
+        """Asks for the lock once and stores the answer in the variable.
+
+        An error means "outcome unknown", and so does the answer to another acquisition: the call is
+        repeated with the same owner id, and when that does not help either, `on_error` must release
+        what may have been granted.
+        """
+        acquire = self._invoke(
+            "Acquire",
+            self.service.acquire_function,
+            payload=self._waiting_request(),
+            assign=self._answer_in_variable("$states.result.Payload"),
+        )
+        repeat_unknown(acquire, express=self.express)
+        catch_unknown(acquire, self.variable, on_error)
+        return acquire
+
+    def acquire_in_queue(
+        self,
+        purpose: str,
+        periods: FallbackPeriods,
+        *,
+        on_restart: sfn.IChainable,
+        on_timeout: sfn.IChainable,
+        on_error: sfn.IChainable,
+    ) -> tasks.LambdaInvoke:
+        """Asks for the lock and sleeps on a task token until it is granted.
+
+        Once a period it asks again, with the same owner id and place in the queue: that finds a
+        grant whose push was lost, and evicts a holder that died.
+        """
+        acquire = self._invoke(
+            purpose,
+            self.service.acquire_function,
+            payload={**self._waiting_request(), "fallback_seconds": periods.seconds},
+            # Every caller that has the task token can complete it, with anything.
+            assign=self._answer_in_variable("$states.result", only_if=f"{ANSWER}.acquired = true"),
+            sleep_seconds=periods.seconds,
+        )
+        acquire.add_retry(
+            errors=[TIMEOUT],
+            max_attempts=periods.number - 1,
+            interval=Duration.seconds(periods.pause_seconds),
+            backoff_rate=1,
+        )
+        repeat_unknown(acquire, express=self.express)
+        restart = self._assigned(restarted(self.variable))
+        next_period = self._assigned(self.variable.merged("'pause_seconds': 1"))
+        acquire.add_catch(on_restart, errors=[LockLost.__name__], outputs=UNCHANGED, assign=restart)
+        acquire.add_catch(on_timeout, errors=[TIMEOUT], outputs=UNCHANGED, assign=next_period)
+        catch_unknown(acquire, self.variable, on_error)
+        return acquire
+
+    def release(
+        self,
+        purpose: str,
+        *,
+        then: sfn.IChainable,
+        may_wait: bool = False,
+        keep_alive: bool = False,
+    ) -> tasks.LambdaInvoke:
+        """Frees the lock and hands on its input, also when the lock could not be freed.
+
+        `may_wait` says that the acquisition may still be in the queue, and is to leave it;
+        `keep_alive` that a heartbeat runs beside the work, and is to be ended.
+        """
+        queue = {"queue": True} if may_wait else {}
+        heartbeat = {"keep_alive": True} if keep_alive else {}
+        payload = {**self._acquisition(), **queue, **heartbeat}
+        release = self._invoke(purpose, self.service.release_function, payload=payload)
+        repeat_unknown(release, express=self.express)
+        release.add_catch(then, errors=[ANY_ERROR], outputs=UNCHANGED)
+        return release
+
+    def heartbeat(
+        self, *, interval_seconds: int, on_end: sfn.IChainable, on_loss: sfn.IChainable
+    ) -> tasks.LambdaInvoke:
+        """Renews the lease, and sleeps on a task token for one interval; then again, for ever.
+
+        Release completes the token with its own answer; an answer to another acquisition ends
+        nothing. Where Step Functions refuses that, the next heartbeat goes to `on_end`. A call that
+        failed with an unknown outcome is repeated, and when that does not help the state begins
+        anew: an outage of the service ends no work. A lock that is lost, or a request that can
+        never succeed, goes to `on_loss`.
+        """
+        heartbeat = self._invoke(
+            "Heartbeat",
+            self.service.heartbeat_function,
+            payload=self._request(),
+            outputs=if_own(self.variable, "$states.result", then=json.dumps(_HEARTBEAT_ENDED)),
+            sleep_seconds=interval_seconds,
+        )
+        ended = KeepAliveEnded.__name__
+        never_repeat(heartbeat, [TIMEOUT, ended, *NOT_WORTH_REPEATING])
+        pause = max(interval_seconds, _SHORTEST_PAUSE_SECONDS)
+        repeat(heartbeat, ANY_ERROR, longest_pause_seconds=pause)
+        heartbeat.add_catch(on_end, errors=[ended], outputs=_HEARTBEAT_ENDED)
+        heartbeat.add_catch(on_loss, errors=list(NOT_WORTH_REPEATING), outputs=ERROR_OUTPUT)
+        heartbeat.add_catch(heartbeat, errors=[ANY_ERROR], outputs=UNCHANGED)
+        return heartbeat
+
+    def _invoke(
+        self,
+        purpose: str,
+        function: lambda_.IFunction,
+        *,
+        payload: Mapping[str, object],
+        assign: Mapping[str, str] | None = None,
+        outputs: str = UNCHANGED,
+        sleep_seconds: int | None = None,
+    ) -> tasks.LambdaInvoke:
+        """A call without any repeats, which hands on its input unless `outputs` says otherwise.
+
+        With `sleep_seconds` the state passes a task token and sleeps on it for at most so long.
+        """
+        sleeps = sleep_seconds is not None
+        task_token = {"task_token": _TASK_TOKEN} if sleeps else {}
+        return tasks.LambdaInvoke.jsonata(
+            self.scope,
+            self.variable.state_name(purpose),
+            lambda_function=function,
+            payload=sfn.TaskInput.from_object({**payload, **task_token}),
+            outputs=outputs,
+            assign=assign,
+            task_timeout=sfn.Timeout.duration(Duration.seconds(sleep_seconds or _REQUEST_SECONDS)),
+            integration_pattern=_WAIT_FOR_TASK_TOKEN if sleeps else None,
+            retry_on_service_exceptions=False,
+        )
+
+    def _waiting_request(self) -> dict[str, object]:
+        """Says since when it waits: the advice when to poll again grows with the wait."""
+        return {**self._request(), "waiting_since_ms": self.variable.jsonata("waiting_since_ms")}
+
+    def _request(self) -> dict[str, object]:
+        return {
+            **self._acquisition(),
+            "owner_name": _EXECUTION,
+            "lease_seconds": self.options.lease_seconds,
+            "limit": self.variable.jsonata("limit")
+            if is_jsonata(self.options.limit)
+            else self.options.limit,
+        }
+
+    def _answer_in_variable(self, answer: str, *, only_if: str = "true") -> dict[str, str]:
+        """Assigns an answer to the variable, with the fields that the answer lacks."""
+        kept = (
+            "waiting_since_ms",
+            "restarts",
+            *(["limit"] if is_jsonata(self.options.limit) else []),
+        )
+        fields = ", ".join(f"'{name}': {self.variable.field(name)}" for name in kept)
+        then = f"$merge([{ANSWER}, {{{fields}}}])"
+        return {self.variable.name: if_own(self.variable, answer, then=then, only_if=only_if)}
+
+    def _assigned(self, expression: str) -> dict[str, str]:
+        return {self.variable.name: jsonata(expression)}
+
+    def _acquisition(self) -> dict[str, str]:
+        """Names no Express execution: Step Functions neither describes it nor reports its end."""
+        execution = {} if self.express else {"execution_arn": _EXECUTION}
+        names = ("lock_name", "owner_id")
+        return {**{name: self.variable.jsonata(name) for name in names}, **execution}

@@ -1,0 +1,147 @@
+"""The guard's own states. All are JSONata states, legal in JSONPath and in JSONata machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from fairlock.cdk.guard.service_calls import ServiceCalls
+from fairlock.cdk.guard.wait_deadline import WaitDeadline
+from fairlock.cdk.workflow_variable import WorkflowVariable, is_jsonata, jsonata
+from fairlock.errors import LockWaitTimeout
+
+_SHOWN_HOLDERS: Final = 5
+_LONGEST_CAUSE: Final = 32_768
+"""Step Functions cuts off a longer cause. Whether it counts characters or bytes is not documented:
+this many bytes are right either way."""
+_MOST_BYTES: Final = "$length($replace($text, /[^ -~]/, 'four'))"
+"""An upper bound of the bytes of `$text`: a character has four at most in UTF-8."""
+_RESULT_AS_TEXT: Final = "$string({'result': $states.input})"
+RESULT_IN_CAUSE: Final = jsonata("$parse($states.errorOutput.Cause).result")
+"""The output of the Catch of the error that `not_released_beside_a_heartbeat` raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardStates:
+    """Makes the states of one guard, which share its variable and the prefix of their names.
+
+    Attributes:
+        scope: the guard.
+        variable: the guard's variable.
+        calls: makes the states that call the service.
+    """
+
+    scope: Construct
+    variable: WorkflowVariable
+    calls: ServiceCalls
+
+    def enter(self, lock_name: str) -> sfn.Pass:
+        """Makes the owner id and the time of entry once, for all calls of this acquisition."""
+        limit = self.calls.options.limit
+        lock = {
+            "lock_name": lock_name,
+            "owner_id": jsonata("$uuid()"),
+            "waiting_since_ms": jsonata("$millis()"),
+            "restarts": 0,
+            **({"limit": limit} if is_jsonata(limit) else {}),
+        }
+        name = self.variable.state_name("Enter")
+        return sfn.Pass.jsonata(self.scope, name, assign={self.variable.name: lock})
+
+    def wait(self, seconds: str, *, assign: str | None = None) -> sfn.Wait:
+        """Waits, but never past the deadline, so that the last try falls on it."""
+        pause = f"$max([1, $min([{seconds}, {self.deadline.remaining_seconds}])])"
+        return sfn.Wait.jsonata(
+            self.scope,
+            self.variable.state_name("Wait"),
+            time=sfn.WaitTime.seconds(jsonata(pause)),
+            assign=None if assign is None else {self.variable.name: jsonata(assign)},
+        )
+
+    @property
+    def deadline(self) -> WaitDeadline:
+        """When the wait is over."""
+        options = self.calls.options
+        return WaitDeadline(variable=self.variable, max_wait_seconds=options.max_wait_seconds)
+
+    def branches(self, purpose: str, *branches: sfn.IChainable) -> sfn.Parallel:
+        """Runs chains as branches, which they cannot leave. The result is that of the first one."""
+        name = self.variable.state_name(purpose)
+        first = jsonata("$states.result[0]")
+        return sfn.Parallel.jsonata(self.scope, name, outputs=first).branch(*branches)
+
+    def not_released(self) -> sfn.Pass:
+        """Follows a release that failed for good: the lock ends with the execution."""
+        return sfn.Pass.jsonata(
+            self.scope,
+            self.variable.state_name("Not released"),
+            comment="Best effort: the result of the work stands; the lock ends with the execution.",
+        )
+
+    def heartbeat_ended(self) -> sfn.Pass:
+        """Ends the branch of the heartbeat as its task token would have done."""
+        return sfn.Pass.jsonata(self.scope, self.variable.state_name("Heartbeat ended"))
+
+    def not_released_beside_a_heartbeat(self) -> sfn.Fail:
+        """Carries the result of the work out of its branch, as an error that stops the heartbeat.
+
+        If the text is too long, or if JSONata rounds its numbers (to 15 digits; a fencing token has
+        16), the error has another name, and the guard fails rather than damage the result.
+        """
+        short = f"$length($text) <= {_LONGEST_CAUSE} and {_MOST_BYTES} <= {_LONGEST_CAUSE}"
+        fits = f"{short} and $parse($text).result = $states.input"
+        complete = f"$type($states.input) = 'null' or ({fits})"
+        lock_name = self.variable.field("lock_name")
+        refusal = (
+            f"'the work is done; the lock ' & {lock_name} & "
+            "' could not be released, nor the result be handed on'"
+        )
+
+        def either(value: str, otherwise: str) -> str:
+            return jsonata(f"($text := {_RESULT_AS_TEXT}; {complete} ? {value} : {otherwise})")
+
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Lock not released"),
+            error=either(f"'{self.not_released_error}'", "'LockNotReleased'"),
+            cause=either("$text", refusal),
+        )
+
+    @property
+    def not_released_error(self) -> str:
+        """The name of an error that only this guard uses."""
+        return f"LockNotReleased.{self.variable.name}"
+
+    def rethrow(self, purpose: str = "Failed") -> sfn.Fail:
+        """Fails with the error that came in, by its own name and cause."""
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name(purpose),
+            error=_string_or("$states.input.Error", "'States.TaskFailed'"),
+            cause=_string_or("$states.input.Cause", "''"),
+        )
+
+    def timed_out(self) -> sfn.Fail:
+        """Fails with `LockWaitTimeout`, whose cause names the lock and its holders."""
+        lock = self.variable.field
+        max_wait_seconds = self.calls.options.max_wait_seconds
+        holders = f"{lock('holders')}[[0..{_SHOWN_HOLDERS - 1}]].owner_name"
+        cause = (
+            f"'lock ' & {lock('lock_name')} & "
+            f"' was not granted within max_wait of {max_wait_seconds} s (waited ' & "
+            f"$string($floor(($millis() - {lock('waiting_since_ms')}) / 1000)) & ' s)' & "
+            f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
+        )
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Timed out"),
+            error=LockWaitTimeout.__name__,
+            cause=jsonata(cause),
+        )
+
+
+def _string_or(expression: str, default: str) -> str:
+    return jsonata(f"$type({expression}) = 'string' ? {expression} : {default}")

@@ -1,0 +1,207 @@
+"""How a guard waits for a lock that is taken: in its queue, or by polling."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_stepfunctions as sfn
+
+from fairlock.cdk.guard.arguments import checked_fallback_seconds
+from fairlock.cdk.guard.fallback_periods import divide_wait, period_after_restart
+from fairlock.cdk.guard.restart import pause_before_restart, restarted
+from fairlock.cdk.guard.states import GuardStates
+from fairlock.cdk.workflow_variable import jsonata
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.model import RefusalReason
+from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS
+
+_LONGEST_POLL_HOURS: Final = 24
+"""At one poll a minute (the longest advice) and 9 events a poll: half of an execution's history."""
+
+_DEFAULT_FALLBACK: Final = Duration.seconds(DEFAULT_FALLBACK_SECONDS)
+_MOST_PERIODS: Final = 2000
+"""At five events a period: less than half of an execution's history of 25,000 events."""
+_SHORTEST_QUEUE_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStates:
+    """Where a guard goes on after it has waited.
+
+    Attributes:
+        granted: the lock is held.
+        timed_out: `max_wait` is over.
+        failed: acquire failed for good, its outcome unknown; gets the error output.
+    """
+
+    granted: sfn.IChainable
+    timed_out: sfn.IChainable
+    failed: sfn.IChainable
+
+
+class Waiting(ABC):
+    """How a guard waits: `Waiting.queue()` or `Waiting.poll()`."""
+
+    @staticmethod
+    def poll() -> Waiting:
+        """Asks again until the lock is granted, after as many seconds as the service advises.
+
+        Works in Standard and Express workflows. Each further try costs three state transitions. The
+        advice has jitter, and grows with the wait to about a minute: a release is noticed late by
+        up to a fifth of the time waited. It is not fair: the first caller after a release wins.
+        """
+        return _Poll()
+
+    @staticmethod
+    def queue(*, fallback: Duration | None = None) -> Waiting:
+        """Sleeps on a task token in a fair queue, until a release hands the lock over.
+
+        Standard workflows only. One state transition whether it waits a second or an hour, and one
+        more for each fallback period, with a call of acquire; nothing else is paid for in between.
+
+        Args:
+            fallback: how often a waiter asks again by itself, 10 s to 12 h, default 5 minutes. This
+                bounds the wait if a push is lost or a holder dies unnoticed.
+
+        Raises:
+            InvalidRequest: the fallback period breaks its rule.
+        """
+        given = _DEFAULT_FALLBACK if fallback is None else fallback
+        return _Queue(checked_fallback_seconds(given))
+
+    express: ClassVar[bool] = True
+    """Whether it works in Express workflows."""
+    shortest_seconds: ClassVar[int] = 0
+    """The shortest `max_wait` that leaves the service time to answer."""
+    shown: ClassVar[str | None] = "Waiting.poll()"
+    """How a caller writes it; None for a guard that does not wait."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> Duration:
+        """The longest `max_wait` whose events fit into the history of an execution."""
+
+    @abstractmethod
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        """Makes the states that wait, each of whose ends goes to one of `next_states`."""
+
+
+class _Poll(Waiting):
+    """acquire → acquired? → wait → acquire."""
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.hours(_LONGEST_POLL_HOURS)
+
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        lock = states.variable.field
+        acquire = states.calls.acquire(on_error=next_states.failed)
+        released = f"{lock('reason')} = '{RefusalReason.ALREADY_RELEASED}'"
+        pause = pause_before_restart(states.variable)
+        wait = states.wait(
+            f"{released} ? {pause} : {lock('retry_after_seconds')}",
+            assign=f"{released} ? {restarted(states.variable)} : ${states.variable.name}",
+        )
+        wait.next(acquire)
+        choice = _acquired(states, next_states)
+        choice.when(_when(states.deadline.is_over), next_states.timed_out)
+        choice.otherwise(wait)
+        acquire.next(choice)
+        return acquire
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue(Waiting):
+    """acquire, which returns when the lock is granted.
+
+    If the acquisition was released meanwhile: time left? → wait → acquire again → time left? → …
+    """
+
+    fallback_seconds: int
+    express: ClassVar[bool] = False
+    shortest_seconds: ClassVar[int] = _SHORTEST_QUEUE_SECONDS
+    shown: ClassVar[str | None] = "Waiting.queue()"
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.seconds(self.fallback_seconds * _MOST_PERIODS)
+
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        max_wait_seconds = states.calls.options.max_wait_seconds
+        time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
+        acquire = states.calls.acquire_in_queue(
+            "Acquire",
+            divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
+            on_restart=time_left,
+            on_timeout=next_states.timed_out,
+            on_error=next_states.failed,
+        )
+        again = states.calls.acquire_in_queue(
+            "Acquire again",
+            period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
+            on_restart=time_left,
+            on_timeout=time_left,
+            on_error=next_states.failed,
+        )
+        wait = states.wait(states.variable.field("pause_seconds"))
+        time_left.when(_when(states.deadline.is_over), next_states.timed_out)
+        time_left.otherwise(wait.next(again))
+        acquire.next(next_states.granted)
+        again.next(next_states.granted)
+        return acquire
+
+
+class _SkipIfBusy(Waiting):
+    """acquire → acquired?
+
+    Also a lock that has room counts as busy while others queue for it: nobody is overtaken.
+    """
+
+    shown: ClassVar[str | None] = None
+
+    @property
+    def longest(self) -> Duration:
+        return Duration.seconds(0)
+
+    def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
+        acquire = states.calls.acquire(on_error=next_states.failed)
+        acquire.next(_acquired(states, next_states).otherwise(next_states.timed_out))
+        return acquire
+
+
+DOES_NOT_WAIT: Final[Waiting] = _SkipIfBusy()
+"""What a guard does whose `max_wait` is zero."""
+
+
+def _acquired(states: GuardStates, next_states: NextStates) -> sfn.Choice:
+    """A Choice whose first way is that of a grant."""
+    choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
+    acquired = _when(f"{states.variable.field('acquired')} = true")
+    return choice.when(acquired, next_states.granted)
+
+
+def _when(expression: str) -> sfn.Condition:
+    return sfn.Condition.jsonata(jsonata(expression))
+
+
+def checked_waiting(waiting: Waiting | None, *, express: bool) -> Waiting:
+    """The way to wait that was given, else that of the kind of workflow.
+
+    Raises:
+        InvalidRequest: it is no way to wait, or an Express workflow cannot wait in the queue.
+    """
+    if waiting is None:
+        return Waiting.poll() if express else Waiting.queue()
+    if not isinstance(waiting, Waiting):
+        rule = "must be Waiting.queue() or Waiting.poll()"
+        raise InvalidRequest(field="waiting", rule=rule, value=waiting)
+    if express and not waiting.express:
+        rule = (
+            "must be Waiting.poll() in an Express workflow: "
+            "Step Functions has no task tokens there, so nothing could wake it"
+        )
+        raise InvalidRequest(field="waiting", rule=rule, value=waiting.shown)
+    return waiting

@@ -1,0 +1,81 @@
+"""The metrics of a service, of its functions, its table and its reaper, for alarms and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
+
+from fairlock.cdk.service.imported_service import LockServiceBase
+from fairlock.metrics import MetricName
+
+
+class MonitoredService:
+    """What can be watched of one service.
+
+    Attributes:
+        functions: those that callers and the reaper use, by operation.
+        dead_letters: None if the service has no reaper.
+    """
+
+    def __init__(self, service: LockServiceBase) -> None:
+        """Takes a service of any kind."""
+        self._service = service
+        self.functions: Mapping[str, lambda_.IFunction] = {
+            "Acquire": service.acquire_function,
+            "Heartbeat": service.heartbeat_function,
+            "Release": service.release_function,
+            **({} if service.reap_function is None else {"Reap": service.reap_function}),
+            **({} if service.publish_function is None else {"Publish": service.publish_function}),
+        }
+        self.dead_letters = service.metric_dead_letters() if service.has_dead_letters else None
+
+    def metric(self, name: MetricName, statistic: str | None = None) -> cloudwatch.Metric:
+        """A metric of the service, labelled with its statistic if one is given."""
+        if statistic is None:
+            return self._service.metric(name)
+        label = f"{name} {statistic}"
+        return self._service.metric(name, statistic=statistic, label=label)
+
+    def errors(self) -> dict[str, cloudwatch.Metric]:
+        """The errors of each function."""
+        return {name: each.metric_errors(label=name) for name, each in self.functions.items()}
+
+    def durations(self) -> list[cloudwatch.IMetric]:
+        """The durations of all functions."""
+        return [
+            each.metric_duration(statistic="p95", label=name)
+            for name, each in self.functions.items()
+        ]
+
+    def invocations(self) -> list[cloudwatch.IMetric]:
+        """The invocations of all functions."""
+        return [
+            each.metric_invocations(statistic="Sum", label=name)
+            for name, each in self.functions.items()
+        ]
+
+    def consumed(self, kind: str) -> cloudwatch.Metric:
+        """The units that the table's "Read" or "Write" requests took."""
+        return self._of_table(f"Consumed{kind}CapacityUnits", f"{kind} units")
+
+    def throttles(self) -> dict[str, cloudwatch.Metric]:
+        """The throttles of each function, and of the table's reads and writes."""
+        functions = {
+            name: each.metric_throttles(label=name) for name, each in self.functions.items()
+        }
+        table = {
+            f"Table{kind}": self._of_table(f"{kind}ThrottleEvents", f"Table, {kind.lower()}s")
+            for kind in ("Read", "Write")
+        }
+        return {**functions, **table}
+
+    def _of_table(self, name: str, label: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace="AWS/DynamoDB",
+            metric_name=name,
+            dimensions_map={"TableName": self._service.table_name},
+            statistic="Sum",
+            label=label,
+        )

@@ -1,0 +1,154 @@
+"""What every lock service offers, made here or found by the name of its stack."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, Unpack
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from fairlock.cdk.service.administration import AdministrationFunctions
+from fairlock.cdk.service.durable import check_function, grant_on_all
+from fairlock.cdk.service.functions import grant_workflow_action
+from fairlock.cdk.service.metrics import LockMetrics, MetricOptions
+from fairlock.cdk.service.table import grant_administration_actions, grant_client_actions
+from fairlock.errors import InvalidRequest
+from fairlock.metrics import ACQUIRE_FUNCTION_VARIABLE, RELEASE_FUNCTION_VARIABLE
+
+
+class ILockService(Protocol):
+    """What a guard needs of a lock service, in whichever stack or app it is."""
+
+    @property
+    def acquire_function(self) -> lambda_.IFunction:
+        """Grants or refuses a lock."""
+
+    @property
+    def heartbeat_function(self) -> lambda_.IFunction:
+        """Renews a holder's lease."""
+
+    @property
+    def release_function(self) -> lambda_.IFunction:
+        """Frees a lock."""
+
+
+class LockServiceBase(LockMetrics, Construct):
+    """Grants and metrics, the same for a service made here and for one of another stack."""
+
+    acquire_function: lambda_.IFunction
+    heartbeat_function: lambda_.IFunction
+    release_function: lambda_.IFunction
+    administration: AdministrationFunctions | None = None
+    publish_function: lambda_.IFunction | None = None
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table."""
+        raise NotImplementedError
+
+    @property
+    def table_name(self) -> str:
+        """The name of the lock table, for `LockClient`."""
+        return self.table.table_name
+
+    @property
+    def reap_function(self) -> lambda_.IFunction | None:
+        """Frees the locks of executions that ended; None without a reaper."""
+        raise NotImplementedError
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether `metric_dead_letters` can be asked for."""
+        raise NotImplementedError
+
+    @property
+    def log_group_names(self) -> list[str]:
+        """The log groups of all functions."""
+        raise NotImplementedError
+
+    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """See `LockService.metric_dead_letters`."""
+        raise NotImplementedError
+
+    def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal ask for locks. It should be able to release them, too."""
+        return self.acquire_function.grant_invoke(grantee)
+
+    def grant_heartbeat(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal renew leases. It needs the owner_id of the acquisition for each."""
+        return self.heartbeat_function.grant_invoke(grantee)
+
+    def grant_release(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal release locks. It needs the owner_id of the acquisition for each."""
+        return self.release_function.grant_invoke(grantee)
+
+    def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal acquire, renew and release. State machines with a guard need no call."""
+        acquire, heartbeat = self.grant_acquire(grantee), self.grant_heartbeat(grantee)
+        return acquire.combine(heartbeat).combine(self.grant_release(grantee))
+
+    def grant_client(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal use the table itself, as `LockClient` does.
+
+        Such a principal can write anything into the table, wake executions that wait, and ask
+        whether one that holds a lock still runs, of Step Functions and of durable functions: give
+        this to code that may hold any lock of the service. `grant_use` lets it call the functions
+        only.
+        """
+        return self._with_workflows(grant_client_actions(self.table, grantee), grantee)
+
+    def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a person see all locks and release them by force, in Python or by `fairlock`.
+
+        Such a principal reads the whole table, owner ids included, and can change every item: give
+        this to those who operate the service. A policy of your own may allow the reads only.
+        """
+        return self._with_workflows(grant_administration_actions(self.table, grantee), grantee)
+
+    def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal describe and list all locks, by a function; no owner id is shown.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        return self._required("inspect").grant_invoke(grantee)
+
+    def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal release any holder by force, by a function that logs who and why.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        return self._required("force_release").grant_invoke(grantee)
+
+    def _required(self, name: Literal["inspect", "force_release"]) -> lambda_.IFunction:
+        found: lambda_.IFunction | None = getattr(self.administration, name, None)
+        if found is None:
+            rule = f"must be True where the service is made, which so has no function {name}"
+            raise InvalidRequest(field="administration", rule=rule, value=False)
+        return found
+
+    def _with_workflows(self, table: iam.Grant, grantee: iam.IGrantable) -> iam.Grant:
+        """A client that hands over wakes the next workflow, and asks whether it still runs."""
+        wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
+        ask = grant_workflow_action(self, grantee, "DescribeExecution")
+        return table.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
+
+    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+        """Lets a durable function hold locks with `fairlock.durable`.
+
+        It may invoke the functions that acquire and release, and finds their names in its
+        environment. A service of another stack must be deployed with `durable=True`; one that is
+        made here is given what it needs for this function.
+
+        Raises:
+            InvalidRequest: it is a version, an alias or an imported function, or stands in another
+                account or region.
+        """
+        check_function(function, service=self)
+        function.add_environment(ACQUIRE_FUNCTION_VARIABLE, self.acquire_function.function_arn)
+        function.add_environment(RELEASE_FUNCTION_VARIABLE, self.release_function.function_arn)
+        return self.grant_acquire(function).combine(self.grant_release(function))

@@ -1,0 +1,300 @@
+"""`LockService`: the lock table and the functions that decide who holds a lock."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Unpack
+
+from aws_cdk import Aws, RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from fairlock.cdk.service.administration import OwnAdministrationFunctions, make_administration
+from fairlock.cdk.service.deployed_names import Deployed, SharedNames, add_outputs
+from fairlock.cdk.service.durable import serve, serve_all
+from fairlock.cdk.service.functions import FunctionFactory, handler_code
+from fairlock.cdk.service.imported_service import LockServiceBase
+from fairlock.cdk.service.lifecycle_events import make_publisher
+from fairlock.cdk.service.metrics import MetricOptions
+from fairlock.cdk.service.platform import Platform
+from fairlock.cdk.service.reaper import ExecutionReaper
+from fairlock.cdk.service.settings import check_existing_table, check_functions, check_table
+from fairlock.cdk.service.shared_service import SharedLockService
+from fairlock.cdk.service.table import lock_table
+from fairlock.errors import InvalidRequest
+
+_NOT_IN_A_DIMENSION: Final = re.compile(r"[^!-~]")
+_LONGEST_PLACE: Final = 120
+
+
+class LockService(LockServiceBase):
+    """A lock service of its own: one table, a function for each operation, and the reaper.
+
+    Attributes:
+        table: the lock table. It is not replicated to other regions, and must not be: a lock is
+            decided by conditional writes, which hold within one region only.
+        acquire_function, heartbeat_function, release_function: see `ILockService`.
+        reaper: frees the locks of executions that ended without doing so; None if left out.
+        administration: the functions that show and free locks; None if left out.
+        publish_function: tells EventBridge of lifecycle events; None if left out.
+    """
+
+    acquire_function: lambda_.Function
+    heartbeat_function: lambda_.Function
+    release_function: lambda_.Function
+
+    from_stack = staticmethod(SharedLockService)
+    """Refers to the service that a stack shares, by the stack's name, with the same arguments."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        reaper: bool = True,
+        durable: bool = False,
+        administration: bool = False,
+        lifecycle_events: bool = False,
+        table: dynamodb.ITable | None = None,
+        table_name: str | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        deletion_protection: bool = False,
+        encryption_key: kms.IKey | None = None,
+        log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
+        log_level: str = "INFO",
+        memory_size_mib: int = 256,
+        tracing: bool | None = None,
+        architecture: lambda_.Architecture | None = None,
+    ) -> None:
+        """Declares the service.
+
+        Args:
+            scope: the parent construct.
+            construct_id: the name within the parent.
+            reaper: whether to free the locks of executions that fail, time out or are aborted, as
+                soon as Step Functions reports it; of all state machines of the account and region,
+                or of those that `watch` names. Without it a lock is free when its lease is over.
+            durable: whether to serve every durable function of the account and region, also those
+                of other apps. Without it the service serves those that `grant_durable` names.
+            administration: whether to make two functions more, by which people see locks and
+                release them by force without access to the table; `grant_inspect` and
+                `grant_force_release` let them invoke these. They cost nothing until they are
+                called; but the one reads the whole table, and the other takes locks away.
+            lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
+                taken over or reaped, by the table's stream and a function that reads it; see
+                docs/lifecycle-events.md. Calls send no request more for it.
+            table: a table that exists, for instance one that an earlier stack has retained, in this
+                account and region. It must have the key and the TTL attribute that this service
+                makes. Default is a new table.
+            table_name: the name of a new table. With a name, a table that was retained makes the
+                deployment fail, instead of standing unused beside a second one.
+            removal_policy: what becomes of a new table and the logs when the stack goes. Removing
+                the table while work goes on lets two holders in: it is retained by default.
+            deletion_protection: whether DynamoDB refuses to delete the table.
+            encryption_key: the customer's key for the table; default is the key that AWS manages.
+            log_retention: how long the functions' logs are retained.
+            log_level: the functions' level of Python's logging. INFO is one line a call.
+            memory_size_mib: memory, and with it CPU, of each function, from 128 to 10,240.
+            tracing: whether X-Ray traces the functions; default is yes in the partition `aws` and
+                no in others, as Lambda has no X-Ray in the regions of China.
+            architecture: of the functions' processors; default is arm64 in the partition `aws` and
+                x86_64 in others. Give x86_64 for a region without arm64.
+
+        Raises:
+            InvalidRequest: names the argument and its rule, before anything is declared.
+        """
+        check_functions(
+            log_level=log_level,
+            log_retention=log_retention,
+            memory_size_mib=memory_size_mib,
+            tracing=tracing,
+            architecture=architecture,
+        )
+        check_table(
+            table_name=table_name,
+            removal_policy=removal_policy,
+            deletion_protection=deletion_protection,
+            encryption_key=encryption_key,
+        )
+        if table is not None:
+            check_existing_table(
+                table,
+                table_name=table_name,
+                deletion_protection=deletion_protection,
+                encryption_key=encryption_key,
+            )
+        super().__init__(scope, construct_id)
+        self._table = table or lock_table(
+            self,
+            table_name=table_name,
+            encryption_key=encryption_key,
+            removal_policy=removal_policy,
+            deletion_protection=deletion_protection,
+            has_stream=lifecycle_events,
+        )
+        functions = FunctionFactory(
+            scope=self,
+            code=handler_code(self),
+            table=self._table,
+            service_name=self._name_by_reference(),
+            log_retention=log_retention,
+            log_removal_policy=removal_policy,
+            log_level=log_level,
+            memory_size_mib=memory_size_mib,
+            platform=Platform(self, tracing=tracing, architecture=architecture),
+        )
+        self.acquire_function = functions.make(
+            "Acquire",
+            description="Fairlock: acquires locks",
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
+            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+        )
+        self.release_function = functions.make(
+            "Release",
+            description="Fairlock: releases locks",
+            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
+            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+        )
+        self.heartbeat_function = functions.make(
+            "Heartbeat",
+            description="Fairlock: renews leases",
+            # It may have to clear a queue in which no one waits before it takes a lock again.
+            table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
+            workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
+        )
+        self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
+        self.administration: OwnAdministrationFunctions | None = (
+            make_administration(functions) if administration else None
+        )
+        self.publish_function: lambda_.Function | None = (
+            make_publisher(functions) if lifecycle_events else None
+        )
+        self._meet_durable = [self.acquire_function, self.release_function]
+        self._meet_durable += [] if self.reaper is None else [self.reaper.function]
+        self._meet_durable += (
+            [] if self.administration is None else [self.administration.force_release]
+        )
+        self._serves_all_durable = durable
+        self._shared_names: SharedNames | None = None
+        if durable:
+            serve_all(self, self._meet_durable)
+            if self.reaper is not None:
+                self.reaper.watch_every_durable_function()
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table: a new one, or the one that was given."""
+        return self._table
+
+    @property
+    def service_name(self) -> str:
+        """The stack's name and the construct's path in it, such as `Fairlock/Locks`."""
+        return f"{Stack.of(self).stack_name}/{self._place()}"
+
+    def _name_by_reference(self) -> str:
+        """`service_name` for the own stack, which may have any name without the CDK."""
+        return f"{Aws.STACK_NAME}/{self._place()}"
+
+    def _place(self) -> str:
+        """The path in the stack. CloudWatch takes ASCII in a dimension."""
+        own = self.node.scopes[self.node.scopes.index(Stack.of(self)) + 1 :]
+        path = "/".join(each.node.id for each in own)
+        return _NOT_IN_A_DIMENSION.sub("", path)[:_LONGEST_PLACE]
+
+    @property
+    def reap_function(self) -> lambda_.IFunction | None:
+        """The reaper's function; None without a reaper."""
+        return None if self.reaper is None else self.reaper.function
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether the service has a reaper."""
+        return self.reaper is not None
+
+    @property
+    def log_group_names(self) -> list[str]:
+        """The log groups of all functions."""
+        return self._deployed().log_group_names()
+
+    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+        """See `LockServiceBase.grant_durable`; and serves the function."""
+        grant = super().grant_durable(function)
+        if not self._serves_all_durable:
+            serve(function, self._meet_durable, self)
+            if self.reaper is not None:
+                self.reaper.watch_durable(function)
+        return grant
+
+    def watch(self, *machines: sfn.IStateMachine) -> None:
+        """Narrows the reaper from all state machines of the account and region to these.
+
+        May be called again, for more of them. A machine may stand in any stack of the app, or be an
+        imported one; its rule is made beside it. An imported one must be in the service's account
+        and region; an ARN that is a parameter or an export cannot be checked.
+
+        Raises:
+            InvalidRequest: the service has no reaper, no machine was named, or one is elsewhere.
+        """
+        self._reaper_or_refuse("watch").watch(*machines)
+        if self._shared_names is not None:
+            self._shared_names.watches_some_machines()
+
+    def share(self) -> None:
+        """Lets other stacks of the account and region find this service by the stack's name.
+
+        They call `LockService.from_stack(…, stack_name=…)`. One service of a stack can be shared.
+
+        Raises:
+            InvalidRequest: another one is shared already, or the stack's name is not known at
+                synth, as in a nested stack.
+        """
+        self._shared_names = SharedNames(self, self._deployed())
+
+    def add_outputs(self) -> None:
+        """Gives the stack the outputs that the stack `Fairlock` has: names and ARNs.
+
+        Raises:
+            InvalidRequest: the stack has such outputs already.
+        """
+        add_outputs(self, self._deployed())
+
+    def _deployed(self) -> Deployed:
+        functions = {
+            "Acquire": self.acquire_function,
+            "Heartbeat": self.heartbeat_function,
+            "Release": self.release_function,
+        }
+        if self.administration is not None:
+            functions["Inspect"] = self.administration.inspect
+            functions["ForceRelease"] = self.administration.force_release
+        if self.publish_function is not None:
+            functions["Publish"] = self.publish_function
+        if self.reaper is not None:
+            functions["Reap"] = self.reaper.function
+        return Deployed(
+            service_name=self._name_by_reference(),
+            table=self.table,
+            functions=functions,
+            reaper=self.reaper,
+            serves_every_durable_function=self._serves_all_durable,
+        )
+
+    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Events that the reaper could not handle; an alarm above zero is worth having.
+
+        Raises:
+            InvalidRequest: the service has no reaper.
+        """
+        return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
+
+    def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:
+        if self.reaper is None:
+            rule = f"must be True for {purpose}(): this service was made without a reaper"
+            raise InvalidRequest(field="reaper", rule=rule, value=False)
+        return self.reaper

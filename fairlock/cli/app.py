@@ -1,0 +1,181 @@
+"""The command line: its commands, and how they end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from fairlock.cli import exit_codes
+from fairlock.cli.asl import commands as asl_commands
+from fairlock.cli.exit_codes import Ended, end, statuses
+from fairlock.cli.log_lines import log_lines
+from fairlock.cli.operating import commands
+from fairlock.cli.options import (
+    TIME,
+    EndpointUrl,
+    LockName,
+    Profile,
+    Region,
+    Stack,
+    Table,
+    seconds,
+)
+from fairlock.cli.run import Job, run
+from fairlock.cli.target import Target, target_of
+from fairlock.dynamodb.create_table import create_table
+from fairlock.dynamodb.failures import misconfigured, raise_if_unknown
+from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
+
+_WRONG_USAGE: Final = 2
+"""The exit status of the parser of options."""
+
+app = typer.Typer(
+    name="fairlock",
+    help="Locks on a DynamoDB table.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+app.add_typer(commands)
+app.add_typer(asl_commands)
+
+
+def run_app() -> None:
+    """Runs the command line; wrong usage gets a status of its own, as a command may end with 2."""
+    log_lines()
+    try:
+        with statuses():
+            app()
+    except SystemExit as ended:
+        wrong_usage = ended.code == _WRONG_USAGE and not isinstance(ended, Ended)
+        raise SystemExit(exit_codes.USAGE if wrong_usage else ended.code) from None
+
+
+def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if wanted:
+        typer.echo(f"fairlock {version('fairlock')}")
+        raise Ended(0)
+
+
+@app.callback()
+def fairlock(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    """Locks on a DynamoDB table: hold one while a program runs; see and free them."""
+
+
+@app.command("run")
+def run_command(
+    name: LockName,
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
+    ],
+    *,
+    table: Table = None,
+    stack: Stack = None,
+    lease: Annotated[
+        float,
+        typer.Option(
+            parser=seconds(), metavar=TIME, help="Time until a lock that is not renewed is free."
+        ),
+    ] = DEFAULT_LEASE_SECONDS,
+    max_wait: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds(),
+            metavar=TIME,
+            help="Longest wait for the lock; else twice the lease, at least 120 s. "
+            "0 does not wait.",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
+    owner_name: Annotated[
+        str | None, typer.Option(help="Label that others see; else host, process, program.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="JSON object that others can read while the lock is held.")
+    ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            parser=seconds(), metavar=TIME, help="Time from TERM to KILL if the lock is lost."
+        ),
+    ] = 10,
+    taken_exit_code: Annotated[
+        int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
+    ] = exit_codes.TAKEN,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
+    ] = False,
+    profile: Profile = None,
+    region: Region = None,
+    endpoint_url: EndpointUrl = None,
+) -> None:
+    """Holds a lock while a command runs, and passes on its exit status.
+
+    The command finds FAIRLOCK_LOCK_NAME and FAIRLOCK_FENCING_TOKEN in its environment. If the
+    lock is lost, its whole process group is sent TERM, and KILL after the grace. A time is a number
+    of seconds, or has a unit: 30s, 10m, 2h, 1d.
+    """
+    job = Job(
+        target=target_of(
+            table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+        ),
+        name=name,
+        command=command,
+        lease=lease,
+        max_wait=max_wait,
+        limit=limit,
+        owner_name=owner_name,
+        data=_object(data),
+        grace=grace,
+        taken_exit_code=taken_exit_code,
+        quiet=quiet,
+    )
+    with job.target.named_in_errors(so="; the command was not started"):
+        status = run(job)
+    raise Ended(status)
+
+
+@app.command("create-table")
+def create_table_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The table's name.")],
+    *,
+    recovery: Annotated[bool, typer.Option(help="With point-in-time recovery.")] = False,
+    protection: Annotated[bool, typer.Option(help="With deletion protection.")] = False,
+    profile: Profile = None,
+    region: Region = None,
+    endpoint_url: EndpointUrl = None,
+) -> None:
+    """Creates a lock table, unless it is there."""
+    target = Target(table=name, profile=profile, region=region, endpoint_url=endpoint_url)
+    dynamodb = target.client("dynamodb", config=None)
+    with target.named_in_errors():
+        try:
+            create_table(
+                dynamodb, name, point_in_time_recovery=recovery, deletion_protection=protection
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise_if_unknown(error)
+            raise misconfigured(error, table_name=name, region=target.region_name()) from error
+
+
+def _object(text: str | None) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        end(exit_codes.USAGE, f"--data: must be a JSON object: {error}")
+    if not isinstance(value, dict):
+        end(exit_codes.USAGE, "--data: must be a JSON object")
+    return value

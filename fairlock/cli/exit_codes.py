@@ -1,0 +1,80 @@
+"""Exit statuses: those of the command, and a few of `fairlock` that few programs use.
+
+    0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
+    1         `release --force`: somebody was asked and said no; `doctor`: there is a failure
+    64        wrong usage: nothing was done
+    66        `show`, `release`: the table knows no lock of this name, or nobody holds it
+    69        the lock table did not answer: the command was not started
+    75        the lock is taken: the command was not started (`--taken-exit-code` sets another)
+    73        `release --force`: another holds by now, nothing was released
+    76        the lock was lost: the command was ended, or was not alone; `release`: it was not held
+    78        AWS refuses: no table, no permission, no credentials; or somebody has changed an item
+              of the table: the command was not started
+    126, 127  the command cannot be started, or was not found
+
+The numbers are those of sysexits.h (BSD), and of the shells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from fairlock.errors import (
+    HolderChanged,
+    InvalidRequest,
+    LockItemMalformed,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+)
+from fairlock.text import printable
+
+DECLINED: Final = 1
+USAGE: Final = 64
+UNKNOWN_LOCK: Final = 66
+UNAVAILABLE: Final = 69
+HOLDER_CHANGED: Final = 73
+TAKEN: Final = 75
+LOST: Final = 76
+CONFIGURATION: Final = 78
+CANNOT_START: Final = 126
+NOT_FOUND: Final = 127
+SIGNAL: Final = 128
+
+
+class Ended(SystemExit):
+    """Ends the program with a status that was chosen here, and not by the parser of options."""
+
+
+def say(message: object) -> None:
+    """Prints a message among the errors, so that the command's output stays its own.
+
+    A message may hold what somebody else stored: nothing in it reaches the terminal that could
+    command it.
+    """
+    typer.echo(f"fairlock: {printable(str(message))}", err=True)
+
+
+def end(status: int, message: object) -> NoReturn:
+    """Prints a message and ends the program."""
+    say(message)
+    raise Ended(status)
+
+
+@contextmanager
+def statuses() -> Iterator[None]:
+    """Turns errors of the lock and of AWS into their statuses."""
+    try:
+        yield
+    except InvalidRequest as error:
+        end(USAGE, error)
+    except HolderChanged as error:
+        end(HOLDER_CHANGED, error)
+    except LockStoreUnavailable as error:
+        end(UNAVAILABLE, error)
+    except (LockStoreMisconfigured, LockItemMalformed, BotoCoreError, ClientError) as error:
+        end(CONFIGURATION, error)

@@ -1,0 +1,108 @@
+"""Descriptions of locks as text. What others have stored is shown as escapes where it must be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from fairlock.clock import iso_utc
+from fairlock.protocol.description import DescribedHolder, LockDescription
+from fairlock.text import printable
+
+_NO_NAME: Final = "(no name)"
+_MINUTE: Final = 60
+_HOUR: Final = 3_600
+_DAY: Final = 86_400
+_MANY_DAYS: Final = 100
+
+
+def details(lock: LockDescription) -> Iterator[str]:
+    """All that is known of a lock, one value a line, so that no terminal breaks a token in two."""
+    yield f"{printable(lock.name)}: {state_of(lock)}, {lock.waiters.count} waiting"
+    for holder in lock.holders:
+        yield "holder"
+        yield from details_of_holder(holder, seen_at=lock.seen_at)
+    for position, waiter in enumerate(lock.waiters.first, start=1):
+        yield f"waiter {position} of {lock.waiters.count}"
+        yield f"  owner: {name_of(waiter.owner_name)}"
+        yield f"  since: {iso(waiter.entered_at)}"
+        yield f"  limit: {waiter.limit}"
+    last = lock.last_forced_release
+    if last is not None:
+        yield "last released by force"
+        yield f"  at: {iso(last.at)}"
+        yield f"  by: {printable(last.requested_by)}"
+        yield f"  reason: {printable(last.reason)}"
+        yield f"  fencing token: {last.fencing_token}"
+
+
+def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator[str]:
+    """What is known of one holder."""
+    over = _over(holder) if holder.expires_at < seen_at else ""
+    yield f"  owner: {name_of(holder.owner_name)}"
+    yield f"  since: {iso(holder.acquired_at)}"
+    yield f"  lease ends: {iso(holder.expires_at)}{over}"
+    yield f"  fencing token: {holder.fencing_token}"
+    if holder.execution_arn is not None and holder.execution_arn != holder.owner_name:
+        yield f"  execution: {printable(holder.execution_arn)}"
+    if holder.data is not None:
+        text = json.dumps(holder.data, ensure_ascii=False, separators=(",", ":"))
+        yield f"  data: {printable(text)}"
+
+
+def _over(holder: DescribedHolder) -> str:
+    """What the end of a lease means: a workflow does not renew, and holds on while it runs."""
+    if holder.execution_arn is None:
+        return " (over)"
+    return " (over: the next one who asks extends it if this execution runs, else takes the lock)"
+
+
+def one_line(lock: LockDescription) -> str:
+    """A lock in a line of fields with tabs between, for pipes and logs."""
+    holder = lock.holders[0] if lock.holders else None
+    fields = [
+        printable(lock.name),
+        state_of(lock),
+        "-" if holder is None else owners_of(lock),
+        "-" if holder is None else iso(holder.acquired_at),
+        "-" if holder is None else iso(holder.expires_at),
+        f"{lock.waiters.count} waiting",
+        "-" if lock.waiters.oldest is None else iso(lock.waiters.oldest),
+    ]
+    return "\t".join(fields)
+
+
+def state_of(lock: LockDescription) -> str:
+    """How many hold."""
+    return f"held by {len(lock.holders)} of {lock.limit}" if lock.holders else "free"
+
+
+def owners_of(lock: LockDescription) -> str:
+    """The label of the oldest holder, and how many others there are."""
+    others = len(lock.holders) - 1
+    return name_of(lock.holders[0].owner_name) + (f" +{others}" if others else "")
+
+
+def name_of(owner_name: str) -> str:
+    """A label as it may be shown."""
+    return printable(owner_name) or _NO_NAME
+
+
+def iso(moment: datetime) -> str:
+    """A time in UTC, to the millisecond."""
+    return iso_utc(round(moment.timestamp() * 1000))
+
+
+def short(span: timedelta) -> str:
+    """A span of time in at most 7 characters: the two largest units of it."""
+    seconds = max(0, round(span.total_seconds()))
+    if seconds < _MINUTE:
+        return f"{seconds}s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE}m {seconds % _MINUTE:02}s"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR}h {seconds % _HOUR // _MINUTE:02}m"
+    days = seconds // _DAY
+    return f"{days}d" if days >= _MANY_DAYS else f"{days}d {seconds % _DAY // _HOUR:02}h"

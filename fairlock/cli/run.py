@@ -1,0 +1,223 @@
+"""`fairlock run`: the lock and the command, side by side.
+
+acquire ──▶ granted ─▶ start ─▶ the command ends ──────────▶ release ─▶ its status
+   │                     │  └──▶ a signal: passed on
+   │                     └─────▶ the lock is lost: TERM, then KILL ─▶ 76
+   ├──▶ taken ──────────────────────────────────────────────▶ 75
+   └──▶ a signal: leaves the queue ─────────────────────────▶ 128 + n
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from fairlock.cli import exit_codes
+from fairlock.cli.child_process import Command
+from fairlock.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
+from fairlock.cli.target import Target
+from fairlock.cli.terminal import Terminal
+from fairlock.cli.waiting_line import told_of_a_wait, waits_for
+from fairlock.client.arguments import default_owner_name
+from fairlock.client.lock import Lock
+from fairlock.client.lock_client import LockClient
+from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout
+from fairlock.metrics import HELD_LOCKS_VARIABLE
+
+_LONGEST_WAIT_SECONDS: Final = 1.0
+"""A wait does not notice that the machine was suspended, so that none is long."""
+_UNTOLD_WAIT_SECONDS: Final = 3.0
+"""A wait that is shorter is not worth a line, nor a mail of cron's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The arguments of `fairlock run`, as its options say."""
+
+    target: Target
+    name: str
+    command: Sequence[str]
+    lease: float
+    max_wait: float | None
+    limit: int
+    owner_name: str | None
+    data: Mapping[str, Any] | None
+    grace: float
+    taken_exit_code: int
+    quiet: bool
+
+
+def run(job: Job) -> int:
+    """Runs the command under the lock; returns the exit status.
+
+    Raises:
+        InvalidRequest: a `run` around this one holds the lock, and would be waited for; nothing was
+            asked.
+    """
+    around = _held_around()
+    _require_not_waiting_for_itself(job, around)
+    with SignalPipe() as signals:
+        clock = InterruptibleClock(signals)
+        owner_name = job.owner_name or default_owner_name(Path(job.command[0]).name)
+        client = job.target.locks(owner_name=owner_name, clock=clock)
+        try:
+            # The lock is released, or it was told why not.
+            return _run(job, client, clock, signals, around)
+        except BaseException as ended:
+            client.close(release=True)
+            if isinstance(ended, Interrupted):
+                return exit_codes.SIGNAL + ended.signal
+            raise
+        finally:
+            client.close()
+
+
+def _run(
+    job: Job,
+    client: LockClient,
+    clock: InterruptibleClock,
+    signals: SignalPipe,
+    around: Sequence[_Held],
+) -> int:
+    seconds = client.longest_wait(job.lease) if job.max_wait is None else job.max_wait
+    told = told_of_a_wait(
+        _UNTOLD_WAIT_SECONDS,
+        job.name,
+        lambda: waits_for(client, job.name, seconds=seconds),
+        monotonic=clock.monotonic,
+    )
+    try:
+        with nullcontext() if job.quiet else told:
+            lock = client.acquire(
+                job.name,
+                lease=job.lease,
+                max_wait=job.max_wait,
+                limit=job.limit,
+                data=job.data,
+                on_lost=lambda _lock, _reason: signals.wake_up(),
+            )
+    except LockWaitTimeout as error:
+        exit_codes.say(f"{error}; the command was not started")
+        return job.taken_exit_code
+    clock.raise_if_signalled()
+    environment = {
+        **os.environ,
+        "FAIRLOCK_LOCK_NAME": lock.name,
+        "FAIRLOCK_FENCING_TOKEN": str(lock.fencing_token),
+        HELD_LOCKS_VARIABLE: json.dumps([*around, _held_by_this(job)]),
+    }
+    with Terminal() as terminal:
+        try:
+            command = Command(job.command, environment, terminal)
+        except OSError as error:
+            exit_codes.say(error)
+            missing = isinstance(error, FileNotFoundError)
+            return _release(lock, exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START)
+        try:
+            with terminal.given_away():
+                status = _supervise(command, lock, signals, clock, grace=job.grace)
+        except BaseException:
+            command.send(signal.SIGKILL)  # A defect of ours: it must not outlive its lock.
+            raise
+        finally:
+            command.forget()
+    return _release(lock, status)
+
+
+class _Held(TypedDict):
+    """A lock that a `fairlock run` around this process holds, as it tells its command."""
+
+    name: str
+    table: str
+    process: int
+
+
+def _held_by_this(job: Job) -> _Held:
+    return _Held(name=job.name, table=job.target.identity(), process=os.getpid())
+
+
+def _held_around() -> list[_Held]:
+    """What the runs around this process hold; nothing if the variable is not as `run` writes it."""
+    try:
+        told = json.loads(os.environ.get(HELD_LOCKS_VARIABLE, "[]"))
+        return [
+            _Held(name=str(held["name"]), table=str(held["table"]), process=int(held["process"]))
+            for held in told
+        ]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return []
+
+
+def _require_not_waiting_for_itself(job: Job, around: Sequence[_Held]) -> None:
+    """Refuses a wait that only the end of the wait could end.
+
+    Who does not wait is told that the lock is taken. A `run` that has ended holds nothing: its
+    command may have left a process behind, which inherited the variable.
+    """
+    if job.max_wait == 0:
+        return
+    wanted = (job.name, job.target.identity())
+    mine = [each for each in around if (each["name"], each["table"]) == wanted]
+    permits = sum(_is_alive(each["process"]) for each in mine)
+    if permits and permits >= job.limit:
+        rule = (
+            "must be another lock than that of the `fairlock run` around this one, which waits "
+            "for this command to end; --max-wait 0 does not wait"
+        )
+        raise InvalidRequest(field="name", rule=rule, value=job.name)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
+
+
+def _supervise(
+    command: Command, lock: Lock, signals: SignalPipe, clock: InterruptibleClock, *, grace: float
+) -> int:
+    """Passes signals on until the command has ended; ends the command if the lock is lost."""
+    kill_at = math.inf
+    while (status := command.status()) is None:
+        left = kill_at - clock.monotonic()
+        if left <= 0:
+            command.send(signal.SIGKILL)
+            left = math.inf
+        for number in signals.wait(min(left, _LONGEST_WAIT_SECONDS)):
+            command.ask_to_end(number)
+        command.continue_if_stopped()
+        if kill_at == math.inf and lock.lost.is_set():
+            exit_codes.say(f"lock {lock.name!r} is lost; the command is ended")
+            command.ask_to_end()
+            kill_at = clock.monotonic() + grace
+    if kill_at == math.inf:
+        return status
+    command.send(signal.SIGKILL)  # To the processes that it has left behind.
+    return exit_codes.LOST
+
+
+def _release(lock: Lock, status: int) -> int:
+    """Releases the lock; returns the command's own failure, however the release ends."""
+    try:
+        if not lock.release():
+            lock.check()
+    except LockLost as error:
+        if status != exit_codes.LOST:  # else it was told when the command was ended
+            exit_codes.say(error)
+        return status or exit_codes.LOST
+    except (FairlockError, BotoCoreError, ClientError) as error:
+        exit_codes.say(f"lock {lock.name!r} is not released, its lease ends it: {error}")
+    return status

@@ -1,0 +1,182 @@
+"""Which table a command is about: by its name or its stack, profile, region and endpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from fairlock.cli import exit_codes
+from fairlock.client.lock_client import LockClient
+from fairlock.dynamodb.aws_clock import is_aws
+from fairlock.dynamodb.client_config import CLIENT_CONFIG
+from fairlock.dynamodb.failures import error_code, may_pass, misconfigured, was_not_written
+from fairlock.errors import LockItemMalformed, LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.metrics import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
+from fairlock.wire import rules
+
+"""How the hosts end whose address is not worth telling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A lock table, as the options name it.
+
+    Attributes:
+        table: its name or ARN.
+        profile: of the AWS configuration; None for the default.
+        region: None for that of the profile or of the environment.
+        endpoint_url: of another DynamoDB than AWS's; None for AWS's, or as the environment says.
+    """
+
+    table: str
+    profile: str | None = None
+    region: str | None = None
+    endpoint_url: str | None = None
+
+    def client(self, service: str, *, config: Config | None = CLIENT_CONFIG) -> Any:  # noqa: ANN401 - one client or the other
+        """A client of boto3's for this service.
+
+        Raises:
+            LockStoreMisconfigured: no such profile, or no region.
+        """
+        try:
+            session: Any = self._session
+            return session.client(service, endpoint_url=self.endpoint_url, config=config)
+        except (BotoCoreError, ValueError) as error:
+            raise misconfigured(error, table_name=self.table, region=self.region) from error
+
+    def locks(self, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
+        """A client of the table.
+
+        Raises:
+            LockStoreMisconfigured: no such profile.
+        """
+        if self.endpoint_url is not None:
+            clients = {"client": self.client("dynamodb")}
+            clients["stepfunctions"] = self.client("stepfunctions")
+            return LockClient(self.table, **clients, **settings)
+        try:
+            session = self._session
+        except BotoCoreError as error:
+            raise misconfigured(error, table_name=self.table, region=self.region) from error
+        return LockClient(self.table, session=session, **settings)
+
+    def place(self) -> str:
+        """The table and its region, for people, and the address if that is not AWS's own.
+
+        The environment or a profile may name the address too, and be left over from a test.
+        """
+        url = self.endpoint_url or ""
+        with suppress(BotoCoreError, LockStoreMisconfigured):
+            url = url or self.client("dynamodb").meta.endpoint_url
+        is_told = url and (self.endpoint_url or not is_aws(url))
+        where = f" at {url}" if is_told else ""
+        return f"lock table {self.table!r} in {self.region_name() or 'no known region'}{where}"
+
+    def identity(self) -> str:
+        """Tells tables apart, as far as that is known without a request.
+
+        The same name in two accounts is told apart by the profile.
+        """
+        profile = ""
+        with suppress(BotoCoreError):
+            profile = self._session.profile_name
+        variables = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL")
+        url = self.endpoint_url or next(filter(None, map(os.environ.get, variables)), "")
+        name = self.table.rpartition("/")[2]  # Of an ARN, too.
+        return " ".join((name, self.region_name() or "", profile, url))
+
+    def region_name(self) -> str | None:
+        """As the option, the profile or the environment says; None if nobody says it."""
+        with suppress(BotoCoreError):
+            return self._session.region_name
+        return self.region
+
+    @contextmanager
+    def named_in_errors(self, *, so: str = "") -> Iterator[None]:
+        """Within, a table that does not answer, or has a spoilt item, is named, with what to do.
+
+        Args:
+            so: what follows from the failure, to be told too.
+        """
+        try:
+            yield
+        except LockStoreUnavailable as error:
+            message = f"{self.place()}: {error}; {_advice(error)}{so}"
+            exit_codes.end(exit_codes.UNAVAILABLE, message)
+        except LockItemMalformed as error:
+            exit_codes.end(exit_codes.CONFIGURATION, f"{self.place()}: {error}{so}")
+
+    @cached_property
+    def _session(self) -> boto3.Session:
+        """One for all clients: it takes long to make."""
+        return boto3.Session(profile_name=self.profile, region_name=self.region)
+
+
+def target_of(
+    *,
+    table: str | None,
+    stack: str | None,
+    profile: str | None,
+    region: str | None,
+    endpoint_url: str | None,
+) -> Target:
+    """The table that the options name: by `--table`, or by `--stack`, else by the environment.
+
+    With a stack, its name is read from the Parameter Store, in one request. An option that a person
+    has typed counts more than a variable that was set some time ago.
+
+    Ends the program if both are given or none is, or if no stack of this name shares a service.
+    """
+    place = {"profile": profile, "region": region, "endpoint_url": endpoint_url}
+    if stack is not None:
+        if table is not None:
+            exit_codes.end(exit_codes.USAGE, "give either --table, or --stack")
+        return Target(table=name_of_stack(stack, TABLE_NAME_PARAMETER, **place), **place)
+    name = table or os.environ.get(TABLE_NAME_VARIABLE)
+    if not name:
+        where = f"its value is the output {TABLE_NAME_PARAMETER} of the stack with the lock service"
+        message = f"no lock table is named: give --table ({where}) or --stack, or set"
+        exit_codes.end(exit_codes.USAGE, f"{message} {TABLE_NAME_VARIABLE}")
+    return Target(table=name, **place)
+
+
+def name_of_stack(stack: str, name: str, **place: str | None) -> str:
+    """What the stack's lock service has written into the Parameter Store; ends the program if not.
+
+    Raises:
+        InvalidRequest: no stack can have this name.
+    """
+    rules.require("stack", rules.STACK_NAME, stack, show_text=True)
+    parameter = stack_parameter(stack, name)
+    target = Target(table=parameter, **place)
+    where = f"--stack {stack} in {target.region_name() or 'no known region'}"
+    parameters = target.client("ssm")
+    try:
+        return str(parameters.get_parameter(Name=parameter)["Parameter"]["Value"])
+    except (BotoCoreError, ClientError) as error:
+        if error_code(error) == "ParameterNotFound":
+            what = "no stack of this name shares a lock service in this account and region"
+            exit_codes.end(exit_codes.CONFIGURATION, f"{where}: {what} ({parameter})")
+        if may_pass(error):
+            what = f"the Parameter Store did not answer ({error}); repeat the command"
+            exit_codes.end(exit_codes.UNAVAILABLE, f"{where}: {what}")
+        what = f"cannot be looked up, which needs ssm:GetParameter: {error}; or give --table"
+        exit_codes.end(exit_codes.CONFIGURATION, f"{where}: {what}")
+
+
+def _advice(error: LockStoreUnavailable) -> str:
+    """What a person does about it, by what DynamoDB said, or the network."""
+    if not isinstance(error.__cause__, ClientError):
+        return "check the network, the region and the endpoint, then repeat the command"
+    if was_not_written(error.__cause__):
+        return "DynamoDB throttles: repeat the command later, and see the table's throttles"
+    return "DynamoDB is in trouble: see AWS's health page, and repeat the command later"

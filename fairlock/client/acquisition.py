@@ -1,0 +1,333 @@
+"""Acquires a lock, and waits for it: one try that joins the queue; then mostly reads.
+
+request ─▶ granted
+ ▲ └─────▶ queued ─▶ poll, poll, poll … ─▶ this owner holds it: handed over ─▶ granted
+ │                    │        └─ deadline ─▶ last poll ─▶ leave the queue ─▶ nothing held
+ │                    ├─ nobody waits: this waiter was dropped from the queue
+ │                    ├─ a permit is free, or a lease over, and nobody acts on it (`free_permit.py`)
+ └────────────────────┘
+
+Each poll is one strongly consistent read, mostly of the lock. Once in 15 s it reads the waiter's
+own item: a lock that others wait for too does not show that this waiter was dropped. Every two
+minutes the waiter asks again, by its ticket, to keep its place: one that does not has died.
+
+A poll is left out if this client knows the answer: another of its waiters has read the lock in the
+meantime, or the lock is held by this client itself, whose release will tell (`local_waiters.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from fairlock.backoff import longest_poll_seconds, retry_seconds
+from fairlock.client.free_permit import FreePermit
+from fairlock.client.lock_events import LockEventKind, LockEvents
+from fairlock.client.queue_position import QueuePosition
+from fairlock.client.store_factory import StoreFactory
+from fairlock.client.wait_timeout import wait_timeout
+from fairlock.errors import LockStoreUnavailable, LockWaitTimeout
+from fairlock.protocol.model import (
+    AcquireRequest,
+    Grant,
+    HeartbeatRequest,
+    Holder,
+    Queued,
+    ReleaseRequest,
+    SeenLock,
+)
+from fairlock.protocol.schema import waiter_key
+from fairlock.store.lock_store import LockStore
+from fairlock.store.own_end import has_enough_left
+
+_PLACE_CHECK_SECONDS: Final = 15.0
+_ASK_AGAIN_SECONDS: Final = 120.0
+"""A waiter asks again so often, to keep its place."""
+_LONGEST_PLACE_SECONDS: Final = 300.0
+"""How long a waiter keeps its place if it does not ask: its process may have died."""
+_LEAVE_SECONDS: Final = 2.0
+_SHORTEST_REQUEST_BUDGET_SECONDS: Final = 3.0
+"""For a request that began within the wait: others may move the lock meanwhile, DynamoDB may
+throttle, and the first client for Step Functions takes a busy machine more than a second."""
+
+
+class Acquisition:
+    """One acquisition, from the first try to a grant or to nothing.
+
+    Args:
+        store_factory: the lock table.
+        request: what is asked for; its owner_id stays the same, however often it is sent.
+        max_wait: longest seconds.
+        longest_poll: most seconds between two polls.
+        events: are told how the acquisition ended.
+        require_open: raises once the client is closed.
+
+    Attributes:
+        request: as it is sent.
+        holders: who had the lock at the last poll.
+    """
+
+    def __init__(
+        self,
+        store_factory: StoreFactory,
+        request: AcquireRequest,
+        *,
+        max_wait: float,
+        longest_poll: float,
+        events: LockEvents,
+        require_open: Callable[[], None],
+    ) -> None:
+        self._store_factory = store_factory
+        self._clock = store_factory.clock
+        self._max_wait = max_wait
+        self._began = self._clock.monotonic()
+        self._deadline = self._began + max_wait
+        lease_seconds = request.lease_ms / 1000
+        self._longest = longest_poll_seconds(longest_poll=longest_poll, lease_seconds=lease_seconds)
+        self._ticket: int | None = None
+        self._asked_at = -math.inf
+        self.request = replace(
+            request,
+            waiting_since_ms=store_factory.aws_clock.now_ms(),
+            poll_interval_ms=math.ceil(self._longest * 1000),
+            waiter_timeout_ms=self._waiter_timeout_ms(max_wait),
+        )
+        self._events = events
+        self._require_open = require_open
+        self._waiter = store_factory.local_waiters.add(request.lock_name, request.owner_id)
+        self._queue = self._waiter.queue
+        self._position = QueuePosition(self._queue, began=self._began)
+        self._free_permit = FreePermit(self._clock, store_factory.aws_clock, request)
+        self._planned_at = self._place_seen_at = self._began
+        self._unknown: LockStoreUnavailable | None = None
+        self._failures = 0
+        self._is_granted = False
+        self.holders: tuple[Holder, ...] = ()
+
+    def run(self) -> Grant | None:
+        """Returns the grant, or None if there was none in time; then nothing is held or waited for.
+
+        Raises:
+            LockStoreUnavailable: the outcome stayed unknown; all was tried to undo it.
+        """
+        try:
+            granted = self._run()
+        except Exception as error:
+            self._report(LockEventKind.FAILED, reason=type(error).__name__)
+            raise
+        finally:
+            self._queue.remove(self._waiter)
+        if granted is None:
+            waits = self.request.waits
+            self._report(LockEventKind.TIMED_OUT if waits else LockEventKind.REFUSED)
+        return granted
+
+    def report_grant(self, granted: Grant) -> None:
+        """Tells the user's hook of the grant, once there is a lock object for it."""
+        self._report(LockEventKind.GRANTED, fencing_token=granted.fencing_token)
+
+    def _run(self) -> Grant | None:
+        try:
+            granted = self._request_permit()
+            while granted is None and self._goes_on():
+                self._pause()
+                self._require_open()
+                granted = self._poll() if self._unknown is None else self._request_permit()
+            self._is_granted = granted is not None
+        except BaseException:
+            # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
+            with suppress(Exception):
+                self.leave()
+            raise
+        if granted is None and self.request.waits:
+            self._give_up()
+        return granted
+
+    def undo(self) -> None:
+        """Gives back what was granted, for a caller that was interrupted before it had a lock."""
+        if self._is_granted:
+            with suppress(Exception):
+                self.leave()
+
+    def leave(self) -> None:
+        """Leaves the queue; a grant that came in this moment goes to the next waiter."""
+        request = ReleaseRequest(
+            lock_name=self.request.lock_name,
+            owner_id=self.request.owner_id,
+            waits=self.request.waits,
+            ticket=self._ticket,
+        )
+        self._store_factory.release(request, seconds=_LEAVE_SECONDS)
+
+    def timed_out(self) -> LockWaitTimeout:
+        """The error that names the lock's holders."""
+        return wait_timeout(
+            self.request.lock_name,
+            self.holders,
+            max_wait=self._max_wait,
+            waited=self._clock.monotonic() - self._began,
+        )
+
+    def _give_up(self) -> None:
+        try:
+            self.leave()
+        except Exception:
+            raise
+        except BaseException:  # Interrupted in the middle of it.
+            with suppress(Exception):
+                self.leave()
+            raise
+
+    def _goes_on(self) -> bool:
+        if self.request.waits and self._clock.monotonic() < self._deadline:
+            return True
+        if self._unknown is not None:
+            raise self._unknown
+        return False
+
+    def _pause(self) -> None:
+        now = self._clock.monotonic()
+        random = self._store_factory.random
+        if self._unknown is None:
+            until_free = self._free_permit.expected_at - now
+            seconds = self._position.seconds_to_poll(
+                now, longest=self._longest, until_free=until_free, random=random
+            )
+        else:
+            seconds = retry_seconds(self._failures, longest=self._longest, random=random)
+        self._planned_at = now
+        self._waiter.alarm.wait(max(0.0, min(seconds, self._deadline - now)))
+
+    def _request_permit(self) -> Grant | None:
+        """Tries to get the lock; joins the queue, or stays in its place, if others have it."""
+        sent = self._clock.monotonic()
+        self._asked_at = sent
+        request = self.request
+        if self._ticket is not None or self._failures:
+            timeout_ms = self._waiter_timeout_ms(self._deadline - sent)
+            request = replace(request, ticket=self._ticket, waiter_timeout_ms=timeout_ms)
+        try:
+            answer = self._store().acquire(request, seen=self._seen_before(sent))
+        except LockStoreUnavailable as error:
+            self._note_unknown(error)
+            return None
+        self._unknown = None
+        self._failures = 0
+        if isinstance(answer, Grant):
+            return self._renew_if_late(answer)
+        self.holders = answer.holders
+        if isinstance(answer, Queued):
+            self._note_place(answer, sent)
+        return None
+
+    def _seen_before(self, now: float) -> SeenLock | None:
+        """What this client knows of the lock before the first request of this acquisition."""
+        is_first = self._ticket is None and not self._failures and self._unknown is None
+        return self._queue.seen_just_now(now) if is_first else None
+
+    def _waiter_timeout_ms(self, wait: float) -> int:
+        """How long a waiter keeps its place that may wait for so many seconds."""
+        grace_ms = 2 * math.ceil(self._longest * 1000)
+        return math.ceil(min(max(0.0, wait), _LONGEST_PLACE_SECONDS) * 1000) + grace_ms
+
+    def _note_place(self, queued: Queued, sent: float) -> None:
+        self._ticket, self._place_seen_at = queued.entered_at_ms, sent
+        if queued.seen is None:
+            self._waiter.alarm.ring()  # It was handed the lock meanwhile: the next poll is due.
+            return
+        self._queue.note(queued.seen, sent)
+        if queued.position is not None:
+            self._position.note(queued.position, queued.seen)
+
+    def _poll(self) -> Grant | None:
+        """One read, unless its answer is known; a request if the read shows a reason for one."""
+        if (told := self._waiter.take_grant()) is not None:
+            return self._renew_if_late(told)
+        sent = self._clock.monotonic()
+        if self._ticket is not None and sent >= self._asked_at + _ASK_AGAIN_SECONDS:
+            return self._request_permit()
+        if sent < self._deadline and self._is_answer_known(sent):
+            return None
+        try:
+            is_check_due = sent >= self._place_seen_at + _PLACE_CHECK_SECONDS
+            if is_check_due and sent < self._free_permit.expected_at:
+                return None if self._has_place(sent) else self._request_permit()
+            return self._read(sent)
+        except LockStoreUnavailable:
+            return None  # A read that failed has changed nothing.
+
+    def _read(self, sent: float) -> Grant | None:
+        seen = self._store().read_lock(self.request.lock_name)
+        self._queue.note(seen, sent)
+        if (found := self._waiter.take_grant()) is not None:
+            return self._renew_if_late(found)
+        self.holders = seen.state.holders
+        owner_id = self.request.owner_id
+        if self._position.correct(owner_id, seen) and self._ticket is not None:
+            ahead = self._store().count_ahead(self.request.lock_name, owner_id, ticket=self._ticket)
+            self._position.note(ahead + 1, seen)
+        return self._request_permit() if self._free_permit.is_worth_a_request(seen) else None
+
+    def _is_answer_known(self, now: float) -> bool:
+        queue = self._queue
+        if queue.seen_at >= self._planned_at:
+            return True  # Another waiter has read since; this one plans anew by what that shows.
+        return now < queue.seen_at + self._longest and queue.is_held_by_this_client()
+
+    def _has_place(self, sent: float) -> bool:
+        if self._ticket is None:
+            return False
+        key = waiter_key(
+            self.request.lock_name,
+            entered_at_ms=self._ticket,
+            owner_id=self.request.owner_id,
+        )
+        context = self._store_factory.context(deadline=self._request_deadline())
+        if not context.table.read(key):
+            return False
+        self._place_seen_at = sent
+        return True
+
+    def _renew_if_late(self, granted: Grant) -> Grant | None:
+        """Renews a grant that was found late, before it is relied on; None if it is gone."""
+        if has_enough_left(granted, now=self._clock.monotonic()):
+            return granted
+        heartbeat = HeartbeatRequest(
+            lock_name=self.request.lock_name,
+            owner_id=self.request.owner_id,
+            lease_ms=self.request.lease_ms,
+        )
+        try:
+            answer = self._store().heartbeat(heartbeat)
+        except LockStoreUnavailable as error:
+            self._note_unknown(error)
+            return None
+        if isinstance(answer, Grant):
+            return answer
+        self._waiter.note_loss(granted)
+        return None
+
+    def _report(
+        self, kind: LockEventKind, *, fencing_token: int | None = None, reason: str = ""
+    ) -> None:
+        self._events.report(
+            kind,
+            lock_name=self.request.lock_name,
+            owner_name=self.request.owner_name,
+            fencing_token=fencing_token,
+            waited_seconds=self._clock.monotonic() - self._began,
+            reason=reason,
+        )
+
+    def _note_unknown(self, error: LockStoreUnavailable) -> None:
+        self._unknown = error
+        self._failures += 1
+
+    def _store(self) -> LockStore:
+        return self._store_factory.store(deadline=self._request_deadline())
+
+    def _request_deadline(self) -> float:
+        return max(self._deadline, self._clock.monotonic() + _SHORTEST_REQUEST_BUDGET_SECONDS)

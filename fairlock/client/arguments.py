@@ -1,0 +1,150 @@
+"""The rules of the clients' arguments."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Generic, NoReturn, TypeGuard, TypeVar
+
+from fairlock.client.logging import logger
+from fairlock.clock import Seconds
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.lease_time import lease_for
+from fairlock.text import printable
+from fairlock.wire import rules
+
+LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
+_LARGEST: Final = sys.float_info.max
+_LONGEST_DEFAULT_NAME: Final = 256
+_REMEMBERED_NAMES: Final = 16
+
+
+_Callback = TypeVar("_Callback")
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions(Generic[_Callback]):
+    """The arguments of `LockClient.acquire`, in their order."""
+
+    name: str
+    lease: Seconds | None
+    max_wait: Seconds | None
+    limit: int
+    data: Mapping[str, Any] | None
+    owner_name: str | None
+    on_lost: _Callback | None
+    on_danger: _Callback | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """When a held lock is renewed, and when it is in danger.
+
+    Attributes:
+        heartbeat_every: seconds between renewals; None for a third of the lease.
+        safe_period: seconds before the lease's end; None for a third of the lease.
+    """
+
+    heartbeat_every: float | None
+    safe_period: float | None
+
+    def period(self, lease_seconds: float) -> float:
+        """Seconds between renewals of such a lease."""
+        return lease_seconds / 3 if self.heartbeat_every is None else self.heartbeat_every
+
+    def safe(self, lease_seconds: float) -> float:
+        """Seconds before the end of such a lease at which it is in danger."""
+        return lease_seconds / 3 if self.safe_period is None else self.safe_period
+
+    def warn_of_other_meaning(self, lease_seconds: float) -> None:
+        """Logs a safe_period that was most likely meant as the seconds without a heartbeat.
+
+        python_dynamodb_lock and the Java client count so; their usual 20 of 30 seconds are 10 here.
+        """
+        if self.safe_period is not None and self.safe_period > lease_seconds / 2:
+            logger.warning(
+                "safe_period=%g counts back from the end of the lease of %g s: danger is reported "
+                "%g s after a renewal. If you meant %g s without a heartbeat, give safe_period=%g",
+                *(self.safe_period, lease_seconds, lease_seconds - self.safe_period),
+                *(self.safe_period, lease_seconds - self.safe_period),
+            )
+
+    def require_room(self, lease_seconds: float) -> None:
+        """Raises `InvalidRequest` if a lock would be in danger although its renewals succeed."""
+        period, safe = self.period(lease_seconds), self.safe(lease_seconds)
+        needed, rule = safe, f"must be at least 2 % longer than safe_period ({safe:g} s)"
+        if period != math.inf:
+            needed += period
+            rule = (
+                "must be at least 2 % longer than heartbeat_every and safe_period together "
+                f"({period:g} s + {safe:g} s)"
+            )
+        if lease_for(needed) >= lease_seconds:
+            raise InvalidRequest(field="lease", rule=rule, value=lease_seconds)
+
+
+def refuse(field: str, rule: str, value: object) -> NoReturn:
+    """Raises `InvalidRequest`, without text: an owner_id may stand in the wrong place."""
+    raise InvalidRequest(field=field, rule=rule, value=value, show_text=False) from None
+
+
+def require_seconds(field: str, value: object, *, least: float, most: float) -> None:
+    """Raises `InvalidRequest` unless the value is a number within bounds."""
+    if not _is_number(value) or not least <= value <= most:
+        rule = f"must be a number of seconds from {least:g} to {most:g}"
+        refuse(field, rule, value)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether the value is a number to calculate with. A whole one may be beyond any float."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return isinstance(value, float) or abs(value) <= _LARGEST
+
+
+def require_max_wait(value: object) -> None:
+    """Raises `InvalidRequest` unless the value is a number of seconds that the queue allows."""
+    require_seconds("max_wait", value, least=0, most=LONGEST_WAIT_SECONDS)
+
+
+def require_callable(field: str, value: object) -> None:
+    """Raises `InvalidRequest` unless the value is a function, or None."""
+    if value is not None and not callable(value):
+        refuse(field, "must be a function", value)
+
+
+def require_bool(field: str, value: object) -> None:
+    """Raises `InvalidRequest` unless the value is True or False."""
+    if not isinstance(value, bool):
+        refuse(field, "must be True or False", value)
+
+
+def as_text(data: Mapping[str, Any] | None) -> str | None:
+    """The data as it is stored; `InvalidRequest` if it is no small JSON object."""
+    if data is None:
+        return None
+    plain = dict(data) if isinstance(data, Mapping) else data
+    rules.require("data", rules.DATA, plain)
+    return rules.compact_json(plain)
+
+
+def default_owner_name(program: str | None = None) -> str:
+    """`host:process:program`, or the function's name in place of the program in Lambda."""
+    function_name = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
+    try:
+        host = socket.gethostname()
+    except (OSError, UnicodeError):
+        host = "unknown-host"
+    return _owner_name(host, os.getpid(), program or function_name, sys.argv[0])
+
+
+@lru_cache(_REMEMBERED_NAMES)
+def _owner_name(host: str, process_id: int, program: str | None, script: str) -> str:
+    program = program or Path(script or "python").name
+    return printable(f"{host}:{process_id}:{program}")[:_LONGEST_DEFAULT_NAME]

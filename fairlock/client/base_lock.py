@@ -1,0 +1,323 @@
+"""`BaseLock`: what locks have in common, whether threads or an event loop renew them."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fairlock.client.arguments import LockOptions, as_text
+from fairlock.client.entered_locks import Entered, EnteredLock, EnteredLocks
+from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.local_lease import LocalLease
+from fairlock.client.lock_events import LockEventKind, LockEvents
+from fairlock.client.logging import logger
+from fairlock.client.settings import ClientSettings
+from fairlock.client.store_factory import StoreFactory
+from fairlock.clock import Seconds, in_seconds
+from fairlock.errors import ClientUnusable, LockLost
+from fairlock.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
+from fairlock.guarded.guarded_writes import GuardedWrites
+from fairlock.guarded.pending_calls import PendingCall
+from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.wire import rules
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+
+class _Listener:
+    """Passes on to a lock what becomes of its lease.
+
+    The heartbeats hold the lease. If the lease held the lock, nobody could find out that its user
+    has dropped it.
+    """
+
+    def __init__(self, lock: BaseLock) -> None:
+        self.find: Callable[[], BaseLock | None] = weakref.ref(lock)
+
+    def on_lost(self, reason: str) -> None:
+        if (lock := self.find()) is not None:
+            lock._report_loss(reason)  # noqa: SLF001 - of its own lock
+
+    def on_danger(self, reason: str) -> None:
+        if (lock := self.find()) is not None:
+            lock._report_danger(reason)  # noqa: SLF001 - same
+
+    def on_released(self) -> None:
+        if (lock := self.find()) is not None:
+            lock._report_release()  # noqa: SLF001 - same
+
+
+class BaseLock(ABC):
+    """The part of a lock that answers without a request.
+
+    Args:
+        settings: of the client.
+        store_factory: the lock table, for guarded writes.
+        request: what was asked for.
+        options: same, as the user wrote it.
+        granted: the grant, with its owner's own end.
+        events: are told of losses, dangers and the release.
+        entered: tells which locks the caller is inside of.
+        handle_store_factory: the lock table, for heartbeats and the release; None for the same.
+        mutex: see `LeaseHandle`.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        store_factory: StoreFactory,
+        request: AcquireRequest,
+        options: LockOptions[Any],
+        granted: Grant,
+        *,
+        events: LockEvents,
+        entered: EnteredLocks,
+        handle_store_factory: StoreFactory | None = None,
+        mutex: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store_factory = store_factory
+        self._request = request
+        self._options = options
+        self._data = options.data
+        self._fencing_token = granted.fencing_token
+        self._events = events
+        self._entered = entered
+        self._inside: Entered = []
+        self._since = granted.since
+        self._guarded_writes: GuardedWrites | None = None
+        self._mutex = threading.Lock()
+        self._listener = _Listener(self)
+        lease = LocalLease(
+            settings.clock,
+            granted,
+            timing=settings.timing,
+            on_lost=self._listener.on_lost,
+            on_danger=self._listener.on_danger,
+            on_released=self._listener.on_released,
+        )
+        self._handle = LeaseHandle(handle_store_factory or store_factory, lease, mutex=mutex)
+
+    def __repr__(self) -> str:
+        """The lock without its owner_id, which proves ownership."""
+        kind = type(self).__name__
+        return f"<{kind} {self.name!r} token {self.fencing_token}, {self.remaining:.1f} s left>"
+
+    def __del__(self) -> None:
+        """Points out a lock that is dropped while it goes on being renewed.
+
+        Takes no mutex: the garbage collector may call this in the middle of anything.
+        """
+        handle: LeaseHandle | None = getattr(self, "_handle", None)
+        if handle is None or handle.lease.is_from_parent_process or handle.lease.has_ended:
+            return
+        # Its callbacks and the metrics are still to be told what becomes of it, so it goes on
+        # living. Python calls `__del__` once only.
+        self._listener.find = lambda: self
+        lease = handle.lease
+        if lease.period != math.inf and self._is_renewed():
+            message = (
+                f"lock {self.name!r} was dropped, and its client goes on renewing it: write `with "
+                "locks.hold(…) as lock:`, or keep the lock until you have released it"
+            )
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+
+    def __getstate__(self) -> NoReturn:
+        """Refuses to be copied or pickled: a copy would not know of a release or a loss."""
+        message = (
+            f"lock {self.name!r} belongs to this process and cannot be copied or pickled: pass its "
+            "name and its owner_id on, and adopt it there"
+        )
+        raise TypeError(message)
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._request.lock_name
+
+    @property
+    def owner_name(self) -> str:
+        """The label that others see while they wait. It proves nothing."""
+        return self._request.owner_name
+
+    @property
+    def owner_id(self) -> str:
+        """Names this one acquisition, and proves ownership: do not log it.
+
+        Pass it on only to a process that shall go on with this lock, see `LockClient.adopt`.
+        """
+        return self._request.owner_id
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """What was stored with the lock, last by `acquire` or `heartbeat`."""
+        return self._data
+
+    @property
+    def fencing_token(self) -> int:
+        """The token of this grant: higher than those of all grants of this name before it.
+
+        It never changes, not even after a loss: then a newer token exists, by which other systems
+        can refuse this one.
+        """
+        return self._fencing_token
+
+    @property
+    def lease(self) -> float:
+        """Seconds for which each renewal holds."""
+        return self._handle.lease.seconds
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the lease is over unless it is renewed; 0 if the lock is not held."""
+        return self._handle.lease.remaining()
+
+    def check(self) -> None:
+        """Returns if the lock is held, by this process's own clock. No request.
+
+        Raises:
+            LockLost: the lease is over, somebody else has the place, or it was released.
+        """
+        self._handle.lease.require_held()
+
+    def condition_check(self) -> TransactWriteItemTypeDef:
+        """An item for a DynamoDB transaction of your own: I still hold this lock, with this token.
+
+        DynamoDB decides at the moment of the transaction, so no stall before it matters.
+
+        Raises:
+            LockLost: only in a forked child, which has no locks of its parent's.
+        """
+        return self._guarded().condition_check()
+
+    def fence_condition(self, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
+        """A condition for a single write, by which the item refuses older tokens than it has seen.
+
+        Args:
+            attribute: the attribute of the item that stores the highest token.
+
+        Raises:
+            LockLost: only in a forked child, which has no locks of its parent's.
+        """
+        return self._guarded().fence_condition(attribute)
+
+    def _enter(self) -> None:
+        """A `with` block of the caller begins."""
+        self._inside = self._entered.mine()
+        self._inside.append(EnteredLock(weakref.ref(self), self._options))
+
+    def _leave(self) -> None:
+        """It ends, perhaps in another thread, as the block of a generator may."""
+        mine = [each for each in self._inside if each.lock() is self]
+        for each in mine[-1:]:
+            self._inside.remove(each)
+
+    def _renew(self, length: Seconds | None, data: Mapping[str, Any] | None) -> None:
+        """What `heartbeat` does."""
+        text, lease, lease_ms = as_text(data), in_seconds(length), None
+        if lease is not None:
+            rules.require("lease", rules.LEASE_SECONDS, lease)
+            self._settings.timing.require_room(lease)
+            lease_ms = round(lease * 1000)
+        try:
+            self._handle.heartbeat(lease_ms=lease_ms, data=text)
+        finally:
+            if lease is not None and self._handle.lease.is_held():
+                self._begin_heartbeats()
+        if data is not None:
+            self._data = data
+
+    def _write(self, call: PendingCall) -> None:
+        write = self._handle.write_and_release if call.release else self._handle.write
+        write(call, self._guarded().send)
+
+    def _guarded(self) -> GuardedWrites:
+        """One object for as long as the lock is held: it remembers calls of unknown outcome."""
+        if self._handle.lease.is_from_parent_process:
+            self._handle.lease.require_held()
+        if self._guarded_writes is None:
+            made = GuardedWrites(
+                self._store_factory.connection.dynamodb(),
+                table_name=self._store_factory.table_name,
+                lock_name=self.name,
+                owner_id=self.owner_id,
+                fencing_token=self.fencing_token,
+                context=self._store_factory.context(),
+            )
+            with self._mutex:  # Only around this: code on the bridge may have waited before.
+                self._guarded_writes = self._guarded_writes or made
+        return self._guarded_writes
+
+    def _raise_or_note(self, lock_error: Exception, error: BaseException | None) -> None:
+        """Ends a `with` block: raises what was wrong with the lock, or notes it on the error.
+
+        Args:
+            lock_error: the loss of the lock, or what its release raised.
+            error: what the block raised; it leaves the block.
+
+        Raises:
+            LockLost: the block has succeeded, but was not alone.
+            ClientUnusable: the lock cannot be released here.
+            Exception: the release failed, and `best_effort_release` is off. Else that is logged.
+        """
+        if error is not None:
+            if not isinstance(error, LockLost):
+                error.add_note(f"At the end of the lock: {lock_error}")
+        elif (
+            isinstance(lock_error, LockLost | ClientUnusable)
+            or not self._settings.best_effort_release
+        ):
+            raise lock_error
+        else:
+            logger.warning("lock %r: release failed, its lease ends it: %s", self.name, lock_error)
+
+    def _report_loss(self, reason: str) -> None:
+        logger.warning("lock %r is lost: %s", self.name, reason)
+        self._tell(LockEventKind.LOST, held_seconds=self._held_seconds(), reason=reason)
+        self._report("on_lost", self._options.on_lost, reason)
+
+    def _report_danger(self, reason: str) -> None:
+        logger.warning("lock %r is in danger, %.1f s left: %s", self.name, self.remaining, reason)
+        self._tell(LockEventKind.IN_DANGER, reason=reason)
+        self._report("on_danger", self._options.on_danger, reason)
+
+    def _report_release(self) -> None:
+        self._tell(LockEventKind.RELEASED, held_seconds=self._held_seconds())
+
+    def _tell(
+        self, kind: LockEventKind, *, held_seconds: float | None = None, reason: str = ""
+    ) -> None:
+        self._events.report(
+            kind,
+            lock_name=self.name,
+            owner_name=self.owner_name,
+            fencing_token=self.fencing_token,
+            held_seconds=held_seconds,
+            reason=reason,
+        )
+
+    def _held_seconds(self) -> float:
+        return max(0.0, self._settings.clock.monotonic() - self._since)
+
+    def _report(self, name: str, callback: Callable[..., object] | None, reason: str) -> None:
+        if callback is not None:
+            self._call_soon(f"{name} of lock {self.name!r}", lambda: callback(self, reason))
+
+    @abstractmethod
+    def _is_renewed(self) -> bool:
+        """Whether the client sends heartbeats of this lock; takes no mutex."""
+
+    @abstractmethod
+    def _begin_heartbeats(self) -> None:
+        """Schedules heartbeats by the lease as it is now."""
+
+    @abstractmethod
+    def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
+        """Calls a user's callback without holding up the caller."""

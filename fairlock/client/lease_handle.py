@@ -1,0 +1,241 @@
+"""The requests of one grant: heartbeats, release, and writes that depend on it; one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Final
+
+from fairlock.client.local_lease import LeaseState, LocalLease
+from fairlock.client.logging import logger
+from fairlock.client.process import is_held_by_this_thread
+from fairlock.client.store_factory import StoreFactory
+from fairlock.errors import LockLost, LockStoreUnavailable
+from fairlock.guarded.pending_calls import PendingCall
+from fairlock.protocol.lease_time import longest_own_ms
+from fairlock.protocol.model import Grant, HeartbeatRequest, ReleaseRequest
+
+_RELEASE_SECONDS: Final = 5.0
+_TAKEN: Final = "another owner has it, or somebody has freed it"
+_REFUSED: Final = "DynamoDB refused a guarded write"
+_GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
+
+
+class LeaseHandle:
+    """Renews and releases one grant, and keeps the account of its lease.
+
+    Args:
+        store_factory: the lock table.
+        lease: what is known of the lease.
+        mutex: entered around each request, so that no heartbeat is under way during a release; None
+            takes one for threads.
+    """
+
+    def __init__(
+        self,
+        store_factory: StoreFactory,
+        lease: LocalLease,
+        *,
+        mutex: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self.lease = lease
+        self._queue = store_factory.local_waiters.add_holder(lease)
+        self._store_factory = store_factory
+        self._mutex = mutex or threading.RLock()
+        self._may_be_released = False
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the caller is a signal handler in the middle of a request of this lock."""
+        return is_held_by_this_thread(self._mutex)
+
+    def heartbeat(self, *, lease_ms: int | None = None, data: str | None = None) -> None:
+        """Renews the lease, one request.
+
+        Raises:
+            LockLost: too late, also if the same owner_id was granted the lock anew.
+            LockStoreUnavailable: outcome unknown.
+        """
+        lease = self.lease
+        if lease.is_from_parent_process:
+            lease.require_held()
+        with self._mutex:
+            lease.require_held()
+            if lease_ms is not None:
+                # It may be written without an answer, and be shorter than before.
+                now = self._store_factory.clock.monotonic()
+                lease.shorten(now + longest_own_ms(lease_ms) / 1000)
+            request = HeartbeatRequest(
+                lock_name=lease.lock_name,
+                owner_id=lease.owner_id,
+                lease_ms=round(lease.seconds * 1000) if lease_ms is None else lease_ms,
+                data=data,
+            )
+            answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(request)
+            if not isinstance(answer, Grant):
+                lease.lose(_TAKEN, taken=True)
+            elif answer.fencing_token != lease.fencing_token:
+                lease.lose(_GRANTED_ANEW, taken=True)
+            else:
+                lease.renew(answer)
+            lease.require_held()
+
+    def try_heartbeat(self) -> bool:
+        """Renews the lease; returns whether that succeeded, and logs why not."""
+        try:
+            self.heartbeat()
+        except LockLost:
+            return False  # The loss was reported already.
+        except LockStoreUnavailable as error:
+            self.lease.heartbeat_failure = f"its heartbeats fail: {error}"
+            logger.warning("lock %r: heartbeat: %s", self.lease.lock_name, error)
+            return False
+        except Exception as error:
+            self.lease.heartbeat_failure = f"its heartbeats fail: {error}"
+            # For instance no permission: that may be put right before the lease is over.
+            logger.exception(
+                "lock %r: heartbeat failed; it is tried again until the lease is over",
+                self.lease.lock_name,
+            )
+            return False
+        return True
+
+    def release(self) -> bool:
+        """Ends renewals, then releases; returns whether the lock was held until then.
+
+        A lock whose lease is over is released too, in case nobody has taken it: so it is free
+        earlier.
+
+        Raises:
+            LockStoreUnavailable: outcome unknown, whatever was tried.
+        """
+        if self.lease.is_from_parent_process:
+            return False
+        was_lost = self.lease.is_lost()
+        try:
+            self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
+            self._require_no_interrupted_request()
+            return self._release(was_lost=was_lost, seconds=_RELEASE_SECONDS)
+        except LockStoreUnavailable:
+            raise
+        except BaseException:  # Interrupted, at any moment: perhaps before anything was sent.
+            with suppress(Exception):
+                self._release(was_lost=was_lost, seconds=0)
+            raise
+
+    def release_at_close(self) -> None:
+        """Releases at the end of a client; what prevents it is logged."""
+        try:
+            self.release()
+        except Exception:
+            logger.exception(
+                "lock %r: release at close failed; the lease ends it", self.lease.lock_name
+            )
+
+    def write(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
+        """Sends a write that DynamoDB allows only to the holder, and learns from its outcome.
+
+        Raises:
+            LockLost: the lock is lost already, or DynamoDB says so. Not the former if the call
+                repeats another: that one may have happened before the loss.
+        """
+        if not call.repeats:
+            self.lease.require_held()
+        try:
+            send(call)
+        except LockLost:
+            self.lease.lose(_REFUSED, taken=True, unless_releasing=True)
+            raise
+
+    def write_and_release(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
+        """Sends such a write that releases the lock too.
+
+        Raises:
+            LockLost: the lock is lost already, or DynamoDB says so.
+        """
+        lease = self.lease
+        if lease.is_from_parent_process:
+            lease.require_held()
+        with self._mutex:
+            if not call.repeats and lease.state() is not LeaseState.RELEASING:
+                lease.require_held()
+            try:
+                send(call)
+                lease.change_state(LeaseState.HELD, LeaseState.RELEASED)
+                lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
+            except LockLost:
+                if not self._may_be_released:
+                    lease.lose(_REFUSED, taken=True)
+                raise
+            except BaseException:
+                if call.may_have_happened:
+                    self._may_be_released = True
+                    lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
+                raise
+
+    def _require_no_interrupted_request(self) -> None:
+        if self.is_interrupted:
+            message = (
+                f"lock {self.lease.lock_name!r}: not released: a signal handler asks for it in the "
+                "middle of a request of this lock, and would wait for itself; the lease ends it"
+            )
+            raise LockStoreUnavailable(message)
+
+    def _release(self, *, was_lost: bool, seconds: float) -> bool:
+        with self._mutex:
+            if self.lease.state() is LeaseState.RELEASED:
+                return True
+            if self.lease.taken:
+                return False
+            lease = self.lease
+            request = ReleaseRequest(
+                lock_name=lease.lock_name,
+                owner_id=lease.owner_id,
+                tells_grant=False,
+                fencing_token=lease.fencing_token,
+            )
+            try:
+                now = self._store_factory.clock.monotonic()
+                seen = None if self._may_be_released else self._queue.seen_by_holder(now)
+                released = self._store_factory.release(request, seconds=seconds, seen=seen)
+                if released or self._may_be_released:
+                    self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
+                    return not was_lost
+            except BaseException:
+                self._may_be_released = True  # By what was sent.
+                raise
+        self.lease.lose(
+            "another owner had it, or somebody had freed it, before its release", taken=True
+        )
+        return False
+
+
+class UnreleasedHandles:
+    """Remembers locks whose release has begun, until the release has ended, or the lease has.
+
+    A release may be interrupted, or its outcome stay unknown; then the end of the client tries
+    again.
+    """
+
+    def __init__(self) -> None:
+        self._handles: dict[LeaseHandle, None] = {}
+        self._mutex = threading.RLock()
+
+    def add(self, handle: LeaseHandle) -> None:
+        """Remembers a lock whose release begins."""
+        with self._mutex:
+            while self._handles and (oldest := next(iter(self._handles))).lease.is_over():
+                del self._handles[oldest]
+            self._handles[handle] = None
+
+    def discard_if_settled(self, handle: LeaseHandle) -> None:
+        """Forgets a lock, if there is nothing left to be released."""
+        if handle.lease.state() in {LeaseState.RELEASED, LeaseState.LOST}:
+            with self._mutex:
+                self._handles.pop(handle, None)
+
+    def handles(self) -> list[LeaseHandle]:
+        """The locks that are perhaps not free."""
+        with self._mutex:
+            return [handle for handle in self._handles if not handle.lease.is_over()]

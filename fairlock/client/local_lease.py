@@ -1,0 +1,244 @@
+"""A grant's lease as its holder sees it: by the monotonic clock of this process, without requests.
+
+          ┌──▶ LOST         the lease is over, or the table names another owner; reported once
+    HELD ─┤
+          └──▶ RELEASING ─▶ RELEASED
+                    └─────▶ LOST    the release found that this owner held nothing any more
+
+The lease is counted from the moment before its last successful renewal was sent, and for as long as
+the Date of the answer allows (`protocol/lease_time.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from fairlock.client.arguments import Timing
+from fairlock.client.logging import logger
+from fairlock.clock import Clock
+from fairlock.errors import LockLost
+from fairlock.protocol.model import Grant
+
+LONGEST_NAP_SECONDS: Final = 1.0
+"""Between two checks of the lease by `LostEvent`: heartbeats end when their client is closed."""
+
+
+class LeaseState(Enum):
+    """What has become of a grant."""
+
+    HELD = auto()
+    LOST = auto()
+    RELEASING = auto()
+    RELEASED = auto()
+
+
+class LostEvent(threading.Event):
+    """Set when a lock is lost; each question checks the lease.
+
+    In a process that was frozen a user's code may ask before the heartbeat thread has run again.
+
+    Args:
+        is_lost: checks the lease.
+    """
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_lost = is_lost
+
+    def is_set(self) -> bool:
+        """Whether the lock is lost."""
+        return self._is_lost()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the lock is lost, at most so many seconds; returns whether it is."""
+        ends_at = math.inf if timeout is None else time.monotonic() + timeout
+        while not self._is_lost():
+            left = ends_at - time.monotonic()
+            if left <= 0:
+                return False
+            super().wait(min(left, LONGEST_NAP_SECONDS))
+        return True
+
+
+class LocalLease:
+    """The lease of one grant. May be used by several threads, and by signal handlers.
+
+    Args:
+        clock: the present.
+        granted: the grant, with its owner's own end.
+        timing: when it is to be renewed, and when it is in danger.
+        on_lost: called once with the reason, in the thread that finds out; must be quick.
+        on_danger: called with the reason each time that the lock comes into danger; must be quick.
+        on_released: called once when the lock was released; must be quick.
+
+    Attributes:
+        lock_name: the lock.
+        owner_id: the acquisition that was granted.
+        fencing_token: of the grant.
+        seconds: the lease.
+        renewed_at: reading of the monotonic clock before the last renewal was sent.
+        ends_at: reading of the monotonic clock at which the lease is over.
+        lost: set when the lock is lost.
+        taken: whether the table has said that this grant is over.
+        heartbeat_failure: why the last heartbeat failed; empty if it did not.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        granted: Grant,
+        *,
+        timing: Timing,
+        on_lost: Callable[[str], None],
+        on_danger: Callable[[str], None],
+        on_released: Callable[[], None],
+    ) -> None:
+        self.lock_name = granted.lock_name
+        self.owner_id = granted.owner_id
+        self.fencing_token = granted.fencing_token
+        self._clock = clock
+        self._timing = timing
+        self._on_lost = on_lost
+        self._on_danger = on_danger
+        self._on_released = on_released
+        self._process = os.getpid()
+        self._mutex = threading.RLock()  # Not a Lock: a signal handler may release.
+        self._state = LeaseState.HELD
+        self._reason = ""
+        self._in_danger = False
+        self.seconds = granted.lease_ms / 1000
+        self.renewed_at, self.ends_at = granted.since, granted.ends_at
+        self.taken = False
+        self.heartbeat_failure = ""
+        self.lost = LostEvent(self.is_lost)
+
+    @property
+    def period(self) -> float:
+        """Seconds between two renewals."""
+        return self._timing.period(self.seconds)
+
+    @property
+    def danger_at(self) -> float:
+        """Reading of the monotonic clock at which danger is to be reported, if it was not yet."""
+        if self._in_danger:
+            return self.ends_at
+        return self.ends_at - self._timing.safe(self.seconds)
+
+    @property
+    def is_from_parent_process(self) -> bool:
+        """Whether this is a forked child's copy of its parent's lease."""
+        return self._process != os.getpid()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its end was reported already; takes no mutex."""
+        return self._state in {LeaseState.LOST, LeaseState.RELEASED}
+
+    def state(self) -> LeaseState:
+        """What has become of the grant, by the clock as it is now."""
+        if self._state is LeaseState.HELD and self.is_over():
+            self.lose("its lease is over", only_if_over=True)
+        return self._state
+
+    def is_over(self) -> bool:
+        """Whether the lease is over, whatever has become of the grant."""
+        return self._clock.monotonic() >= self.ends_at
+
+    def is_held(self) -> bool:
+        """Whether the lock is held, by our own clock."""
+        return not self.is_from_parent_process and self.state() is LeaseState.HELD
+
+    def is_lost(self) -> bool:
+        """Whether the lock is lost, by our own clock."""
+        return self.is_from_parent_process or self.state() is LeaseState.LOST
+
+    def require_held(self) -> None:
+        """Raises `LockLost` unless the lock is held."""
+        if self.is_held():
+            return
+        reason = self._reason or "it was released"
+        if self._state is LeaseState.RELEASING:
+            reason = "its release has begun, so it may have been released"
+        if self.is_from_parent_process:
+            reason = "it belongs to the process that this one was forked from"
+        raise LockLost(f"lock {self.lock_name!r}: {reason}")
+
+    def remaining(self) -> float:
+        """Seconds until the lease is over; 0 if the lock is not held."""
+        return max(0.0, self.ends_at - self._clock.monotonic()) if self.is_held() else 0.0
+
+    def check(self) -> bool:
+        """Reports loss and danger that time has brought; returns whether the lock is held."""
+        if not self.is_held():
+            return False
+        with self._mutex:
+            is_new = not self._in_danger and self._clock.monotonic() >= self.danger_at
+            self._in_danger = self._in_danger or is_new
+        if is_new:
+            failure = self.heartbeat_failure or "no heartbeat has been answered in time"
+            self._report(lambda: self._on_danger(failure))
+        return True
+
+    def renew(self, renewed: Grant) -> None:
+        """Counts the lease anew from a renewal that was written."""
+        with self._mutex:
+            if self._state is LeaseState.HELD:
+                self.seconds = renewed.lease_ms / 1000
+                self.renewed_at, self.ends_at = renewed.since, renewed.ends_at
+                self._in_danger = False
+                self.heartbeat_failure = ""
+
+    def shorten(self, ends_at: float) -> None:
+        """Ends the lease at that reading of the clock, unless it ends before."""
+        with self._mutex:
+            self.ends_at = min(self.ends_at, ends_at)
+
+    def change_state(self, before: LeaseState, after: LeaseState) -> None:
+        """Changes the state from one to another; does nothing in any other state."""
+        with self._mutex:
+            if self._state is not before:
+                return
+            self._state = after
+        if after is LeaseState.RELEASED:
+            self._report(self._on_released)
+
+    def lose(
+        self,
+        reason: str,
+        *,
+        taken: bool = False,
+        only_if_over: bool = False,
+        unless_releasing: bool = False,
+    ) -> None:
+        """Marks the lock as lost; reports that, unless it was lost or released before.
+
+        Args:
+            reason: for people.
+            taken: whether the table said so.
+            only_if_over: whether a renewal that came in this moment wins.
+            unless_releasing: whether a release that has begun explains it.
+        """
+        with self._mutex:
+            if unless_releasing and self._state in {LeaseState.RELEASING, LeaseState.RELEASED}:
+                return
+            self.taken = self.taken or taken
+            renewed = only_if_over and not self.is_over()
+            if renewed or self._state in {LeaseState.LOST, LeaseState.RELEASED}:
+                return
+            self._state = LeaseState.LOST
+            self._reason = reason
+        self.lost.set()
+        self._report(lambda: self._on_lost(reason))
+
+    def _report(self, listener: Callable[[], None]) -> None:
+        """Calls a listener. What it raises must end neither a check nor other locks' heartbeats."""
+        try:
+            listener()
+        except Exception:
+            logger.exception("lock %r: what became of it could not be reported", self.lock_name)

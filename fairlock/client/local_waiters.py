@@ -1,0 +1,204 @@
+"""The waiters of one client: what one of them learns of a lock reaches all, without a request.
+
+    this client's release ─▶ hand-off ─▶ state after it ─┐
+    a poll of one waiter ─▶ read ─────▶ state ───────────┴▶ LocalQueue.note ─▶ the waiter that
+                                                            holds now is woken with its grant
+
+All this is only news that comes sooner. A waiter that is not told finds its grant by its own poll;
+one that is told, and has left the queue in this moment, gives the grant back like any other.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+from weakref import WeakValueDictionary
+
+from fairlock.client.local_lease import LeaseState, LocalLease
+from fairlock.clock import Clock
+from fairlock.protocol.model import Grant, LockState, SeenLock
+from fairlock.store.own_end import shown
+
+_JUST_NOW_SECONDS: Final = 1.0
+"""Clocks that differ by so much order waiters wrongly anyway."""
+_MOST_GROWTH: Final = 1.25
+_ENDS_BY_A_RELEASE: Final = frozenset({LeaseState.HELD, LeaseState.RELEASING})
+
+
+class LocalWaiter:
+    """One acquisition that waits.
+
+    Args:
+        queue: the waiters of the same lock in this client.
+        owner_id: names the acquisition.
+        clock: the present.
+
+    Attributes:
+        alarm: rings when the waiter has been granted the lock.
+    """
+
+    def __init__(self, queue: LocalQueue, owner_id: str, clock: Clock) -> None:
+        self.queue: Final = queue
+        self.owner_id: Final = owner_id
+        self.alarm = clock.alarm()
+        self._absent_token = -1
+        self._granted: Grant | None = None
+
+    def note_loss(self, grant: Grant) -> None:
+        """A grant to the waiter was found to be over."""
+        self._absent_token = max(self._absent_token, grant.fencing_token)
+
+    def note(self, seen: SeenLock, sent: float) -> None:
+        """A state of the lock, from a request of this client that was sent at that reading.
+
+        States may come late. A grant is news only if its token is newer than each state that did
+        not show the waiter as a holder: else the waiter has lost it since.
+        """
+        holder = seen.state.holder(self.owner_id)
+        if holder is None:
+            self._absent_token = max(self._absent_token, seen.state.fencing_token)
+        elif holder.fencing_token > self._absent_token:
+            if seen.date_ms is not None:  # Else its own poll, which is due now, tells how long.
+                grant = Grant.of(self.queue.lock_name, holder, repeated=True)
+                self._granted = shown(grant, sent=sent, date_ms=seen.date_ms)
+            self.alarm.ring()
+
+    def take_grant(self) -> Grant | None:
+        """The grant that the waiter was told of, once."""
+        granted, self._granted = self._granted, None
+        return granted
+
+
+class LocalQueue:
+    """The waiters of one lock in this client, and what they know of the lock.
+
+    Attributes:
+        lock_name: the lock.
+        seen_at: reading of the monotonic clock of the newest state; -inf if there is none.
+        changed_at: that of the first state with the newest fencing token.
+        seconds_per_grant: from one grant to the next, by the last two such states; 0 if unknown.
+    """
+
+    def __init__(self, lock_name: str, is_held_here: Callable[[str], bool]) -> None:
+        self.lock_name: Final = lock_name
+        self.seen_at = -math.inf
+        self.changed_at = -math.inf
+        self.seconds_per_grant = 0.0
+        self._is_held_here = is_held_here
+        self._seen = SeenLock(state=LockState())
+        self._waiters: dict[str, LocalWaiter] = {}
+        self._mutex = threading.RLock()  # A signal handler may release a lock.
+
+    def add(self, owner_id: str, clock: Clock) -> LocalWaiter:
+        """An acquisition begins to wait."""
+        waiter = self._waiters[owner_id] = LocalWaiter(self, owner_id, clock)
+        return waiter
+
+    def remove(self, waiter: LocalWaiter) -> None:
+        """The acquisition has ended."""
+        self._waiters.pop(waiter.owner_id, None)
+
+    def note(self, seen: SeenLock, sent: float) -> None:
+        """The lock, as a request of this client saw it that was sent at that reading."""
+        with self._mutex:
+            self._note_progress(seen, sent)
+            for waiter in list(self._waiters.values()):
+                waiter.note(seen, sent)
+
+    def grants_since(self, fencing_token: int) -> int:
+        """How many grants there were after that one, as far as was seen."""
+        return self._seen.state.fencing_token - fencing_token
+
+    def is_held_by_this_client(self) -> bool:
+        """Whether all holders that were seen last are of this client, so that it will hand over.
+
+        A waiter that has just been told of its grant counts, too.
+        """
+        holders = self._seen.state.holders
+        return bool(holders) and all(
+            holder.owner_id in self._waiters or self._is_held_here(holder.owner_id)
+            for holder in holders
+        )
+
+    def seen_just_now(self, now: float) -> SeenLock | None:
+        """The lock, if it was seen within the last second, with its waiters if they were, too."""
+        is_fresh = now <= self.seen_at + _JUST_NOW_SECONDS
+        return self.seen_by_holder(now) if is_fresh else None
+
+    def seen_by_holder(self, now: float) -> SeenLock:
+        """The lock as it was seen last, with its oldest waiters if they were seen just now."""
+        seen = self._seen
+        is_fresh = now <= seen.queue_seen_at + _JUST_NOW_SECONDS
+        return seen if is_fresh else SeenLock(state=seen.state)
+
+    def _note_progress(self, seen: SeenLock, sent: float) -> None:
+        grants = seen.state.fencing_token - self._seen.state.fencing_token
+        if grants < 0 or (grants == 0 and sent < self.seen_at):
+            return  # It comes late.
+        if grants > 0:
+            if self.seen_at > -math.inf:
+                self.seconds_per_grant = self._seconds_per_grant(grants, sent)
+            self.changed_at = sent
+        elif seen.queue_seen_at == -math.inf:
+            # It does not tell of the queue, and may come from a waiter that has joined since.
+            known = self._seen
+            seen = replace(seen, waiters=known.waiters, queue_seen_at=known.queue_seen_at)
+        self._seen = seen
+        self.seen_at = max(self.seen_at, sent)
+
+    def _seconds_per_grant(self, grants: int, sent: float) -> float:
+        """How long each of so many holders held whose grants are new at that reading.
+
+        If there was more than one, those behind the first came and went since the last state: the
+        first may have held for far longer. A waiter that polls late makes each grant seem to take
+        longer, for which others would poll later still: so a longer time is believed slowly.
+        """
+        seconds = max(0.0, sent - self.changed_at) / grants
+        if grants > 1:
+            seconds = min(seconds, max(0.0, sent - self.seen_at) / (grants - 1))
+        known = self.seconds_per_grant
+        return min(seconds, known * _MOST_GROWTH) if known else seconds
+
+
+class LocalWaiters:
+    """Finds the waiters of a lock in this client. May be used by several threads.
+
+    Args:
+        clock: the present.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mutex = threading.RLock()  # A signal handler may acquire and release.
+        self._queues: WeakValueDictionary[str, LocalQueue] = WeakValueDictionary()
+        self._leases: WeakValueDictionary[str, LocalLease] = WeakValueDictionary()
+
+    def add(self, lock_name: str, owner_id: str) -> LocalWaiter:
+        """An acquisition that may have to wait begins."""
+        return self._queue(lock_name).add(owner_id, self._clock)
+
+    def add_holder(self, lease: LocalLease) -> LocalQueue:
+        """This client holds a lock, until it is released, or lost, or its lease is over."""
+        self._leases[lease.owner_id] = lease
+        return self._queue(lease.lock_name)
+
+    def note(self, lock_name: str, seen: SeenLock, sent: float) -> None:
+        """A lock, as a request of this client saw it that was sent at that reading."""
+        queue = self._queues.get(lock_name)
+        if queue is not None:
+            queue.note(seen, sent)
+
+    def _queue(self, lock_name: str) -> LocalQueue:
+        """Lives as long as a waiter or a holder has it."""
+        with self._mutex:
+            queue = self._queues.get(lock_name)
+            if queue is None:
+                queue = self._queues[lock_name] = LocalQueue(lock_name, self._is_held)
+            return queue
+
+    def _is_held(self, owner_id: str) -> bool:
+        lease = self._leases.get(owner_id)
+        return lease is not None and not lease.is_over() and lease.state() in _ENDS_BY_A_RELEASE

@@ -1,0 +1,196 @@
+"""`Lock`: one lock that this process holds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from fairlock.client.arguments import LockOptions
+from fairlock.client.base_lock import BaseLock
+from fairlock.client.callbacks import Callbacks
+from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.heartbeats import Heartbeats
+from fairlock.client.lease_handle import UnreleasedHandles
+from fairlock.client.local_lease import LeaseState
+from fairlock.client.lock_events import LockEvents
+from fairlock.client.settings import ClientSettings
+from fairlock.client.store_factory import StoreFactory
+from fairlock.clock import Seconds
+from fairlock.protocol.model import AcquireRequest, Grant
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockServices:
+    """What all locks of one client use."""
+
+    settings: ClientSettings
+    store_factory: StoreFactory
+    heartbeats: Heartbeats
+    unreleased: UnreleasedHandles
+    callbacks: Callbacks
+    events: LockEvents
+    entered: EnteredLocks
+
+
+class Lock(BaseLock):
+    """One lock that this process holds, until it is released or lost.
+
+    Guaranteed: as long as `check` does not raise, no other owner has been granted this permit. The
+    lease is measured from the moment at which its last successful renewal was **sent**, by a clock
+    that also runs while the machine sleeps, and ends before the stored end by AWS's clock. So the
+    wall clocks of this machine and of all others may be wrong.
+
+    Not guaranteed:
+        * That the answer of `check` still holds a moment later. No lease can promise that a process
+          which stalls between the check and its next step notices in time. Pass `fencing_token` on,
+          or write through `transact_write`, where it matters.
+        * That `check` knows of a release by force, or by another process with this owner_id, before
+          the next heartbeat.
+
+    Made by `LockClient`. May be used by several threads. A forked child's copy is lost, and without
+    effect on the lock of the parent. Each call that sends a request may also raise
+    `LockStoreMisconfigured` or `LockItemMalformed`: a repeat does not help then.
+    """
+
+    def __init__(
+        self,
+        services: LockServices,
+        request: AcquireRequest,
+        options: LockOptions[Callback],
+        granted: Grant,
+    ) -> None:
+        super().__init__(
+            services.settings,
+            services.store_factory,
+            request,
+            options,
+            granted,
+            events=services.events,
+            entered=services.entered,
+        )
+        self._services = services
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set once the lock is lost: the lease is over, or somebody else has the place.
+
+        A release does not set it.
+        """
+        return self._handle.lease.lost
+
+    def heartbeat(
+        self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
+    ) -> None:
+        """Renews the lease now, one request. The client does so by itself, so no call is needed.
+
+        Args:
+            lease: seconds or a timedelta; from now on the lease of this lock. None leaves it as it
+                is.
+            data: replaces what is stored with the lock. None leaves it as it is.
+
+        Raises:
+            LockLost: too late: this grant is over, also if the same owner_id was granted the lock
+                anew.
+            LockStoreUnavailable: outcome unknown. The lock is held as long as `check` says so.
+            InvalidRequest: an argument breaks its rule.
+        """
+        self._renew(lease, data)
+
+    def release(self) -> bool:
+        """Releases the lock, to the oldest waiter if there is one. One request if nobody waits.
+
+        No heartbeat is under way any more when this returns, and none will be sent. May be
+        repeated. If it is interrupted (by a KeyboardInterrupt, say), the release is tried once more
+        before the interrupt goes on, and once more by the end of `with LockClient(…)`.
+
+        Returns:
+            Whether the lock was held until then; False if it had been lost before. (If its lease
+            was over and nobody had taken it, it is free now; else nothing was changed.)
+
+        Raises:
+            LockStoreUnavailable: outcome unknown. Heartbeats have ended, so the lock is free when
+                its lease is over at the latest; or repeat the call. Raised at once in a signal
+                handler that has come in the middle of a request of this lock.
+        """
+        try:
+            self._end_heartbeats()
+            return self._handle.release()
+        except BaseException:
+            if self._handle.lease.is_held():  # Interrupted before the release had begun.
+                with suppress(Exception):
+                    self._end_heartbeats()
+                    self._handle.release()
+            raise
+        finally:
+            self._services.unreleased.discard_if_settled(self._handle)
+
+    def transact_write(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+    ) -> None:
+        """Commits the items if the lock is held at that moment: all, or nothing. One request.
+
+        Args:
+            items: as for boto3's `transact_write_items`, with low-level attribute values; at most
+                99, with `release` 98. Any tables, but not the items of this lock.
+            release: whether the lock is released in the same transaction, to the oldest waiter if
+                there is one (two requests more).
+
+        Raises:
+            LockLost: the lock is gone; nothing was written.
+            TransactionRefused: a condition of the items failed; nothing was written, and the lock
+                is held as before.
+            InvalidRequest: the items break a rule; nothing was written.
+            LockStoreUnavailable: outcome unknown. Repeat the very same call on this lock; so too
+                after anything else that interrupted it, of a signal handler for instance. With
+                `release` there are no more heartbeats from then on, whatever the repeat says.
+        """
+        guarded = self._guarded()
+        with guarded.call(items, release=release, caller=threading.get_ident()) as call:
+            try:
+                self._write(call)
+            finally:
+                if release and not self._handle.lease.is_held():
+                    self._end_heartbeats()
+                    self._services.unreleased.discard_if_settled(self._handle)
+
+    def __enter__(self) -> Self:
+        """The lock itself."""
+        self._enter()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Releases, as `LockClient.hold` does."""
+        self._leave()
+        if self._handle.lease.is_from_parent_process:
+            return
+        try:
+            if not self.release():
+                self.check()
+        except Exception as lock_error:
+            if self._handle.lease.state() is LeaseState.RELEASED:
+                raise  # Nothing is wrong: a signal handler raised it to leave the block.
+            self._raise_or_note(lock_error, error)
+
+    def _is_renewed(self) -> bool:
+        return self._services.heartbeats.renews(self._handle)
+
+    def _begin_heartbeats(self) -> None:
+        self._services.heartbeats.add(self._handle)
+
+    def _end_heartbeats(self) -> None:
+        if not self._handle.lease.is_from_parent_process:  # Its mutexes may be locked for ever.
+            self._services.unreleased.add(self._handle)
+            self._services.heartbeats.remove(self._handle)
+
+    def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
+        self._services.callbacks.call_soon(description, callback)
+
+
+Callback = Callable[[Lock, str], object]
+"""Called with a lock and the reason, in a thread of the client's; what it raises is logged."""

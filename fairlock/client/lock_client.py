@@ -1,0 +1,441 @@
+"""`LockClient`: locks for any Python process."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+
+import boto3
+
+from fairlock.client import arguments
+from fairlock.client.administration import LockAdministration
+from fairlock.client.adoption import Adoption
+from fairlock.client.arguments import LockOptions, Timing
+from fairlock.client.callbacks import Callbacks
+from fairlock.client.connection import Connection
+from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.heartbeats import Heartbeats
+from fairlock.client.holding import Hold
+from fairlock.client.lease_handle import LeaseHandle, UnreleasedHandles
+from fairlock.client.lock import Callback, Lock, LockServices
+from fairlock.client.lock_events import LockEvents, OnEvent
+from fairlock.client.process import reset_in_children
+from fairlock.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings
+from fairlock.client.stack_table import table_of_stack, table_or_default
+from fairlock.client.store_factory import StoreFactory
+from fairlock.client.worker_pool import WorkerPool
+from fairlock.clock import BootClock, Clock, Seconds, in_seconds
+from fairlock.dynamodb.client_config import CLIENT_CONFIG
+from fairlock.errors import ClientUnusable, LockWaitTimeout
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+
+class LockClient(LockAdministration):
+    """Locks in one table, shared with workflows and all other clients of the table.
+
+    Args:
+        table_name: name or ARN of the lock table: `LockTableName` of the stack, or what
+            `fairlock.create_table` made. None takes it from FAIRLOCK_TABLE_NAME; see `from_stack`
+            too.
+        session: a boto3 session to make clients from; None takes boto3's default session.
+        client: a DynamoDB client to use as it is, instead of one made from the session. Give it
+            `fairlock.dynamodb.client_config.CLIENT_CONFIG`: with boto3's own time-outs one lost
+            reply takes a minute, as long as no other heartbeat of that lock is sent.
+        stepfunctions: a client to wake waiting workflows, and to ask whether a workflow still runs;
+            None makes one from the session when it is first needed.
+        owner_name: label for people; None makes one of host, process id and program.
+        lease: seconds that a renewal holds, unless a call says otherwise.
+        max_wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice
+            the lease, at least 120: long enough to outlast a holder that crashed.
+        heartbeat_every: seconds between renewals; None for a third of the lease, `math.inf` for
+            none but your own.
+        safe_period: seconds before the lease's end at which a lock that could not be renewed is
+            reported as in danger; None for a third of the lease. (Other lock clients count the
+            seconds without a heartbeat; more than half of the lease is logged as a warning.)
+        longest_poll: most seconds between two polls while waiting.
+        max_workers: most heartbeats under way at a time.
+        best_effort_release: what `hold` and `with` do if the release fails but the work did not.
+            True: it is logged and the work's result stands. False: it raises. `Lock.release` itself
+            always raises what prevents it, in an outage after 5 s.
+        on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
+            metrics; in a thread of its own, so that no request waits for it. What it raises is
+            logged. None costs nothing.
+        clock: None goes by AWS's clock, which each answer of DynamoDB tells: no clock of a machine
+            need be right. "system" goes by this machine's, for a DynamoDB behind a proxy that takes
+            the Date out of the answers; then the clocks of all clients must be right within 1 s. Or
+            the present, for tests.
+
+    Each number of seconds, here and in the methods, may be a `datetime.timedelta` as well.
+
+    May be used by several threads. After a fork the child's copy makes connections and threads of
+    its own, and holds no locks; if it was given a client, it acquires none either
+    (`ClientUnusable`).
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+
+    def __init__(
+        self,
+        table_name: str | None = None,
+        *,
+        session: boto3.Session | None = None,
+        client: DynamoDBClient | None = None,
+        stepfunctions: SFNClient | None = None,
+        owner_name: str | None = None,
+        lease: Seconds = DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
+        longest_poll: Seconds = 5.0,
+        max_workers: int = 32,
+        best_effort_release: bool = True,
+        on_event: OnEvent | None = None,
+        clock: Clock | Literal["system"] | None = None,
+    ) -> None:
+        self._settings = ClientSettings(
+            table_name=table_or_default(table_name),
+            owner_name=owner_name,
+            lease=in_seconds(lease),
+            max_wait=in_seconds(max_wait),
+            timing=Timing(
+                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+            ),
+            longest_poll=in_seconds(longest_poll),
+            max_workers=max_workers,
+            best_effort_release=best_effort_release,
+            on_event=on_event,
+            clock=BootClock() if clock is None or clock == "system" else clock,
+            uses_dates=clock != "system",
+        )
+        self._connection = Connection(
+            session=session,
+            dynamodb=client,
+            stepfunctions=stepfunctions,
+            most_at_once=max_workers,
+        )
+        self._closed = False
+        self._services = self._new_services()
+        reset_in_children(self)
+
+    @classmethod
+    def from_stack(
+        cls,
+        stack_name: str,
+        *,
+        session: boto3.Session | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> Self:
+        """A client for the table of the service that a stack shares. One request now.
+
+        It reads a parameter of Systems Manager, so the caller needs `ssm:GetParameter` on
+        `/fairlock/<stack_name>/LockTableName`. All other arguments of this class may
+        be given, but for AWS clients.
+
+        Raises:
+            LockStoreMisconfigured: no stack of this name shares a service in the account and the
+                region of the session, or permission, credentials or region are missing.
+            LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
+            InvalidRequest: no stack can have this name, or a setting breaks its rule.
+        """
+        Connection.check("session", session, has="client")
+        maker: Any = session or boto3
+        table = table_of_stack(stack_name, lambda: maker.client("ssm", config=CLIENT_CONFIG))
+        return cls(table, session=session, **settings)
+
+    def _new_services(self) -> LockServices:
+        settings, client = self._settings, weakref.ref(self)
+        return LockServices(
+            settings=settings,
+            store_factory=settings.store_factory(self._connection),
+            heartbeats=Heartbeats(
+                settings.clock,
+                most_at_once=settings.max_workers,
+                is_wanted=lambda: client() is not None,
+            ),
+            unreleased=UnreleasedHandles(),
+            callbacks=Callbacks(),
+            events=LockEvents(settings.on_event),
+            entered=EnteredLocks(),
+        )
+
+    def _reset_after_fork(self) -> None:
+        """For Fairlock itself, which calls this in a forked child."""
+        self._connection.forget()
+        self._services = self._new_services()
+
+    def acquire(
+        self,
+        name: str,
+        *,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
+    ) -> Lock:
+        """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
+
+        One request if a permit is free. Else the client joins the queue, and then reads: one
+        strongly consistent read a poll, and two requests every two minutes to keep its place.
+
+        Args:
+            name: 1 to 512 bytes of UTF-8 in NFC (see `unicodedata.normalize`), without control or
+                invisible characters, blanks other than spaces, and blanks at its ends.
+            lease: seconds, 1 to 43,200 (12 h).
+            max_wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that
+                crashed is replaced its lease + 5 s after its last renewal.
+            limit: number of permits of this lock, 1 to 100.
+            data: a JSON object of at most 2 KiB that others can read while the lock is held.
+            owner_name: label for people, of this one lock.
+            on_lost: called once with the lock and the reason, a text, if the lock is lost: the end
+                of its lease, another owner in its place, a guarded write that was refused.
+            on_danger: called with the same if the lease is near its end and could not be renewed;
+                the reason is the failure of the last heartbeat.
+
+        Raises:
+            LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
+            LockStoreUnavailable: outcome unknown until the wait was over. What may have been
+                granted ends with its lease.
+            LockStoreMisconfigured: no such table, no permission, no credentials, no region.
+            LockItemMalformed: somebody has changed an item of the lock table.
+            ClientUnusable: this client was closed.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+        """
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        return self._acquire(options)
+
+    def try_acquire(
+        self,
+        name: str,
+        *,
+        lease: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
+    ) -> Lock | None:
+        """Takes the lock if that is possible at once; None if others hold it. Does not queue.
+
+        A holder that crashed is replaced its lease + 5 s after its last renewal, at the first try.
+
+        Arguments as of `acquire`, and all other errors but `LockWaitTimeout`.
+
+        Raises:
+            LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
+        """
+        options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
+        try:
+            return self._acquire(options)
+        except LockWaitTimeout:
+            return None
+
+    def longest_wait(self, lease: Seconds | None = None) -> float:
+        """Seconds that `acquire` waits by default for a lock with such a lease."""
+        return self._settings.longest_wait(lease)
+
+    def hold(
+        self,
+        name: str,
+        *,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
+        reentrant: bool = False,
+    ) -> Hold:
+        """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
+
+        What the body raises leaves the block as it is, with a note if the release failed too, or if
+        the lock was lost. If the body succeeds but the lock was lost meanwhile, `LockLost` is
+        raised: the body was not alone. If only the release fails, see `best_effort_release`.
+
+        A thread that is inside the block of a lock and waits for the same lock, by `hold`,
+        `acquire` or `@locked` of this client, would wait for itself: that is `InvalidRequest` at
+        once. So it is with `limit=1`; with more permits, once the thread has as many of its own as
+        may be out. A call that does not wait (`max_wait=0`, `try_acquire`) is refused as usual. A
+        lock that is released or known as lost does not count, nor does one from `acquire` outside
+        of a `with`: another thread may release it.
+
+        With `reentrant=True` it gets the same `Lock` again. No request is sent, and only the
+        outermost block releases. The inner `limit` must be that of the outer block, and other
+        options that, or left out; `max_wait` has no meaning then.
+
+        All other arguments, and errors, as of `acquire`.
+        """
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        arguments.require_bool("reentrant", reentrant)
+        return Hold(name, self._block(options, reentrant=reentrant))
+
+    @contextmanager
+    def _block(self, options: LockOptions[Callback], *, reentrant: bool) -> Iterator[Lock]:
+        """The block of `hold`. A generator releases also if an interrupt has cut off its block."""
+        outer = self._services.entered.reentered(options) if reentrant else None
+        if isinstance(outer, Lock):
+            yield outer
+            if outer.lost.is_set():  # The outer block notes it on what the body raises.
+                outer.check()
+            return
+        lock = self._acquire(options)
+        try:
+            with lock:
+                yield lock
+        except BaseException:
+            _release_if_held(lock)
+            raise
+
+    def adopt(
+        self,
+        name: str,
+        owner_id: str,
+        *,
+        lease: Seconds | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
+    ) -> Lock:
+        """Goes on with a lock that a function, a workflow or another process has acquired.
+
+        From now on it is as if this client had acquired it: renewed until it is released or lost,
+        with the fencing token of its grant. One read and one heartbeat. Two processes may renew one
+        lock; a release by one is a loss for the other. Do not release what a guard with
+        `keep_alive` holds: its heartbeat would take that for a loss, and stop its work.
+
+        Args:
+            name: the lock.
+            owner_id: of the acquisition: `owner_id` of the answer, or of the other process's lock.
+                It is the proof of ownership: pass it on as you would a password.
+            lease: seconds; from now on the lease of this lock. None leaves it as it is.
+            on_lost: as of `acquire`.
+            on_danger: as of `acquire`.
+
+        Raises:
+            LockLost: this owner_id does not hold the lock; nothing was written.
+            LockStoreUnavailable: outcome unknown. The lock is held as before.
+            InvalidRequest: an argument breaks its rule, or the lease that the lock has is too short
+                for this client's heartbeats; nothing was written.
+            LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
+        """
+        services = self._services
+        adoption = Adoption(
+            settings=self._settings,
+            name=name,
+            owner_id=owner_id,
+            lease=lease,
+            on_lost=on_lost,
+            on_danger=on_danger,
+        )
+        adopted = adoption.run(self._opened())
+        self._require_open()
+        lock = Lock(services, adopted.request, adopted.options, adopted.granted)
+        try:
+            lock._begin_heartbeats()  # noqa: SLF001 - see `_acquire`
+        except BaseException:
+            lock._end_heartbeats()  # noqa: SLF001 - same
+            raise
+        return lock
+
+    def close(self, *, release: bool = False) -> None:
+        """Ends heartbeats and threads, and closes the connections that this client made.
+
+        A signal handler may call this, but had better raise SystemExit and let `with` close: a lock
+        that is in the middle of a request cannot be released by a handler, only by its lease.
+
+        Nothing can be acquired any more. A lock that is still held keeps its methods: `release` and
+        `heartbeat` send one request each, over a connection that is opened for it.
+
+        Args:
+            release: whether to release all locks that are held; what fails is logged. Else they are
+                held until their leases are over.
+        """
+        self._closed = True
+        services = self._services
+        handles = list({*services.heartbeats.handles(), *services.unreleased.handles()})
+        is_interrupted = any(handle.is_interrupted for handle in handles)
+        if release and handles:
+            self._release_all(handles)
+        services.heartbeats.close(wait=not is_interrupted)
+        services.callbacks.close()
+        services.events.close()
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        """Closes, and releases all locks that are held."""
+        self.close(release=True)
+
+    def _acquire(self, options: LockOptions[Callback]) -> Lock:
+        self._require_open()
+        services = self._services
+        acquisition = self._settings.acquisition(
+            options,
+            services.store_factory,
+            events=services.events,
+            entered=self._services.entered,
+            require_open=self._require_open,
+        )
+        lock = None
+        try:
+            granted = acquisition.run()
+            if granted is not None:
+                lock = Lock(services, acquisition.request, options, granted)
+                # Not by `Lock` itself: an interrupt at its end would leave them without a lock.
+                lock._begin_heartbeats()  # noqa: SLF001 - of its own lock
+                acquisition.report_grant(granted)
+        except BaseException:  # Interrupted, or no thread can be started for its heartbeats.
+            if lock is None:
+                acquisition.undo()
+            else:
+                _release_if_held(lock)
+            raise
+        if lock is None:
+            raise acquisition.timed_out()
+        if self._closed:  # In this moment: nobody would renew it.
+            lock.release()
+            self._require_open()
+        return lock
+
+    def _release_all(self, handles: Sequence[LeaseHandle]) -> None:
+        size = min(self._settings.max_workers, len(handles))
+        pool = WorkerPool(size, name="fairlock-close")
+        for handle in handles:
+            self._services.heartbeats.remove(handle)
+            if handle.is_interrupted:  # A thread of the pool would wait for this one.
+                handle.release_at_close()
+                continue
+            try:
+                pool.submit(handle.release_at_close)
+            except RuntimeError:  # No thread can be started.
+                handle.release_at_close()
+        pool.close()
+
+    def _opened(self) -> StoreFactory:
+        self._require_open()
+        return self._services.store_factory
+
+    def _administrator_settings(self) -> ClientSettings:
+        return self._settings
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ClientUnusable("this LockClient is closed")
+
+
+def _release_if_held(lock: Lock) -> None:
+    """Releases after an interrupt that came when nobody had the lock, which else is renewed."""
+    if lock.remaining:
+        with suppress(Exception):
+            lock.release()

@@ -1,0 +1,161 @@
+"""The settings of both clients, and the options of a lock, with all their checks."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict
+
+from fairlock.client import arguments
+from fairlock.client.acquisition import Acquisition
+from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
+from fairlock.client.connection import Connection
+from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.local_waiters import LocalWaiters
+from fairlock.client.lock_events import LockEvents, OnEvent
+from fairlock.client.store_factory import StoreFactory
+from fairlock.clock import Clock, Seconds, in_seconds
+from fairlock.dynamodb.aws_clock import AwsClock
+from fairlock.protocol.model import AcquireRequest
+from fairlock.wire import rules
+from fairlock.wire.item_size import require_room_for_all
+
+DEFAULT_LEASE_SECONDS: Final = 60.0
+_LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
+_DEFAULT_WAIT_IN_LEASES: Final = 2
+"""A crashed holder is replaced a little after the end of its lease."""
+_SHORTEST_PERIOD_SECONDS: Final = 0.05
+_MOST_WORKERS: Final = 1000
+
+
+class ClientOptions(TypedDict, total=False):
+    """The settings of a client by name, with the meaning and the defaults of `LockClient`."""
+
+    owner_name: str | None
+    lease: Seconds
+    max_wait: Seconds | None
+    heartbeat_every: Seconds | None
+    safe_period: Seconds | None
+    longest_poll: Seconds
+    max_workers: int
+    best_effort_release: bool
+    on_event: OnEvent | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """The arguments of a client, as `LockClient` describes them, but for its AWS clients.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+
+    table_name: str
+    owner_name: str | None
+    lease: float
+    max_wait: float | None
+    timing: Timing
+    longest_poll: float
+    max_workers: int
+    best_effort_release: bool
+    on_event: OnEvent | None
+    clock: Clock
+    uses_dates: bool
+
+    def __post_init__(self) -> None:
+        """Checks all rules."""
+        if self.owner_name is not None:
+            rules.require("owner_name", rules.OWNER_NAME, self.owner_name)
+        rules.require("lease", rules.LEASE_SECONDS, self.lease)
+        if self.max_wait is not None:
+            arguments.require_max_wait(self.max_wait)
+        for field in ("heartbeat_every", "safe_period"):
+            seconds = getattr(self.timing, field)
+            if seconds is not None:
+                require_seconds(field, seconds, least=_SHORTEST_PERIOD_SECONDS, most=math.inf)
+        self.timing.require_room(self.lease)
+        self.timing.warn_of_other_meaning(self.lease)
+        require_seconds(
+            "longest_poll", self.longest_poll, least=_SHORTEST_PERIOD_SECONDS, most=3600
+        )
+        if type(self.max_workers) is not int or not 1 <= self.max_workers <= _MOST_WORKERS:
+            rule = f"must be a whole number from 1 to {_MOST_WORKERS}"
+            refuse("max_workers", rule, self.max_workers)
+        rules.require("table_name", rules.TABLE_NAME, self.table_name)
+        if isinstance(self.clock, str):
+            refuse("clock", 'must be "system", or left out', self.clock)
+        arguments.require_bool("best_effort_release", self.best_effort_release)
+        arguments.require_callable("on_event", self.on_event)
+
+    def longest_wait(self, lease: Seconds | None) -> float:
+        """Seconds that `acquire` waits by default for a lock with such a lease.
+
+        Raises:
+            InvalidRequest: the lease breaks its rule.
+        """
+        lease = self.lease if lease is None else in_seconds(lease)
+        rules.require("lease", rules.LEASE_SECONDS, lease)
+        if self.max_wait is not None:
+            return self.max_wait
+        return max(_LEAST_DEFAULT_WAIT_SECONDS, _DEFAULT_WAIT_IN_LEASES * lease)
+
+    def store_factory(self, connection: Connection) -> StoreFactory:
+        """Stores over the table."""
+        return StoreFactory(
+            connection=connection,
+            table_name=self.table_name,
+            clock=self.clock,
+            aws_clock=AwsClock(self.clock, uses_dates=self.uses_dates),
+            local_waiters=LocalWaiters(self.clock),
+        )
+
+    def acquisition(
+        self,
+        options: LockOptions[Any],
+        store_factory: StoreFactory,
+        *,
+        events: LockEvents,
+        entered: EnteredLocks,
+        require_open: Callable[[], None],
+    ) -> Acquisition:
+        """A new acquisition, with an owner_id of its own.
+
+        Raises:
+            InvalidRequest: an option breaks its rule, or the caller would wait for itself.
+        """
+        lease = self.lease if options.lease is None else in_seconds(options.lease)
+        max_wait = in_seconds(options.max_wait)
+        max_wait = self.longest_wait(lease) if max_wait is None else max_wait
+        owner_name = self.owner_name if options.owner_name is None else options.owner_name
+        owner_name = arguments.default_owner_name() if owner_name is None else owner_name
+        arguments.require_max_wait(max_wait)
+        lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
+        rules.require("lease", rules.LEASE_SECONDS, lease)
+        rules.require("limit", rules.LIMIT, options.limit)
+        owner_name = rules.plain_text("owner_name", rules.OWNER_NAME, owner_name)
+        limit = int(options.limit)
+        require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=None)
+        request = AcquireRequest(
+            lock_name=lock_name,
+            owner_id=str(uuid.uuid4()),
+            owner_name=owner_name,
+            lease_ms=round(lease * 1000),
+            limit=limit,
+            data=arguments.as_text(options.data),
+            waits=max_wait > 0,
+        )
+        self.timing.require_room(lease)
+        arguments.require_callable("on_lost", options.on_lost)
+        arguments.require_callable("on_danger", options.on_danger)
+        if request.waits:
+            entered.require_that_others_can_release(lock_name, limit)
+        return Acquisition(
+            store_factory,
+            request,
+            max_wait=float(max_wait),
+            longest_poll=self.longest_poll,
+            events=events,
+            require_open=require_open,
+        )

@@ -1,0 +1,1 @@
+"""`@locked`: a function that runs only while it holds a lock. Import it from `fairlock`."""

@@ -1,0 +1,148 @@
+"""Clients for locked functions without one: made when first needed, from FAIRLOCK_TABLE_NAME."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+from fairlock.client.lock_client import LockClient
+from fairlock.client.process import reset_in_children
+from fairlock.errors import InvalidRequest
+from fairlock.metrics import TABLE_NAME_VARIABLE
+
+if TYPE_CHECKING:
+    from fairlock.aio import AsyncLockClient
+
+_NO_DANGER_SECONDS: Final = 0.05
+
+
+class ClientKind(NamedTuple):
+    """What calls need of a client; calls with the same needs share one.
+
+    A lease that lasts to the end of the invocation ends as planned, so that its end is no danger to
+    report.
+    """
+
+    table_name: str
+    heartbeats: bool
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the client."""
+        if self.heartbeats:
+            return {}
+        return {"heartbeat_every": math.inf, "safe_period": _NO_DANGER_SECONDS}
+
+
+_clients: Final[dict[ClientKind, LockClient]] = {}
+
+
+class _CreationLock:
+    """Lets one thread at a time make a client, and is free in a forked child."""
+
+    def __init__(self) -> None:
+        self._reset_after_fork()
+
+    def _reset_after_fork(self) -> None:
+        """See `Resettable`."""
+        self.lock = threading.Lock()
+
+
+_creation: Final = _CreationLock()
+reset_in_children(_creation)
+
+
+_stand_ins: Final[dict[bool, Callable[..., Any]]] = {}
+"""What makes the clients instead: for functions (False), for coroutine functions (True)."""
+
+
+@contextmanager
+def default_clients_from(make: Callable[..., Any], *, is_async: bool) -> Iterator[None]:
+    """Within the block, calls of locked functions without a client get theirs here; for tests.
+
+    Args:
+        make: takes and returns what `default_client` does, or `default_async_client`.
+        is_async: which of the two it replaces.
+    """
+    before = _stand_ins.get(is_async)
+    _stand_ins[is_async] = make
+    try:
+        yield
+    finally:
+        del _stand_ins[is_async]
+        if before is not None:
+            _stand_ins[is_async] = before
+
+
+def default_client(*, heartbeats: bool) -> LockClient:
+    """Returns the client of this process for the table that the environment names.
+
+    Args:
+        heartbeats: whether the client has to renew its leases.
+
+    Raises:
+        InvalidRequest: the environment names no table.
+    """
+    if (stand_in := _stand_ins.get(False)) is not None:
+        return cast("LockClient", stand_in(heartbeats=heartbeats))
+    kind = ClientKind(_table_name(), heartbeats)
+    with _creation.lock:
+        if kind not in _clients:
+            _clients[kind] = LockClient(kind.table_name, **kind.settings())
+        return _clients[kind]
+
+
+class _LoopClients:
+    """The clients of one event loop, which are closed when the loop ends."""
+
+    def __init__(self) -> None:
+        self.clients: dict[ClientKind, AsyncLockClient] = {}
+        self.closing: AsyncIterator[None] = self._close_at_the_end()
+
+    async def _close_at_the_end(self) -> AsyncIterator[None]:
+        """A suspended generator: `asyncio.run` closes all of them before it ends the loop."""
+        try:
+            yield
+        finally:
+            _loops.pop(asyncio.get_running_loop(), None)
+            for client in self.clients.values():
+                await client.close(release=True)
+
+
+_loops: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients]] = WeakKeyDictionary()
+
+
+async def default_async_client(*, heartbeats: bool) -> AsyncLockClient:
+    """Returns the client of this event loop for the table that the environment names.
+
+    Arguments as of `default_client`.
+
+    Raises:
+        InvalidRequest: the environment names no table.
+        ImportError: the extra `async` is not installed.
+    """
+    if (stand_in := _stand_ins.get(True)) is not None:
+        return cast("AsyncLockClient", stand_in(heartbeats=heartbeats))
+    from fairlock.aio import AsyncLockClient  # noqa: PLC0415 - an optional part
+
+    kind = ClientKind(_table_name(), heartbeats)
+    current = _loops.get(asyncio.get_running_loop())
+    if current is None:
+        current = _loops[asyncio.get_running_loop()] = _LoopClients()
+        await anext(current.closing)
+    if kind not in current.clients:
+        current.clients[kind] = AsyncLockClient(kind.table_name, **kind.settings())
+    return current.clients[kind]
+
+
+def _table_name() -> str:
+    table = os.environ.get(TABLE_NAME_VARIABLE)
+    if not table:
+        rule = f"give a client, or set {TABLE_NAME_VARIABLE} to the name of the lock table"
+        raise InvalidRequest(field="client", rule=rule, missing=True)
+    return table

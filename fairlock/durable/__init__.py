@@ -1,0 +1,29 @@
+"""Locks inside Lambda durable functions, which wait in the queue without a running function.
+
+    holding          the context manager: acquire, the work, release
+    acquisition      the durable operations of one acquisition, in their order
+    attempt          what one step asks the service, and what is recorded of the answer
+    arguments        the rules of the arguments
+    lock_functions   invokes the functions of the lock service
+    failures         errors as a function reports them, and as a step records them
+    nesting          refuses a lock inside itself
+
+Needs the extra `durable`, in the durable function's own package.
+"""
+
+from __future__ import annotations
+
+try:
+    import aws_durable_execution_sdk_python  # noqa: F401 - only to say in good time that it is missing
+except ImportError as missing:
+    message = (
+        "fairlock.durable needs aws-durable-execution-sdk-python, an optional part of Fairlock: "
+        "install Fairlock from its repository with the extra 'durable'"
+    )
+    raise ImportError(message, name=missing.name) from missing
+
+from fairlock.durable.acquisition import DurableLock
+from fairlock.durable.holding import hold
+from fairlock.durable.lock_functions import LockFunctions
+
+__all__ = ["DurableLock", "LockFunctions", "hold"]

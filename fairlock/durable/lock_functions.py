@@ -1,0 +1,111 @@
+"""Invokes the functions of the lock service, and tells an answer from an error."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from fairlock.durable.failures import error_named
+from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.metrics import ACQUIRE_FUNCTION_VARIABLE, RELEASE_FUNCTION_VARIABLE
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+
+Json = dict[str, Any]
+
+_CONFIG: Final = Config(
+    connect_timeout=2,
+    # Longer than the functions' own timeout: no repeated call overtakes the one before it.
+    read_timeout=25,
+    # A repeat of a release may be answered "not held": the step must know that it is a repeat.
+    retries={"total_max_attempts": 1},
+)
+_HOPELESS: Final = frozenset(
+    {"AccessDeniedException", "ResourceNotFoundException", "UnrecognizedClientException"}
+)
+
+
+class LockRequests(Protocol):
+    """What `hold` asks of a lock service; requests and answers are those of its functions."""
+
+    def acquire(self, request: Json) -> Json:
+        """Asks for the lock, or for a place in its queue."""
+        ...
+
+    def release(self, request: Json) -> Json:
+        """Gives the lock back, or leaves the queue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LockFunctions:
+    """The functions of one lock service, for a durable function that uses several services.
+
+    Args:
+        acquire_function: name or ARN of the service's function `acquire`.
+        release_function: same of `release`.
+        client: a Lambda client; None makes one.
+
+    Raises (each call):
+        InvalidRequest: the service refused the request; nothing was written.
+        LockStoreUnavailable: outcome unknown.
+        LockStoreMisconfigured: the function does not exist, or this one may not invoke it.
+    """
+
+    acquire_function: str
+    release_function: str
+    client: LambdaClient | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls) -> LockFunctions:
+        """The service that `LockService.grant_durable` has written into the environment.
+
+        Raises:
+            LockStoreMisconfigured: the variables are missing.
+        """
+        try:
+            return cls(os.environ[ACQUIRE_FUNCTION_VARIABLE], os.environ[RELEASE_FUNCTION_VARIABLE])
+        except KeyError as missing:
+            name = missing.args[0]
+            raise LockStoreMisconfigured(
+                f"the environment variable {name} is missing: call grant_durable(function) of the "
+                "LockService where the function is declared, or pass service=LockFunctions(…)",
+                code="MissingVariable",
+            ) from None
+
+    def acquire(self, request: Json) -> Json:
+        """Invokes the function `acquire`."""
+        return self._invoke(self.acquire_function, request)
+
+    def release(self, request: Json) -> Json:
+        """Invokes the function `release`."""
+        return self._invoke(self.release_function, request)
+
+    def _invoke(self, function: str, request: Json) -> Json:
+        client = self.client or _default_client()
+        try:
+            response = client.invoke(FunctionName=function, Payload=json.dumps(request).encode())
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in _HOPELESS:
+                raise LockStoreMisconfigured(f"{function}: {error}", code=code) from None
+            raise LockStoreUnavailable(f"{function}: {error}") from error
+        except BotoCoreError as error:
+            raise LockStoreUnavailable(f"{function}: {error}") from error
+        answer = json.loads(response["Payload"].read())
+        if "FunctionError" in response:
+            raise error_named(str(answer.get("errorType")), str(answer.get("errorMessage")))
+        return dict(answer)
+
+
+@cache
+def _default_client() -> LambdaClient:
+    return boto3.client("lambda", config=_CONFIG)

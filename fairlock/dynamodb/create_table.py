@@ -1,0 +1,126 @@
+"""`create_table`: the lock table, for people without CDK."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def create_table(
+    client: DynamoDBClient,
+    name: str,
+    *,
+    point_in_time_recovery: bool = False,
+    deletion_protection: bool = False,
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    """Makes the lock table, on demand and with TTL, and waits until it can be used.
+
+    May be repeated, also by several processes at a time: what is there stays, what is missing of
+    these settings is added. Nothing is ever switched off.
+
+    Args:
+        client: a DynamoDB client. It needs CreateTable, DescribeTable, UpdateTimeToLive and
+            DescribeTimeToLive; UpdateContinuousBackups for `point_in_time_recovery`, UpdateTable
+            for `deletion_protection` of a table that is there, TagResource for `tags`.
+        name: the table's name.
+        point_in_time_recovery: whether the table can be restored to any second of the last weeks.
+        deletion_protection: whether DeleteTable is refused until somebody switches this off.
+        tags: put on the table when it is made, and on none that is there.
+
+    Raises:
+        InvalidRequest: a table of that name exists, but its key is not that of a lock table, or its
+            TTL is on another attribute. Nothing was changed.
+        botocore.exceptions.ClientError: no permission, or DynamoDB refuses.
+    """
+    # In use: the table is there, or another process makes it at this moment.
+    with suppress(client.exceptions.ResourceInUseException):
+        client.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[
+                {"AttributeName": PARTITION_KEY, "KeyType": "HASH"},
+                {"AttributeName": SORT_KEY, "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": PARTITION_KEY, "AttributeType": "S"},
+                {"AttributeName": SORT_KEY, "AttributeType": "S"},
+            ],
+            DeletionProtectionEnabled=deletion_protection,
+            Tags=[{"Key": key, "Value": value} for key, value in (tags or {}).items()],
+        )
+    _wait_until_active(client, name)
+    _require_lock_table(client, name)
+    _enable_ttl(client, name)
+    if deletion_protection:
+        _protect(client, name)
+    if point_in_time_recovery:
+        client.update_continuous_backups(
+            TableName=name,
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+        )
+
+
+def _wait_until_active(client: DynamoDBClient, name: str) -> None:
+    client.get_waiter("table_exists").wait(
+        TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
+
+
+def _require_lock_table(client: DynamoDBClient, name: str) -> None:
+    description = client.describe_table(TableName=name)["Table"]
+    key = {element["KeyType"]: element["AttributeName"] for element in description["KeySchema"]}
+    if key != {"HASH": PARTITION_KEY, "RANGE": SORT_KEY}:
+        rule = f"must be a new table, or one with the key ({PARTITION_KEY}, {SORT_KEY})"
+        raise InvalidRequest(field="name", rule=rule, value=name)
+
+
+def _enable_ttl(client: DynamoDBClient, name: str) -> None:
+    """Enables TTL unless it is enabled, for DynamoDB refuses to enable it twice."""
+    if _has_ttl(client, name):
+        return
+    try:
+        client.update_time_to_live(
+            TableName=name,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": TTL_ATTRIBUTE},
+        )
+    except client.exceptions.ClientError:
+        if not _has_ttl(client, name):  # Else another process was faster.
+            raise
+
+
+def _has_ttl(client: DynamoDBClient, name: str) -> bool:
+    """Whether TTL is on; a table has it on one attribute only."""
+    found = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    is_on = found.get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}
+    if is_on and found["AttributeName"] != TTL_ATTRIBUTE:
+        rule = (
+            f"must be a table without TTL, or with TTL on {TTL_ATTRIBUTE!r}; this one has it on "
+            f"{found['AttributeName']!r}, and DynamoDB allows one attribute"
+        )
+        raise InvalidRequest(field="name", rule=rule, value=name)
+    return is_on
+
+
+def _protect(client: DynamoDBClient, name: str) -> None:
+    if _is_protected(client, name):
+        return
+    try:
+        client.update_table(TableName=name, DeletionProtectionEnabled=True)
+    except client.exceptions.ClientError:
+        _wait_until_active(client, name)
+        if not _is_protected(client, name):  # Else another process was faster.
+            raise
+    _wait_until_active(client, name)
+
+
+def _is_protected(client: DynamoDBClient, name: str) -> bool:
+    return client.describe_table(TableName=name)["Table"].get("DeletionProtectionEnabled", False)

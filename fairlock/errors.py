@@ -1,0 +1,298 @@
+"""Everything that Fairlock raises, one class a situation.
+
+    FairlockError
+    ├── InvalidRequest          the request breaks an input rule; nothing was written (a ValueError)
+    ├── LockStoreUnavailable    outcome unknown; repeat the call with the same owner_id
+    ├── LockStoreMisconfigured  no such table, no permission, no credentials, no region
+    ├── LockItemMalformed       an item of the lock table is not as Fairlock writes it
+    ├── ClientUnusable          the client was closed, or belongs to a parent process
+    ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
+    ├── LockLost                the lease is over, or the lock was granted anew
+    ├── HolderChanged           the holder to be released by force holds nothing any more
+    ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
+    ├── TransactionRefused      a condition of the caller's own items failed; nothing was written
+    ├── VersionConflict         others changed the item at every try; nothing was written
+    └── OutcomeUnknown          a versioned write may have happened; do not repeat it
+
+The class names are part of the API: the Lambda runtime reports them, and workflows match on them
+(`ErrorEquals`). A lock that is busy, or that is not held, is not an error; those are answers.
+
+Each error can be pickled and copied with all its attributes, so that it passes from one process to
+another. No message and no attribute holds an owner_id or a task token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+_LONGEST_SHOWN_VALUE: Final = 60
+_SHORTEST_OWNER_ID: Final = 16
+_PLAIN_NAME: Final = re.compile("[a-z_.]{1,40}")
+"""Random text of that length has a digit, a hyphen or a capital letter."""
+
+
+class FairlockError(Exception):
+    """Base of all errors of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickle and copy need: by default they would call `__init__` with the message."""
+        return _made_anew, (type(self), self.args), self.__dict__ or None
+
+
+def _made_anew(kind: type[FairlockError], args: tuple[Any, ...]) -> FairlockError:
+    error = kind.__new__(kind, *args)
+    error.args = args  # An OSError, such as LockWaitTimeout, takes them in its `__init__` only.
+    return error
+
+
+class InvalidRequest(FairlockError, ValueError):  # noqa: N818 - class names are API
+    """A field of the request breaks its rule. Nothing was written.
+
+    `except ValueError` catches this, too.
+
+    Attributes:
+        field: the field at fault; the length of its name instead if the name is unknown and could
+            be an owner_id.
+        rule: what the field must be.
+        value: the offending value, shortened; None if the field is missing. An object or a list is
+            described and not shown, because an owner_id may be inside; so is text that comes from
+            a caller of the functions or of a client, because it may be one.
+    """
+
+    def __init__(
+        self,
+        *,
+        field: str,
+        rule: str,
+        value: object = None,
+        missing: bool = False,
+        show_text: bool = True,
+    ) -> None:
+        self.field = field if _is_harmless(field) else f"a field of {len(field)} characters"
+        self.rule = rule
+        shown = shorten(value) if show_text else _describe(value)
+        self.value = None if missing else shown
+        got = "it is missing" if missing else f"got {shown}"
+        super().__init__(f"{self.field}: {rule} ({got})")
+
+
+class LockStoreUnavailable(FairlockError):  # noqa: N818 - class names are API
+    """The lock table did not answer in time: the outcome is unknown, neither a grant nor a refusal.
+
+    Safe to repeat with the same owner_id: a grant whose reply was lost is returned with its token.
+    """
+
+
+class LockStoreMisconfigured(FairlockError):  # noqa: N818 - class names are API
+    """AWS refused the request, and a repeat does not help. The request wrote nothing.
+
+    The table does not exist in this region or is no lock table, or permission, credentials or
+    region are missing. The message names the table and says what to do.
+
+    Attributes:
+        table_name: the lock table as the caller named it.
+        region: where it was looked for; None if no region is known.
+        code: AWS's name of the reason, `ResourceNotFoundException` for instance.
+    """
+
+    def __init__(
+        self, message: str, *, table_name: str = "", region: str | None = None, code: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.table_name = table_name
+        self.region = region
+        self.code = code
+
+
+class LockItemMalformed(FairlockError):  # noqa: N818 - class names are API
+    """An item of the lock table is not as Fairlock writes it, so nobody can tell who holds.
+
+    Attributes:
+        partition_key: of the item: `LOCK#` and the lock's name, or `EXECUTION#` and an ARN.
+    """
+
+    def __init__(self, partition_key: str) -> None:
+        super().__init__(
+            f"an item under {partition_key!r} is not as Fairlock writes it; another program or a "
+            "person has changed it: stop the work under the lock, then delete the item. Do not put "
+            "an old copy in its place: its fencing tokens would be granted again"
+        )
+        self.partition_key = partition_key
+
+
+class ClientUnusable(FairlockError):  # noqa: N818 - class names are API
+    """This client acquires no more locks: make another one.
+
+    It was closed, or it was given an AWS client before its process was forked, or it serves another
+    event loop than the caller's.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleHolder:
+    """What others may see of a holder.
+
+    Attributes:
+        owner_name: the owner's label, empty if it gave none. It proves nothing.
+        acquired_at: when it got the lock, by its own clock.
+        expires_at: when its lease ends unless it is renewed.
+        fencing_token: of its grant.
+    """
+
+    owner_name: str
+    acquired_at: datetime
+    expires_at: datetime
+    fencing_token: int
+
+
+class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names are API
+    """The lock could not be acquired within the longest wait. Nothing is held.
+
+    It is a TimeoutError, and so an OSError, which `except OSError` catches. Its `errno` is None.
+
+    Attributes:
+        lock_name: the lock.
+        waited_seconds: how long the call has waited.
+        holders: who had the lock when it was last looked at.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        lock_name: str = "",
+        waited_seconds: float = 0.0,
+        holders: tuple[VisibleHolder, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.lock_name = lock_name
+        self.waited_seconds = waited_seconds
+        self.holders = holders
+
+
+class LockLost(FairlockError):  # noqa: N818 - class names are API
+    """The lease is over, or the lock was granted anew: to another owner, or to the same one."""
+
+
+class HolderChanged(FairlockError):  # noqa: N818 - class names are API
+    """The grant that was to be released by force is over. This call has written nothing.
+
+    Its holder has released, or was replaced. Describe the lock again before you decide.
+
+    Attributes:
+        lock_name: the lock.
+        fencing_token: of the grant that was named.
+    """
+
+    def __init__(self, message: str = "", *, lock_name: str = "", fencing_token: int = 0) -> None:
+        super().__init__(message)
+        self.lock_name = lock_name
+        self.fencing_token = fencing_token
+
+
+class KeepAliveEnded(FairlockError):  # noqa: N818 - class names are API
+    """The work of a guard is done, so its heartbeat ends; the release of the work frees the lock.
+
+    Raised when the task token cannot end the heartbeat. It never leaves the guard.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancellationReason:
+    """What DynamoDB says about one item of a transaction that it cancelled.
+
+    Attributes:
+        code: `None` (the text) if nothing is wrong with this item, else for instance
+            `ConditionalCheckFailed`.
+        message: DynamoDB's words, if it has any.
+        item: the stored item, if the write asked for it
+            (`ReturnValuesOnConditionCheckFailure: ALL_OLD`).
+    """
+
+    code: str
+    message: str = ""
+    item: Mapping[str, AttributeValueTypeDef] = field(default_factory=dict)
+
+
+class TransactionRefused(FairlockError):  # noqa: N818 - class names are API
+    """The lock is held, but DynamoDB refused the caller's own items. Nothing was written.
+
+    Attributes:
+        reasons: one for each of the caller's items, in the caller's order.
+    """
+
+    def __init__(self, reasons: tuple[CancellationReason, ...]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
+
+    @property
+    def failed(self) -> tuple[int, ...]:
+        """The indexes of the items at fault."""
+        return tuple(i for i, reason in enumerate(self.reasons) if reason.code != "None")
+
+    def __str__(self) -> str:
+        """Names the items at fault and why."""
+        shown = ", ".join(f"item {i}: {self.reasons[i].code}" for i in self.failed)
+        return f"the transaction was refused and nothing was written ({shown})"
+
+
+class VersionConflict(FairlockError):  # noqa: N818 - class names are API
+    """Other writers changed the item before each try to write it. Nothing was written."""
+
+
+class OutcomeUnknown(FairlockError):  # noqa: N818 - class names are API
+    """A versioned write may have happened, or not. Read the item before making the change again.
+
+    Unlike `LockStoreUnavailable` it is not safe to repeat: the change may then be done twice.
+    """
+
+
+def _is_harmless(field: str) -> bool:
+    """Whether the name of an unknown field cannot be an owner_id that stands in the wrong place."""
+    is_short = field.isidentifier() and len(field) < _SHORTEST_OWNER_ID
+    return is_short or _PLAIN_NAME.fullmatch(field) is not None
+
+
+def _describe(value: object) -> str:
+    """A value that may be an owner_id, or hold one: its kind, and the literal of a number."""
+    if isinstance(value, str):
+        return _describe_text(value)
+    harmless = value is None or isinstance(value, bool | int | float | Mapping | list | tuple)
+    return shorten(value) if harmless else f"a value of type {type(value).__name__}"
+
+
+def _describe_text(text: str) -> str:
+    """Text without its contents, but with the character that most likely breaks the rule."""
+    odd = next((letter for letter in text if not letter.isprintable()), None)
+    described = f"text of {len(text)} characters"
+    return described if odd is None else f"{described}, with U+{ord(odd):04X}"
+
+
+def shorten(value: object) -> str:
+    """Shows a value in a message: its literal, cut to a length that suits a log line.
+
+    Never fails, whatever the value: this runs while an error is being made. Contents of objects and
+    lists are not shown.
+    """
+    if isinstance(value, Mapping):
+        return f"an object with {len(value)} fields"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"a list of {len(value)} elements"
+    if isinstance(value, str):
+        text = repr(value[:_LONGEST_SHOWN_VALUE])
+        if len(value) <= _LONGEST_SHOWN_VALUE and len(text) <= _LONGEST_SHOWN_VALUE + 2:
+            return text
+        return f"{text[:_LONGEST_SHOWN_VALUE]}… ({len(value)} characters)"
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - whatever a value's own repr raises
+        # A number with thousands of digits, for instance.
+        return f"a value of type {type(value).__name__} that is too large to show"
+    return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"

@@ -1,0 +1,321 @@
+"""The writes of claims: the locks that a workflow execution asked for, so that its end frees them.
+
+    EXECUTION#<execution_arn>   LOCK#<lock_name>#<owner_id>#<length of owner_id>
+
+    acquire     write_claim       before it asks for the lock: nothing is granted without a claim
+    release     mark_done         after the lock is free: a late call of this acquisition is refused
+                mark_ended        with keep_alive, before the lock is free, and before the queue is
+                                  left: so a heartbeat that finds the lock free knows that it is not
+                                  lost, and a late acquire knows that nobody wants the lock any more
+    keep_alive  record_heartbeat  the task token of the state that sends heartbeats
+    reap        fence_claim       from now on an acquire that comes late cannot write the claim; the
+                                  claim stays, so that the second pass finds what was under way
+                advance_claim     how far a pass is with the claim; it never goes back
+                still_reaped      the condition of the release on behalf of the execution
+
+A claim decides nothing about who holds a lock. Its revision grows with every write except those of
+the reaper, which fences a claim only on condition that the claim is as it was before Step Functions
+was asked: else the claim may be one of the redriven execution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from fairlock.protocol import schema
+from fairlock.protocol.expressions import all_of, conditional_update, names_in, number
+from fairlock.protocol.model import (
+    AcquireRequest,
+    HeartbeatRequest,
+    Holder,
+    LockState,
+    ReleaseRequest,
+)
+from fairlock.protocol.permits import reacquire_permit, renew_as_seen
+from fairlock.protocol.reading import reads_an_item
+from fairlock.protocol.requests import Check, Item, Put, Query, Transaction, Update
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+_AS_SEEN: Final = "#revision = :seen"
+_NEXT_REVISION: Final = "ADD #revision :one"
+_NOT_ENDED: Final = "attribute_not_exists(#ended)"
+_FENCED: Final = "attribute_exists(#fenced)"
+_NO_STAGE_BACK: Final = "(attribute_not_exists(#fenced) OR #fenced <= :stage)"
+"""A late copy of an earlier pass must not take a later one back."""
+_NOT_FENCED: Final = "attribute_not_exists(#fenced)"
+
+
+class ReapStage(IntEnum):
+    """How far the reaper is with a claim; from the first pass on the claim is fenced."""
+
+    REGISTERED = 0
+    FIRST_PASS_FENCED = 1
+    FIRST_PASS_DONE = 2
+    SECOND_PASS_FENCED = 3
+    SECOND_PASS_DONE = 4
+    """Nothing of this acquisition can be under way any more."""
+
+
+SECOND_PASS_MS: Final = 35_000
+"""From the end of an execution to its second pass: longer than an acquire, its cold start included,
+that was called before the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One acquisition of a workflow execution.
+
+    Attributes:
+        entered_at_ms: its place in the queue; None if it never asked to wait.
+        stage: how far the reaper is with it.
+        revision: how often it was written.
+        ended: whether its work is marked as ended.
+    """
+
+    execution_arn: str
+    lock_name: str
+    owner_id: str = field(repr=False)
+    entered_at_ms: int | None = None
+    stage: int = ReapStage.REGISTERED
+    revision: int = 0
+    ended: bool = False
+
+    @property
+    def key(self) -> Item:
+        """The key of its item."""
+        return schema.claim_key(
+            self.execution_arn, lock_name=self.lock_name, owner_id=self.owner_id
+        )
+
+
+def claim_of(request: AcquireRequest | ReleaseRequest, execution_arn: str) -> Claim:
+    """The claim of an acquisition by this execution, as the request describes it."""
+    return Claim(
+        execution_arn=execution_arn,
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+    )
+
+
+def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
+    """Write the claim, or write it again. Refused if its work or its execution is over.
+
+    The first call that `waits` gets the present time as its place in the queue, all later ones
+    keep that place; the item that is returned has it. No caller can choose it.
+    """
+    place = "#entered_at_ms = if_not_exists(#entered_at_ms, :now), " if waits else ""
+    return conditional_update(
+        claim.key,
+        claim.owner_id,
+        change="SET #lock_name = :lock_name, #owner_id = :me, "
+        f"{place}#expiry_time = :retain_until {_NEXT_REVISION}",
+        condition=all_of(_NOT_ENDED, _NOT_FENCED),
+        values={":lock_name": {"S": claim.lock_name}, ":now": number(now_ms)},
+        now_ms=now_ms,
+    )
+
+
+def mark_done(claim: Claim, *, now_ms: int) -> Update:
+    """Mark the work as ended and its lock as free: only late calls need the claim from now on.
+
+    A deleted claim could be written again by a late call, which would then be granted the lock for
+    nobody. The reaper passes over a claim that is done, and TTL removes it soon. A fenced one stays
+    as it is: its pass is under way. So does one that a heartbeat of the redriven execution has
+    written since this was sent, with the time as its revision: its lock is held again.
+    """
+    return conditional_update(
+        claim.key,
+        change="SET #ended = :yes, #done = :yes, #expiry_time = :done_until",
+        condition=all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
+        values={
+            ":now": number(now_ms),
+            ":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS)),
+        },
+        returns="NONE",
+    )
+
+
+def still_reaped(claim: Claim) -> Check:
+    """The claim is as the reaper has seen it, and fenced unless its work has ended.
+
+    A heartbeat of the redriven execution takes the fence away: then the lock is its own again.
+    """
+    condition = all_of(_AS_SEEN, f"({_FENCED} OR attribute_exists(#ended))")
+    return Check(
+        key=claim.key,
+        condition=condition,
+        names=names_in(condition),
+        values={":seen": number(claim.revision)},
+    )
+
+
+def fence_claim(claim: Claim, stage: ReapStage, *, now_ms: int) -> Update:
+    """Let nobody write this claim again. Refused if it was written since it was seen."""
+    return _set_stage(claim, stage, condition=all_of(_AS_SEEN, _NO_STAGE_BACK), now_ms=now_ms)
+
+
+def advance_claim(claim: Claim, stage: ReapStage, *, now_ms: int) -> Update:
+    """Record how far the reaper is. Refused if a heartbeat has taken the lock again meanwhile."""
+    condition = all_of(_FENCED, _AS_SEEN, _NO_STAGE_BACK)
+    return _set_stage(claim, stage, condition=condition, now_ms=now_ms)
+
+
+def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
+    """Store the task token of the heartbeat's state. Refused if there is nothing to keep alive.
+
+    And refused to a late copy of an earlier heartbeat: release completes the token that is stored.
+    """
+    return conditional_update(
+        claim.key,
+        change="SET #task_token = :task_token, #asked_at_ms = :now, "
+        f"#expiry_time = :retain_until {_NEXT_REVISION}",
+        condition=all_of(
+            "attribute_exists(#pk)",
+            _NOT_ENDED,
+            _NOT_FENCED,
+            "(attribute_not_exists(#asked_at_ms) OR #asked_at_ms <= :now)",
+        ),
+        values={":task_token": {"S": task_token}, ":now": number(now_ms)},
+        now_ms=now_ms,
+    )
+
+
+def mark_ended(claim: Claim, *, waits: bool, now_ms: int) -> Update:
+    """Mark the work as ended. The item, written or found, has the task token to complete.
+
+    Keeps the place in the queue only if the acquisition `waits`: it may still be there.
+    """
+    no_place = "" if waits else " REMOVE #entered_at_ms"
+    return conditional_update(
+        claim.key,
+        claim.owner_id,
+        change="SET #lock_name = :lock_name, #owner_id = :me, "
+        f"#ended = :yes, #expiry_time = :expiry_time{no_place} {_NEXT_REVISION}",
+        condition=_NOT_ENDED,
+        values={":lock_name": {"S": claim.lock_name}},
+        now_ms=now_ms,
+    )
+
+
+def reacquire_after_redrive(
+    claim: Claim,
+    request: AcquireRequest,
+    task_token: str,
+    *,
+    now_ms: int,
+    seen: LockState | None = None,
+) -> Transaction:
+    """Take a free permit again for an execution that was reaped and then redriven.
+
+    For the same acquisition, although it was released on its behalf; with a new fencing token. On
+    condition that its work has not ended: a late heartbeat must not take a lock again that was
+    released in the usual way. And on condition that the reaper is as far with the claim as it was
+    seen: a late copy must not take the lock for an execution that has ended again.
+    """
+    state = reacquire_permit(request, now_ms=now_ms, seen=seen)
+    return Transaction(state=state, other=_without_fence(claim, task_token, now_ms=now_ms))
+
+
+def renew_under_fence(
+    claim: Claim,
+    request: HeartbeatRequest,
+    holder: Holder,
+    task_token: str,
+    *,
+    now_ms: int,
+) -> Transaction:
+    """Renew the lease of a redriven execution that still holds, and take the fence away.
+
+    The fence came late, or the reaper is at work: its release depends on the fence.
+    """
+    state = renew_as_seen(request, holder, now_ms=now_ms, retain_long=True)
+    return Transaction(state=state, other=_without_fence(claim, task_token, now_ms=now_ms))
+
+
+def _without_fence(claim: Claim, task_token: str, *, now_ms: int) -> Put:
+    """The claim as a heartbeat writes it that takes the fence away."""
+    condition = all_of("#fenced = :stage", _NOT_ENDED)
+    item: dict[str, AttributeValueTypeDef] = {
+        **claim.key,
+        schema.LOCK_NAME: {"S": claim.lock_name},
+        schema.OWNER_ID: {"S": claim.owner_id},
+        schema.TASK_TOKEN: {"S": task_token},
+        schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
+        schema.ASKED_AT_MS: number(now_ms),
+        schema.REVISION: number(now_ms),  # Surely none that the reaper has seen.
+    }
+    return Put(
+        item=item,
+        condition=condition,
+        names=names_in(condition),
+        values={":stage": number(claim.stage)},
+    )
+
+
+def claims_of(execution_arn: str, *, before: ReapStage) -> Query:
+    """The claims of an execution that the reaper has not brought to this stage.
+
+    Even claims whose work has ended, for that mark comes before the lock is free; but none that are
+    done: a Map that has released 10,000 locks would cost 40,000 requests when it fails.
+    """
+    only = f"attribute_not_exists(#done) AND ({_NOT_FENCED} OR #fenced < :stage)"
+    return Query(
+        condition="#pk = :pk",
+        names=names_in(f"#pk {only}"),
+        values={
+            ":pk": {"S": schema.partition_of_execution(execution_arn)},
+            ":stage": number(before),
+        },
+        only=only,
+    )
+
+
+@reads_an_item
+def read_claim(execution_arn: str, item: Item) -> Claim:
+    """The claim that an item describes."""
+    return Claim(
+        execution_arn=execution_arn,
+        lock_name=item[schema.LOCK_NAME]["S"],
+        owner_id=item[schema.OWNER_ID]["S"],
+        entered_at_ms=place_in(item),
+        stage=int(item[schema.FENCED]["N"]) if is_fenced(item) else ReapStage.REGISTERED,
+        revision=int(item[schema.REVISION]["N"]),
+        ended=has_ended(item),
+    )
+
+
+def has_ended(item: Item) -> bool:
+    """Whether the claim's work is marked as ended."""
+    return schema.ENDED in item
+
+
+def is_fenced(item: Item) -> bool:
+    """Whether there is a claim, and the reaper has fenced it."""
+    return schema.FENCED in item
+
+
+def place_in(item: Item) -> int | None:
+    """The place in the queue that the claim gives; None if its work never asked to wait."""
+    return int(item[schema.ENTERED_AT_MS]["N"]) if schema.ENTERED_AT_MS in item else None
+
+
+def task_token_in(item: Item) -> str | None:
+    """The task token of the last heartbeat."""
+    return item[schema.TASK_TOKEN]["S"] if schema.TASK_TOKEN in item else None
+
+
+def _set_stage(claim: Claim, stage: ReapStage, *, condition: str, now_ms: int) -> Update:
+    return conditional_update(
+        claim.key,
+        change="SET #fenced = :stage, #expiry_time = :expiry_time",
+        condition=condition,
+        values={
+            ":stage": number(stage),
+            ":seen": number(claim.revision),
+            ":expiry_time": number(schema.ttl_seconds(now_ms, schema.REDRIVABLE_MS)),
+        },
+    )

@@ -1,0 +1,203 @@
+"""What people may see of a lock: its holders and waiters, and never what proves ownership."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from fairlock.clock import utc
+from fairlock.errors import LockItemMalformed, VisibleHolder
+from fairlock.protocol import schema
+from fairlock.protocol.lease_time import is_over
+from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter
+
+WAITERS_SHOWN: Final = 20
+"""A description tells so many waiters one by one, the oldest; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedHolder(VisibleHolder):
+    """A holder of a lock.
+
+    Attributes:
+        lease: seconds for which each renewal holds.
+        limit: number of permits, as the holder's request said: no more hold as long as it does.
+        data: the JSON object that it stored with the lock; None if it stored none. Not in the
+            `repr`, which may end up in a log.
+        execution_arn: the workflow execution that it belongs to; None for any other owner.
+    """
+
+    lease: float
+    limit: int
+    data: Mapping[str, Any] | None = field(repr=False)
+    execution_arn: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedWaiter:
+    """A waiter in the queue of a lock.
+
+    Attributes:
+        owner_name: its label, empty if it gave none.
+        entered_at: since when it waits: its place in the queue.
+        limit: number of permits, as the waiter's request said.
+        execution_arn: the workflow execution that it belongs to; None for any other owner.
+    """
+
+    owner_name: str
+    entered_at: datetime
+    limit: int
+    execution_arn: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedQueue:
+    """The waiters of a lock that still ask.
+
+    Attributes:
+        count: how many wait.
+        first: the 20 oldest at most, the next one to hold in front.
+    """
+
+    count: int = 0
+    first: tuple[DescribedWaiter, ...] = ()
+
+    @property
+    def oldest(self) -> datetime | None:
+        """Since when the oldest of them waits; None if nobody does."""
+        return self.first[0].entered_at if self.first else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedForcedRelease:
+    """The last release by force of a lock.
+
+    Attributes:
+        fencing_token: of the grant that it ended.
+        requested_by: who did it, as the request said; nobody has checked that.
+        reason: why.
+    """
+
+    fencing_token: int
+    at: datetime
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockDescription:
+    """One lock, as it was seen at a moment.
+
+    Attributes:
+        name: the lock's name.
+        seen_at: the moment, by the clock of the one who read.
+        limit: how many may hold at most while the present holders do; None if nobody holds,
+            because the next holder names its own.
+        holders: in the order of their grants.
+        waiters: those that still ask.
+        last_forced_release: None if there was none since the lock's item was made.
+    """
+
+    name: str
+    seen_at: datetime
+    limit: int | None
+    holders: tuple[DescribedHolder, ...]
+    waiters: DescribedQueue
+    last_forced_release: DescribedForcedRelease | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueCount:
+    """Counts waiters as they are read, and remembers the oldest, so that no queue is too long.
+
+    Attributes:
+        holders: owner ids that hold: a waiter that was handed the lock meanwhile is not counted.
+        now_ms: the present, in epoch milliseconds: a waiter that has not asked in time is dead.
+    """
+
+    holders: frozenset[str] = field(repr=False)
+    now_ms: int
+    count: int = 0
+    first: list[DescribedWaiter] = field(default_factory=list)
+
+    def add(self, waiter: Waiter) -> None:
+        """Counts a waiter, if it still waits; the oldest must come first."""
+        over = is_over(waiter.expires_at_ms, date_ms=self.now_ms)
+        if over or waiter.request.owner_id in self.holders:
+            return
+        self.count += 1
+        if len(self.first) < WAITERS_SHOWN:
+            self.first.append(
+                DescribedWaiter(
+                    owner_name=waiter.request.owner_name,
+                    entered_at=utc(waiter.entered_at_ms),
+                    limit=waiter.request.limit,
+                    execution_arn=waiter.request.execution_arn,
+                )
+            )
+
+    def queue(self) -> DescribedQueue:
+        """What was counted."""
+        return DescribedQueue(count=self.count, first=tuple(self.first))
+
+
+def describe_lock(
+    name: str, state: LockState, waiters: DescribedQueue, *, now_ms: int
+) -> LockDescription:
+    """The lock of this state.
+
+    Raises:
+        LockItemMalformed: the data of a holder is no JSON object.
+    """
+    return LockDescription(
+        name=name,
+        seen_at=utc(now_ms),
+        limit=min((holder.limit for holder in state.holders), default=None),
+        holders=tuple(_holder(name, holder) for holder in state.holders),
+        waiters=waiters,
+        last_forced_release=_forced_release(state.last_forced_release),
+    )
+
+
+def _holder(lock_name: str, holder: Holder) -> DescribedHolder:
+    return DescribedHolder(
+        owner_name=holder.owner_name,
+        acquired_at=utc(holder.acquired_at_ms),
+        expires_at=utc(holder.expires_at_ms),
+        fencing_token=holder.fencing_token,
+        lease=holder.lease_ms / 1000,
+        limit=holder.limit,
+        data=read_data(lock_name, holder.data),
+        execution_arn=holder.execution_arn,
+    )
+
+
+def read_data(lock_name: str, text: str | None) -> Mapping[str, Any] | None:
+    """The JSON object that is stored with a holder.
+
+    Raises:
+        LockItemMalformed: it is none.
+    """
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise LockItemMalformed(schema.partition_of(lock_name))
+    return data
+
+
+def _forced_release(last: ForcedRelease | None) -> DescribedForcedRelease | None:
+    if last is None:
+        return None
+    return DescribedForcedRelease(
+        fencing_token=last.fencing_token,
+        at=utc(last.at_ms),
+        requested_by=last.requested_by,
+        reason=last.reason,
+    )

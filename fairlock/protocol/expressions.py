@@ -1,0 +1,148 @@
+"""Conditions and changes with names, and the requests that carry them.
+
+Every decision about a lock is one conditional write on its item. Those writes are made of the
+conditions below, so that each request reads like the rule that it enforces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from fairlock.protocol import schema
+from fairlock.protocol.requests import Item, Returns, Update
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+_T = TypeVar("_T")
+Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
+
+I_HOLD: Final = "attribute_exists(#mine)"
+I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
+NOT_RELEASED_BY_ME: Final = "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
+
+NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
+"""The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that
+TTL removed and that is made anew starts above every token it has ever issued."""
+
+_NAMES: Final = {
+    f"#{value}": value
+    for name, value in vars(schema).items()
+    if name.isupper() and isinstance(value, str)
+} | {
+    f"#h_{name.removeprefix('HOLDER_').lower()}": value
+    for name, value in vars(schema).items()
+    if name.startswith("HOLDER_")
+}
+"""Each attribute of the schema stands in expressions under its own name. Those of a holder's record
+are short, and stand under the names of their constants: `#h_lease_ms`."""
+_PLACEHOLDER: Final = re.compile(r"[#:]\w+")
+_EXPRESSIONS: Final = 512
+"""Far more than there are, unless many holders are evicted at once."""
+
+
+def token_seed(now_ms: int) -> int:
+    """The number below the first fencing token of an item: the epoch in microseconds."""
+    return now_ms * 1000
+
+
+def all_of(*conditions: str) -> str:
+    """All of the conditions hold."""
+    return " AND ".join(conditions)
+
+
+def number(value: int) -> AttributeValueTypeDef:
+    """A DynamoDB number."""
+    return {"N": str(value)}
+
+
+def names_in(expression: str) -> dict[str, str]:
+    """The names that an expression uses: DynamoDB refuses to be told of any other."""
+    return _used_in(_placeholders(expression), _NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of an item when a write happens, and the values that this uses."""
+
+    expression: str
+    values: Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """The part of an update that removes holders; empty if none leaves.
+
+    Attributes:
+        also_set: what the SET clause says besides, after a comma.
+        conditions: the update happens only if all of these hold.
+        names: the attributes to remove, by their names in expressions.
+        values: the values that the expressions use.
+    """
+
+    also_set: str = ""
+    conditions: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    values: Item = field(default_factory=dict)
+
+
+NO_REMOVAL: Final = Removal()
+
+
+def conditional_update(
+    key: Item,
+    owner_id: str = "",
+    *,
+    change: str,
+    condition: str,
+    values: Values | None = None,
+    removal: Removal = NO_REMOVAL,
+    returns: Returns = "ALL_NEW",
+    now_ms: int = 0,
+) -> Update:
+    """An update on behalf of one owner, which may remove holders; it declares what it uses.
+
+    Its expressions may use `#mine`, `#my_token` and `:me` of the owner, and the times
+    `:expiry_time` and `:retain_until` of a write at `now_ms`.
+    """
+    own_names = {
+        "#mine": schema.holder_attribute(owner_id),
+        "#my_token": schema.token_attribute(owner_id),
+        **removal.names,
+    }
+    all_values: Values = {
+        ":one": {"N": "1"},
+        ":yes": {"BOOL": True},
+        ":me": {"S": owner_id},
+        ":expiry_time": number(schema.ttl_seconds(now_ms)),
+        ":retain_until": number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
+        **(values or {}),
+        **removal.values,
+    }
+    if removal.names:
+        change = f"{change} REMOVE {', '.join(removal.names)}"
+    condition = all_of(condition, *removal.conditions)
+    placeholders = _placeholders(f"{change} {condition}")
+    return Update(
+        key=key,
+        change=change,
+        condition=condition,
+        names=_used_in(placeholders, own_names) | _used_in(placeholders, _NAMES),
+        values=_used_in(placeholders, all_values),
+        returns=returns,
+    )
+
+
+@lru_cache(_EXPRESSIONS)
+def _placeholders(expression: str) -> tuple[str, ...]:
+    """The names and values that an expression uses: of few expressions, for many requests."""
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(expression)))
+
+
+def _used_in(placeholders: Sequence[str], meanings: Mapping[str, _T]) -> dict[str, _T]:
+    return {name: meanings[name] for name in placeholders if name in meanings}

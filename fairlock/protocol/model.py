@@ -1,0 +1,470 @@
+"""The nouns of the lock protocol: first requests, then the state of a lock, and at last answers.
+
+All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` makes the wire format
+(seconds, ISO 8601).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from fairlock.protocol import schema
+from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.requests import Item
+
+DEFAULT_LEASE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireRequest:
+    """One acquisition of one permit.
+
+    Attributes:
+        lock_name: what is locked.
+        owner_id: names this acquisition, and is the proof of ownership. Never shown to others.
+        owner_name: a label for people. It proves nothing.
+        lease_ms: how long the lock is held without a heartbeat.
+        limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
+        data: a JSON object, as compact text, that is stored with the holder.
+        execution_arn: the workflow execution whose end ends this acquisition.
+        waiting_since_ms: when the caller says that it began to wait: for the advice when to ask
+            again only.
+        ticket: the place in the queue that the caller says it has; it counts only if a waiter of
+            this owner is found there.
+        claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
+        called_at_ms: when this call was made. A call that comes late, when others have left the
+            lock since, is not taken for a new one. None for now.
+        waits: whether to join the queue if all permits are out.
+        task_token: completed with the grant when the lock is handed over; without one a waiter
+            polls.
+        poll_interval_ms: how often a waiter without a task token polls; a lease handed to it begins
+            that much later. None: as often as it is advised.
+        waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
+            the advised polls, or with a task token for the longest fallback period.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    owner_name: str = ""
+    lease_ms: int = DEFAULT_LEASE_MS
+    limit: int = 1
+    data: str | None = None
+    execution_arn: str | None = None
+    waiting_since_ms: int | None = None
+    ticket: int | None = None
+    claimed_at_ms: int | None = None
+    called_at_ms: int | None = None
+    waits: bool = False
+    task_token: str | None = field(default=None, repr=False)
+    poll_interval_ms: int | None = None
+    waiter_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None."""
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    lease_ms: int | None = None
+    data: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepAliveRequest:
+    """A heartbeat of a workflow that keeps its lock alive beside its work.
+
+    Attributes:
+        acquisition: what the workflow holds, or must take again after a redrive.
+        task_token: of the heartbeat state; completed when the work has ended, or the lock is lost.
+    """
+
+    acquisition: AcquireRequest
+    execution_arn: str
+    task_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequest:
+    """Give the permit back, or leave the queue.
+
+    Attributes:
+        waits: whether it may still be in the queue.
+        ticket: its place there, as far as the caller knows; the claim of a workflow knows better.
+        execution_arn: the workflow execution that it belongs to, so that its claim is found.
+        keep_alive: whether its workflow sends heartbeats, which end with this release.
+        tells_grant: whether the answer has to tell of the grant that ended; that of an execution
+            has to, for its claim goes with it.
+        fencing_token: of the grant that is to end; None ends any grant of this owner. With it, a
+            late copy of this request cannot end a later grant of the same owner.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    waits: bool = False
+    ticket: int | None = None
+    execution_arn: str | None = None
+    keep_alive: bool = False
+    tells_grant: bool = True
+    fencing_token: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForceReleaseRequest:
+    """Take out a holder that is not the caller: the one that was granted this fencing token.
+
+    Attributes:
+        requested_by: who asks; a label for people, which proves nothing.
+        reason: why, for people.
+    """
+
+    lock_name: str
+    fencing_token: int
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionEnded:
+    """A workflow execution was stopped, timed out, or failed.
+
+    Attributes:
+        redrives: how often it had been redriven by then.
+        second_pass: whether no acquire of it can be under way any more.
+    """
+
+    execution_arn: str
+    redrives: int = 0
+    second_pass: bool = False
+
+
+class Liveness(StrEnum):
+    """What is known about the workflow execution that a holder belongs to."""
+
+    RUNNING = "RUNNING"
+    OVER = "OVER"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An owner that has a permit, as the table describes it. Every heartbeat adds 1 to `revision`.
+
+    Attributes:
+        limit: how many permits the lock has, as this owner's request said: no more than that hold
+            as long as this owner does.
+        undelivered: whether a hand-off found nobody to tell.
+    """
+
+    owner_id: str = field(repr=False)
+    owner_name: str
+    acquired_at_ms: int
+    expires_at_ms: int
+    lease_ms: int
+    limit: int
+    revision: int
+    fencing_token: int
+    data: str | None = None
+    execution_arn: str | None = None
+    undelivered: bool = False
+
+    @property
+    def is_undelivered(self) -> bool:
+        """Whether the owner still does not know of the grant: if it asks again, it renews first."""
+        return self.undelivered and self.revision == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedRelease:
+    """A holder was released by somebody else, by force: which grant ended, and who says why."""
+
+    fencing_token: int
+    at_ms: int
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockState:
+    """One lock, as its item describes it. A lock never seen before has no holders.
+
+    Attributes:
+        limit: the limit in force, never above that of a holder; 0 if nobody ever held.
+        released_at_ms: when a holder or a waiter left last; None if none ever did.
+        executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
+        retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
+        last_forced_release: the last release by force; None if there was none.
+    """
+
+    fencing_token: int = 0
+    held: int = 0
+    limit: int = 0
+    last_released: str | None = None
+    released_at_ms: int | None = None
+    contended: bool = False
+    wait_seq: int = 0
+    retain_until_seconds: int | None = None
+    executions: str | None = None
+    last_forced_release: ForcedRelease | None = None
+    holders: tuple[Holder, ...] = field(default=())
+
+    def holder(self, owner_id: str) -> Holder | None:
+        """The holder with this owner id, if there is one."""
+        return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+    def limit_for(self, limit: int) -> int:
+        """How many may hold when an owner with this limit does: the holders' limits count too."""
+        return min([limit, *(holder.limit for holder in self.holders)])
+
+    def has_room(self, limit: int) -> bool:
+        """Whether an owner with this limit may come in."""
+        return self.held < self.limit_for(limit)
+
+    def is_full(self) -> bool:
+        """Whether the holders let nobody in, whatever limit the owner that asks has named."""
+        return self.held >= min((holder.limit for holder in self.holders), default=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiter:
+    """An acquisition in the queue.
+
+    Attributes:
+        entered_at_ms: its place in the queue.
+        asked_at_ms: when its last call was sent.
+        expires_at_ms: when it counts as gone unless it asks again.
+    """
+
+    request: AcquireRequest
+    entered_at_ms: int
+    asked_at_ms: int
+    expires_at_ms: int
+
+    @property
+    def key(self) -> Item:
+        """The key of its item."""
+        return schema.waiter_key(
+            self.request.lock_name, entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
+        )
+
+    @property
+    def sort_key(self) -> str:
+        """The part of the key by which waiters are in order."""
+        return schema.waiter_sort_key(
+            entered_at_ms=self.entered_at_ms, owner_id=self.request.owner_id
+        )
+
+    @property
+    def place(self) -> Place:
+        """Its place in the queue."""
+        return Place(
+            owner_id=self.request.owner_id,
+            entered_at_ms=self.entered_at_ms,
+            asked_at_ms=self.asked_at_ms,
+            expires_at_ms=self.expires_at_ms,
+        )
+
+    def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
+        """The holder that this waiter becomes if the lock is handed over to it now.
+
+        A waiter that polls learns of its grant only when it asks again: its lease begins then.
+        """
+        request = self.request
+        begins_ms = max(now_ms, self.expires_at_ms)
+        if request.task_token is not None:
+            begins_ms = now_ms
+        elif request.poll_interval_ms is not None:
+            begins_ms = now_ms + request.poll_interval_ms
+        return Holder(
+            owner_id=request.owner_id,
+            owner_name=request.owner_name,
+            acquired_at_ms=now_ms,
+            expires_at_ms=stored_end_ms(begins_ms, request.lease_ms),
+            lease_ms=request.lease_ms,
+            limit=request.limit,
+            revision=1,
+            fencing_token=fencing_token,
+            data=request.data,
+            execution_arn=request.execution_arn,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in the queue: whose it is, when that asked, and when it counts as given up."""
+
+    owner_id: str = field(repr=False)
+    entered_at_ms: int
+    asked_at_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLock:
+    """A lock as it was read, perhaps with the head of its queue.
+
+    Attributes:
+        waiters: the oldest waiters, in order; empty if they are not known.
+        queue_seen_at: reading of the monotonic clock not later than the moment at which the queue
+            was as these waiters show it.
+        is_whole: whether these waiters were all that there were.
+        date_ms: the Date of the answer that showed the state; None if that is not known.
+    """
+
+    state: LockState
+    waiters: tuple[Waiter, ...] = field(default=(), repr=False)
+    queue_seen_at: float = -math.inf
+    is_whole: bool = False
+    date_ms: int | None = None
+
+
+class RefusalReason(StrEnum):
+    """Why acquire was refused."""
+
+    HELD = "HELD"
+    """All permits are out."""
+    ALREADY_RELEASED = "ALREADY_RELEASED"
+    """This acquisition was released before: a delayed duplicate must not take the lock again."""
+    QUEUE_FULL = "QUEUE_FULL"
+    """All permits are out, and as many wait as may wait: the caller did not join the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Yes: the caller holds the lock; the answer to a heartbeat too.
+
+    Attributes:
+        repeated: the permit had been granted before, to a call whose reply may have been lost.
+        taken_over: how many holders lost their place for this grant, because their lease was over.
+        since: reading of our monotonic clock before the request that showed the grant was sent.
+        own_ms: for how long after `since` its owner may rely on it; None if it is somebody else's.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    fencing_token: int
+    lease_ms: int
+    acquired_at_ms: int
+    expires_at_ms: int
+    repeated: bool = False
+    taken_over: int = 0
+    since: float = field(default=-math.inf, compare=False)
+    own_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def ends_at(self) -> float:
+        """Reading of our monotonic clock from which its owner may not rely on it."""
+        return self.since + (self.own_ms or 0) / 1000
+
+    @classmethod
+    def of(cls, lock_name: str, holder: Holder, *, repeated: bool = False) -> Grant:
+        """The grant of this holder."""
+        return cls(
+            lock_name=lock_name,
+            owner_id=holder.owner_id,
+            fencing_token=holder.fencing_token,
+            lease_ms=holder.lease_ms,
+            acquired_at_ms=holder.acquired_at_ms,
+            expires_at_ms=holder.expires_at_ms,
+            repeated=repeated,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """No: the caller does not hold the lock, and nothing was written for it.
+
+    Attributes:
+        retry_after_seconds: when to ask again, in whole seconds, already jittered.
+        liveness_unknown: how many holders count as alive only because Step Functions did not say.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    reason: RefusalReason
+    holders: tuple[Holder, ...] = ()
+    retry_after_seconds: int = 1
+    liveness_unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """Not yet: the caller is in the queue, and will be handed the lock in its order.
+
+    Attributes:
+        entered_at_ms: the ticket; asking again with it keeps the place.
+        position: 1 is next; waiters that entered before and still ask count. None if nobody needs
+            it, and so it was not counted.
+        retry_after_seconds: when a waiter without a task token must ask again to keep its place.
+        seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    entered_at_ms: int
+    position: int | None
+    holders: tuple[Holder, ...]
+    retry_after_seconds: int
+    seen: SeenLock | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOff:
+    """A permit went from a departing holder, or from the free ones, to the oldest waiter.
+
+    Attributes:
+        waited_ms: from the waiter's entry to the grant.
+    """
+
+    grant: Grant
+    waiter: Waiter
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Yes: this acquisition is over.
+
+    Attributes:
+        gave_back: whether this call has ended a grant; not if it repeats an earlier one, or if the
+            acquisition was still waiting.
+        held_ms: how long the permit was held; None if none was given back, or if that was not asked
+            for.
+        left_queue: whether it was still waiting.
+        fencing_token: of the grant that ended; None as `held_ms`.
+        execution_arn: the workflow execution that the holder belonged to.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    gave_back: bool = False
+    held_ms: int | None = None
+    left_queue: bool = False
+    fencing_token: int | None = None
+    execution_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotHeld:
+    """No: this owner does not hold the lock. No holder and no waiter was changed."""
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """What was freed.
+
+    Attributes:
+        holders: permits given back on behalf of the execution.
+        waiters: its places in queues that were given up.
+        complete: whether that was all; else there was not enough time, and more is left.
+    """
+
+    holders: int = 0
+    waiters: int = 0
+    complete: bool = True

@@ -1,0 +1,381 @@
+"""The conditional writes of a lock, one function a write.
+
+    caller                        lock item
+      │ acquire_permit              condition: a permit is free, and I neither hold nor released it
+      ├─────────────────────────▶ granted with the next fencing token
+      │ renew                       condition: I hold, and my lease ends no later than asked
+      ├─────────────────────────▶ the lease ends later
+      │ release_permit              condition: I hold, and nobody waits
+      └─────────────────────────▶ one permit fewer is out
+
+Each is one request, on a lock never seen before too. When a condition fails DynamoDB returns the
+item as it was, so that `verdict.py` finds the reason without a second read.
+
+Any of them may arrive late: after its caller has given it up, and after everything else. So a
+condition names what the write was made for: a grant by its fencing token, a moment by the last
+departure (`departure.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fairlock.protocol import schema
+from fairlock.protocol.departure import (
+    LEFT_LAST,
+    LEFT_NOW,
+    DepartingHolder,
+    departure_times,
+    eviction,
+    nobody_left,
+    not_outdated,
+    removal,
+)
+from fairlock.protocol.expressions import (
+    I_DO_NOT_HOLD,
+    I_HOLD,
+    NEXT_TOKEN,
+    NO_REMOVAL,
+    NOT_CONTENDED,
+    NOT_RELEASED_BY_ME,
+    Condition,
+    Removal,
+    Values,
+    all_of,
+    conditional_update,
+    number,
+    token_seed,
+)
+from fairlock.protocol.holders import (
+    SAME_EXECUTIONS,
+    SET_EXECUTIONS,
+    new_holder,
+    shared_executions,
+)
+from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.limits import (
+    NOBODY_CAME_IN,
+    SET_LIMIT,
+    may_enter,
+    may_enter_as_seen,
+)
+from fairlock.protocol.model import (
+    DEFAULT_LEASE_MS,
+    AcquireRequest,
+    HeartbeatRequest,
+    Holder,
+    LockState,
+    ReleaseRequest,
+)
+from fairlock.protocol.requests import Update
+from fairlock.protocol.retention import (
+    RETAIN_ITEM,
+    needs_longer_retention,
+    retain_item,
+    retained_long_enough,
+)
+
+_MY_GRANT: Final = "#my_token = :seen_grant"
+_AS_SEEN: Final = (_MY_GRANT, "#mine.#h_revision = :seen_revision")
+
+
+def acquire_permit(request: AcquireRequest, *, sent_at_ms: int, now_ms: int) -> Update:
+    """Take a free permit. Grants nothing to a holder, nor to an owner who released last.
+
+    This first write supposes what is usual: that all name the same limit (`limits.py`), that their
+    executions are of one account and region (`holders.py`), that TTL will not delete the item
+    soon (`retention.py`), and that no other owner left after it was sent (`departure.py`).
+    """
+    return _grant(
+        request,
+        may_enter(request.limit),
+        not_outdated(sent_at_ms),
+        also=(NOT_RELEASED_BY_ME,),
+        now_ms=now_ms,
+    )
+
+
+def acquire_permit_as_seen(request: AcquireRequest, seen: LockState, *, now_ms: int) -> Update:
+    """Take a permit that was seen to be free, after the first write was refused."""
+    return _grant(
+        request,
+        may_enter_as_seen(request.limit, seen),
+        nobody_left(seen),
+        also=(NOT_RELEASED_BY_ME,),
+        seen=seen,
+        now_ms=now_ms,
+        retain_long=needs_longer_retention(seen, now_ms=now_ms),
+    )
+
+
+def reacquire_permit(
+    request: AcquireRequest, *, now_ms: int, seen: LockState | None = None
+) -> Update:
+    """Take a free permit for an acquisition that the reaper released on its behalf.
+
+    The claim that this is written with tells a late copy.
+    """
+    room = may_enter(request.limit) if seen is None else may_enter_as_seen(request.limit, seen)
+    return _grant(request, room, seen=seen, now_ms=now_ms, retain_long=True)
+
+
+def take_over_permit(
+    request: AcquireRequest,
+    evictable: Sequence[Holder],
+    *,
+    left_at_ms: int,
+    now_ms: int,
+    seen: LockState,
+) -> Update:
+    """Take the place of holders whose lease is over, on a lock seen in this state.
+
+    Conditioned on the revision that was seen of each, so that a heartbeat in between wins. The mark
+    of the last owner who released stays as it is: an evicted holder has not released, and must be
+    told so.
+    """
+    return _grant(
+        request,
+        may_enter_as_seen(request.limit, seen, evictable),
+        nobody_left(seen),
+        also=(NOT_RELEASED_BY_ME,),
+        leaving=eviction(evictable, left_at_ms=left_at_ms),
+        permits=1 - len(evictable),
+        seen=seen,
+        now_ms=now_ms,
+        retain_long=needs_longer_retention(seen, now_ms=now_ms),
+    )
+
+
+def evict(
+    lock_name: str,
+    evictable: Sequence[Holder],
+    *,
+    left_at_ms: int,
+    now_ms: int,
+    seen: LockState,
+) -> Update:
+    """Evict holders whose lease is over, for nobody: more permits were out than a lower limit.
+
+    On condition that no permit was granted since the lock was seen in this state: the holders may
+    have other grants by then, with the same revisions.
+    """
+    leaving = eviction(evictable, left_at_ms=left_at_ms)
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
+        condition=all_of(NOT_CONTENDED, NOBODY_CAME_IN),
+        values={
+            ":difference": number(-len(evictable)),
+            ":seen_token": number(seen.fencing_token),
+        },
+        removal=leaving,
+        now_ms=now_ms,
+    )
+
+
+def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
+    """Let the lease end one lease from now, even if it has run out and nobody took the place.
+
+    Refused if the lease ends later already: a late copy of an earlier heartbeat must not move the
+    end back, on which the holder relies. But never refused for anything else that the previous
+    heartbeat changed: a heartbeat whose reply was lost must not look like a stolen lock. Refused
+    on an item that TTL may delete soon, see `retention.py`.
+
+    A caller that does not name its lease has the usual one most probably; with another, this write
+    is refused, and `renew_as_seen` uses the stored one.
+    """
+    lease_ms = DEFAULT_LEASE_MS if request.lease_ms is None else request.lease_ms
+    usual = () if request.lease_ms is not None else ("#mine.#h_lease_ms = :lease_ms",)
+    return _renewal(
+        request,
+        lease_ms=lease_ms,
+        expires_at_ms=stored_end_ms(now_ms, lease_ms),
+        conditions=("#mine.#h_expires_at_ms <= :expires_at_ms", *usual),
+        now_ms=now_ms,
+    )
+
+
+def renew_as_seen(
+    request: HeartbeatRequest, holder: Holder, *, now_ms: int, retain_long: bool
+) -> Update:
+    """Renew a grant that was seen, after `renew` was refused; only a caller that is alive does so.
+
+    The end moves back only if the request names another lease than the stored one: then it is meant
+    to. On condition that the holder is as it was seen, so that no other heartbeat is undone.
+    """
+    lease_ms = holder.lease_ms if request.lease_ms is None else request.lease_ms
+    asked_ms = stored_end_ms(now_ms, lease_ms)
+    is_meant = lease_ms != holder.lease_ms
+    return _renewal(
+        request,
+        lease_ms=lease_ms,
+        expires_at_ms=asked_ms if is_meant else max(asked_ms, holder.expires_at_ms),
+        conditions=_AS_SEEN,
+        seen=holder,
+        retain_long=retain_long,
+        now_ms=now_ms,
+    )
+
+
+def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms: int) -> Update:
+    """Write the end of a grant once more, which a wrong clock has written just now.
+
+    Conditioned on that very write, so that a copy that comes late moves no end. If the grant was
+    the first of its item, the wrong clock has made its fencing token too, which is raised if it is
+    too low: nobody has been told of it.
+    """
+    changes = [
+        "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_acquired_at_ms = :now",
+        f"#mine.#h_revision = #mine.#h_revision + :one, {RETAIN_ITEM}",
+    ]
+    conditions = ["#mine.#h_revision = :revision", "#my_token = :seen_grant"]
+    token = token_seed(now_ms) + 1
+    if raises_token and holder.fencing_token < token:
+        changes.append("#my_token = :token, #fencing_token = :token")
+        conditions.append("#fencing_token = :seen_grant")
+    return conditional_update(
+        schema.lock_key(lock_name),
+        holder.owner_id,
+        change=f"SET {', '.join(changes)}",
+        condition=all_of(*conditions),
+        values={
+            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
+            ":now": number(now_ms),
+            ":revision": number(holder.revision),
+            ":seen_grant": number(holder.fencing_token),
+            ":token": number(token),
+        },
+        now_ms=now_ms,
+    )
+
+
+def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
+    """Renew the lease of another owner once, because the workflow it belongs to still runs.
+
+    Conditioned on the grant and the revision that were seen: of many contenders only one extends,
+    a heartbeat of the holder's own wins, and a later grant of the same owner is left alone.
+    """
+    return conditional_update(
+        schema.lock_key(lock_name),
+        holder.owner_id,
+        change=f"SET #mine.#h_expires_at_ms = :expires_at_ms, {RETAIN_ITEM}, "
+        "#mine.#h_revision = #mine.#h_revision + :one",
+        condition=all_of(*_AS_SEEN),
+        values={
+            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
+            **_seen(holder),
+        },
+        now_ms=now_ms,
+    )
+
+
+def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
+    """Stop being a holder. Returns the item as it was, if the grant that ends is to be told of.
+
+    A caller that knows its fencing token ends that grant and no other: a late copy of this write
+    must not free what the same owner was granted later.
+    """
+    token = request.fencing_token
+    return conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET #held = #held - :one, #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM} "
+        "REMOVE #mine, #my_token",
+        condition=all_of(I_HOLD if token is None else _MY_GRANT, NOT_CONTENDED, LEFT_LAST),
+        values={":seen_grant": number(token or 0), **departure_times(left_at_ms)},
+        returns="ALL_OLD" if request.tells_grant else "NONE",
+        now_ms=left_at_ms,
+    )
+
+
+def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: int) -> Update:
+    """Take out the holder of the grant that was seen, on a lock for which nobody waits."""
+    leaving = removal(departing, left_at_ms=left_at_ms)
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
+        condition=NOT_CONTENDED,
+        removal=leaving,
+        now_ms=left_at_ms,
+    )
+
+
+def _grant(
+    request: AcquireRequest,
+    *conditions: Condition,
+    also: Sequence[str] = (),
+    leaving: Removal = NO_REMOVAL,
+    permits: int = 1,
+    seen: LockState | None = None,
+    now_ms: int,
+    retain_long: bool = False,
+) -> Update:
+    """Makes the owner a holder, in the place of others whose lease is over, if nobody waits."""
+    long = retain_long or request.execution_arn is not None
+    executions = shared_executions(request, seen)
+    more = ":one" if permits == 1 else ":difference"
+    values: Values = {}
+    for condition in conditions:
+        values |= condition.values
+    return conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET #mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
+        f"{SET_LIMIT}, {retain_item(long=long)}{leaving.also_set}"
+        f"{SET_EXECUTIONS if executions else ''} ADD #held {more}",
+        condition=all_of(
+            I_DO_NOT_HOLD,
+            NOT_CONTENDED,
+            *also,
+            *(condition.expression for condition in conditions),
+            *([SAME_EXECUTIONS] if executions else []),
+            *retained_long_enough(long=long),
+        ),
+        values={
+            ":holder": new_holder(request, executions, now_ms=now_ms),
+            ":executions": {"S": executions or ""},
+            ":seed": number(token_seed(now_ms)),
+            ":difference": number(permits),
+            **values,
+        },
+        removal=leaving,
+        returns="UPDATED_OLD",
+        now_ms=now_ms,
+    )
+
+
+def _renewal(
+    request: HeartbeatRequest,
+    *,
+    lease_ms: int,
+    expires_at_ms: int,
+    conditions: Sequence[str],
+    seen: Holder | None = None,
+    retain_long: bool = False,
+    now_ms: int,
+) -> Update:
+    changes = [
+        "#mine.#h_revision = #mine.#h_revision + :one",
+        "#mine.#h_expires_at_ms = :expires_at_ms, #mine.#h_lease_ms = :lease_ms",
+        retain_item(long=retain_long),
+    ]
+    values: Values = {":expires_at_ms": number(expires_at_ms), ":lease_ms": number(lease_ms)}
+    if request.data is not None:
+        changes.append("#mine.#h_data = :data")
+        values[":data"] = {"S": request.data}
+    return conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET {', '.join(changes)}",
+        condition=all_of(*conditions, *retained_long_enough(long=retain_long)),
+        values={**values, **({} if seen is None else _seen(seen))},
+        now_ms=now_ms,
+    )
+
+
+def _seen(holder: Holder) -> Values:
+    return {
+        ":seen_grant": number(holder.fencing_token),
+        ":seen_revision": number(holder.revision),
+    }

@@ -1,0 +1,167 @@
+"""The lock table: every key and attribute name, spelled once.
+
+    pk                        sk      attributes
+    LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
+                                      limit, expiry_time, retain_until, executions,
+                                      released_at, last_forced_release,
+                                      holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
+    LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
+                                      what the waiter asks for, how to wake it, asked_at_ms
+    EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
+                                      the claim of a workflow: a lock to free when it is over;
+                                      ended, done, fenced (how far the reaper is), asked_at_ms
+
+`held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
+there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `released_at`
+says when a holder or a waiter left last (`departure.py`), `executions` how the ARNs of executions
+begin (`holders.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
+the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
+force, and why. Each holder is a top-level attribute. One nested map of holders would not do:
+DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
+take two requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fairlock.protocol.short_ids import shorten
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+PARTITION_KEY: Final = "pk"
+SORT_KEY: Final = "sk"
+TTL_ATTRIBUTE: Final = "expiry_time"
+
+FENCING_TOKEN: Final = "fencing_token"
+HELD: Final = "held"
+CONTENDED: Final = "contended"
+WAIT_SEQ: Final = "wait_seq"
+RETAIN_UNTIL: Final = "retain_until"
+LAST_RELEASED: Final = "last_released"
+RELEASED_AT: Final = "released_at"
+LAST_FORCED_RELEASE: Final = "last_forced_release"
+
+EXECUTIONS: Final = "executions"
+
+HOLDER_PREFIX: Final = "holder:"
+TOKEN_PREFIX: Final = "token:"
+SHORT_HOLDER_PREFIX: Final = "h:"
+SHORT_TOKEN_PREFIX: Final = "t:"
+
+HOLDER_ACQUIRED_AT_MS: Final = "a"
+HOLDER_EXPIRES_AT_MS: Final = "e"
+HOLDER_LEASE_MS: Final = "l"
+HOLDER_LIMIT: Final = "n"
+HOLDER_REVISION: Final = "r"
+HOLDER_OWNER_NAME: Final = "o"
+HOLDER_DATA: Final = "d"
+HOLDER_EXECUTION: Final = "x"
+"""The ARN of the holder's execution, without what `EXECUTIONS` of the item says."""
+HOLDER_EXECUTION_ARN: Final = "arn"
+"""The whole ARN, if it begins otherwise."""
+HOLDER_UNDELIVERED: Final = "u"
+
+OWNER_NAME: Final = "owner_name"
+EXPIRES_AT_MS: Final = "expires_at_ms"
+LEASE_MS: Final = "lease_ms"
+REVISION: Final = "revision"
+DATA: Final = "data"
+EXECUTION_ARN: Final = "execution_arn"
+
+LOCK_NAME: Final = "lock_name"
+OWNER_ID: Final = "owner_id"
+LIMIT: Final = "limit"
+ENTERED_AT_MS: Final = "entered_at_ms"
+ASKED_AT_MS: Final = "asked_at_ms"
+TASK_TOKEN: Final = "task_token"
+POLL_INTERVAL_MS: Final = "poll_interval_ms"
+
+ENDED: Final = "ended"
+DONE: Final = "done"
+FENCED: Final = "fenced"
+
+RETENTION_MS: Final = 48 * 3_600_000
+"""How long an item outlives its last write. Far longer than the longest lease (12 h) and than any
+clock error, so that TTL never deletes a holder, and a new fencing token seed is never behind."""
+WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
+"""How long a lock's item outlives its last grant to a workflow. Such a holder needs no heartbeat:
+it holds as long as its execution runs, which Step Functions ends after a year."""
+REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
+"""How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""
+DONE_CLAIM_RETENTION_MS: Final = 3_600_000
+"""How long the claim of an acquisition stays that was released. Longer than any call of a function
+can be under way: it refuses late ones."""
+DEAD_WAITER_RETENTION_MS: Final = 3_600_000
+"""How long the item of a waiter that stopped asking stays; far longer than any clock error."""
+LONGEST_FALLBACK_SECONDS: Final = 12 * 3600
+"""A waiter with a task token asks again at least so often."""
+WAITER_GRACE_MS: Final = 60_000
+"""How late a waiter with a task token may ask again: the pause between two fallback periods, 10 s
+at most, a cold start, and some repeats. It is short, because a workflow that comes later still gets
+its place back from its claim, and was only passed over meanwhile."""
+
+STATE: Final = "STATE"
+LOCK_PREFIX: Final = "LOCK#"
+WAITER_PREFIX: Final = "WAITER#"
+_WIDEST_EPOCH_MS: Final = 15
+
+
+def lock_key(lock_name: str) -> dict[str, AttributeValueTypeDef]:
+    """The key of a lock's state."""
+    return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": STATE}}
+
+
+def holder_attribute(owner_id: str) -> str:
+    """The attribute of a lock's item that has the record of this holder."""
+    short = shorten(owner_id)
+    return f"{HOLDER_PREFIX}{owner_id}" if short is None else f"{SHORT_HOLDER_PREFIX}{short}"
+
+
+def token_attribute(owner_id: str) -> str:
+    """The attribute of a lock's item that has the fencing token of this holder."""
+    short = shorten(owner_id)
+    return f"{TOKEN_PREFIX}{owner_id}" if short is None else f"{SHORT_TOKEN_PREFIX}{short}"
+
+
+def waiter_key(
+    lock_name: str, *, entered_at_ms: int, owner_id: str
+) -> dict[str, AttributeValueTypeDef]:
+    """The key of a waiter: in order of entry, and the same whenever the same waiter asks again."""
+    sort_key = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
+    return {PARTITION_KEY: {"S": partition_of(lock_name)}, SORT_KEY: {"S": sort_key}}
+
+
+def waiter_sort_key(*, entered_at_ms: int, owner_id: str) -> str:
+    """The sort key of a waiter."""
+    return f"{WAITER_PREFIX}{entered_at_ms:0{_WIDEST_EPOCH_MS}d}#{owner_id}"
+
+
+def partition_of(lock_name: str) -> str:
+    """The partition in which a lock and its waiters are."""
+    return f"{LOCK_PREFIX}{lock_name}"
+
+
+def claim_key(
+    execution_arn: str, *, lock_name: str, owner_id: str
+) -> dict[str, AttributeValueTypeDef]:
+    """The key of a workflow's claim, which no other acquisition has.
+
+    Lock names and owner ids may contain `#`. The length tells where the owner id begins.
+    """
+    sort_key = f"LOCK#{lock_name}#{owner_id}#{len(owner_id)}"
+    return {
+        PARTITION_KEY: {"S": partition_of_execution(execution_arn)},
+        SORT_KEY: {"S": sort_key},
+    }
+
+
+def partition_of_execution(execution_arn: str) -> str:
+    """The partition in which the claims of a workflow execution are."""
+    return f"EXECUTION#{execution_arn}"
+
+
+def ttl_seconds(now_ms: int, retention_ms: int = RETENTION_MS) -> int:
+    """When TTL may delete an item written now: epoch **seconds**, as DynamoDB's TTL wants it."""
+    return (now_ms + retention_ms) // 1000

@@ -1,0 +1,276 @@
+"""Acquire: attempt to take a permit, and read from a failed attempt what to do next.
+
+attempt ──▶ written ─────────────────────────────────────▶ granted
+  ▲  └────▶ condition failed, with the item as it was
+  │           ├─ I am a holder already ──────────────────▶ granted again, same token
+  │           ├─ I released before ──────────────────────▶ refused: ALREADY_RELEASED
+  │           ├─ leases are over ─▶ take over ─▶ written ▶ granted
+  │           │                        │
+  └───────────┼────────────────────────┘ the lock has changed since
+              └─ all permits are out ────────────────────▶ queued, or refused: HELD
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fairlock.dynamodb.lock_table import ConditionFailed, Written
+from fairlock.protocol.departure import DepartingHolder, is_outdated
+from fairlock.protocol.items import read_granted_token, read_state
+from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.model import (
+    AcquireRequest,
+    Grant,
+    HeartbeatRequest,
+    Holder,
+    LockState,
+    Queued,
+    Refusal,
+    RefusalReason,
+    SeenLock,
+)
+from fairlock.protocol.permits import (
+    acquire_permit,
+    acquire_permit_as_seen,
+    evict,
+    take_over_permit,
+)
+from fairlock.protocol.requests import Update
+from fairlock.protocol.schema import FENCING_TOKEN
+from fairlock.protocol.verdict import AlreadyHolder, LeasesOver, Situation, judge
+from fairlock.store.claims import still_wanted
+from fairlock.store.context import LockContext
+from fairlock.store.events import Evicted, MixedLimits
+from fairlock.store.hand_over import hand_over, pause_or_give_up
+from fairlock.store.join import advise, join
+from fairlock.store.keep_alive import renew_lease
+from fairlock.store.own_end import shown, with_right_end
+from fairlock.store.takeover import NONE_EXPIRED, ExpiredHolders, check_expired_holders
+
+_TRIES_AT_ONCE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The next write to try; if it succeeds the caller is a holder.
+
+    Attributes:
+        now_ms: when the lease begins.
+        taken_over: how many holders lose their place by it.
+        waiters_served: whether all permits that waiters may have were handed over just before.
+    """
+
+    update: Update
+    now_ms: int
+    taken_over: int = 0
+    waiters_served: bool = False
+
+
+def acquire(
+    context: LockContext, request: AcquireRequest, *, seen: SeenLock | None = None
+) -> Grant | Queued | Refusal:
+    """See `LockStore.acquire`."""
+    began = context.retry_budget.clock.monotonic()
+    attempt = _attempt(context, request)
+    if seen is not None and _must_wait(request, seen):
+        first_step = _wait_or_refuse(context, request, seen.state, known=seen)
+        if not isinstance(first_step, _Attempt):
+            return first_step
+        attempt = first_step
+    number = 0
+    step: _Attempt | Grant | Queued | Refusal
+    while True:
+        outcome = context.table.update(attempt.update)
+        if isinstance(outcome, Written):
+            step = _granted(context, request, attempt, outcome) or _attempt(context, request)
+        else:
+            state = read_state(outcome.item)
+            if request.called_at_ms is not None and is_outdated(state, request.called_at_ms):
+                # This call may have stalled until its acquisition was over. What it was shown is
+                # new to it all the same, so no condition on that would tell.
+                wanted = still_wanted(context, request)
+                if wanted is None:
+                    return already_released(request)
+                request = wanted
+            if number == 0:
+                _report_mixed_limits(context, request, state)
+            step = _react(context, request, state, attempt, outcome)
+        if not isinstance(step, _Attempt):
+            return step
+        # Neither granted nor refused: in the last step the caller may even have become a holder.
+        pause_or_give_up(
+            context, request.lock_name, began=began, attempt=number, without_pause=_TRIES_AT_ONCE
+        )
+        attempt, number = step, number + 1
+
+
+def already_released(request: AcquireRequest) -> Refusal:
+    """The answer to an acquisition that is over, in whatever state the lock is."""
+    reason = RefusalReason.ALREADY_RELEASED
+    return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
+
+
+def _granted(
+    context: LockContext, request: AcquireRequest, attempt: _Attempt, written: Written
+) -> Grant | None:
+    """The grant, with its right end; None if somebody has changed it since."""
+    holder = Holder(
+        owner_id=request.owner_id,
+        owner_name=request.owner_name,
+        acquired_at_ms=attempt.now_ms,
+        expires_at_ms=stored_end_ms(attempt.now_ms, request.lease_ms),
+        lease_ms=request.lease_ms,
+        limit=request.limit,
+        revision=1,
+        fencing_token=read_granted_token(written.item, attempt.update),
+    )
+    is_first = FENCING_TOKEN not in written.item
+    grant = with_right_end(context, request.lock_name, holder, written, first_of_all=is_first)
+    return None if grant is None else replace(grant, taken_over=attempt.taken_over)
+
+
+def _must_wait(request: AcquireRequest, seen: SeenLock) -> bool:
+    """Whether all that this owner could do about such a lock is to join its queue."""
+    if seen.date_ms is None or not seen.state.contended or not request.waits:
+        return False
+    return judge(seen.state, request, date_ms=seen.date_ms) is Situation.BUSY
+
+
+def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:
+    others = {holder.limit for holder in state.holders if holder.owner_id != request.owner_id}
+    others.discard(request.limit)
+    if others:
+        found = MixedLimits(
+            lock_name=request.lock_name, limit=request.limit, holders_limits=tuple(sorted(others))
+        )
+        context.observe(found)
+
+
+def _react(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    failed: _Attempt,
+    refusal: ConditionFailed,
+) -> _Attempt | Grant | Queued | Refusal:
+    """What follows from the state on which an attempt failed: another attempt, or the answer."""
+    date_ms = context.date_ms(refusal)
+    match judge(state, request, date_ms=date_ms):
+        case AlreadyHolder(holder, is_fresh):
+            grant = Grant.of(request.lock_name, holder, repeated=True)
+            grant = shown(grant, sent=refusal.sent, date_ms=date_ms)
+            return grant if is_fresh else _renew_own(context, request)
+        case Situation.ALREADY_RELEASED:
+            return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case Situation.FREE:
+            return _attempt_as_seen(context, request, state)
+        case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
+            return _serve_waiters(context, request, state)
+        case LeasesOver(candidates, needed):
+            return _take_over(context, request, state, candidates, needed)
+        case _:
+            return _wait_or_refuse(context, request, state)
+
+
+def _take_over(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    candidates: Sequence[Holder],
+    needed: int,
+) -> _Attempt | Grant | Queued | Refusal:
+    """Evicts holders whose lease and workflow are over, for the oldest waiter or the caller."""
+    expired = check_expired_holders(context, request.lock_name, candidates, needed=needed)
+    evictable = expired.evictable
+    if not evictable:
+        return _wait_or_refuse(context, request, state, expired)
+    if state.contended:
+        evicted = DepartingHolder(evictable[0], voluntary=False)
+        hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
+        return _attempt(context, request)
+    now_ms, left_at_ms = context.aws_clock.now_ms(), context.leaving_ms(state)
+    if len(evictable) < needed:
+        # The limit was lowered by so much that one acquire cannot make room; this much is done.
+        name = request.lock_name
+        update = evict(name, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
+        if isinstance(context.table.update(update), Written):
+            context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
+        return _attempt(context, request)
+    update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
+    return _Attempt(update, now_ms, taken_over=len(evictable))
+
+
+def _wait_or_refuse(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    expired: ExpiredHolders = NONE_EXPIRED,
+    *,
+    known: SeenLock | None = None,
+) -> _Attempt | Grant | Queued | Refusal:
+    if not request.waits:
+        return _refuse(context, request, state, RefusalReason.HELD, expired)
+    behind_others = state.has_room(request.limit)
+    joined = join(context, request, state, behind_others=behind_others, known=known)
+    if joined is None:
+        return _attempt(context, request)
+    if isinstance(joined, Refusal):
+        return joined
+    if joined.state is None or not joined.state.has_room(request.limit):
+        return joined.queued
+    # Permits were free, but not for the waiters in front. That may have changed while the caller
+    # joined, and then nobody else would notice. The caller itself may be served, by this call or by
+    # another; it may have released by now, too, so no permit is asked for again.
+    hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
+    grant = renew_lease(context, _heartbeat_of(request))
+    return joined.queued if grant is None else replace(grant, repeated=True)
+
+
+def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
+    """Takes a free permit, whatever the state of the lock."""
+    now_ms = context.aws_clock.now_ms()
+    sent_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    return _Attempt(acquire_permit(request, sent_at_ms=sent_at_ms, now_ms=now_ms), now_ms)
+
+
+def _attempt_as_seen(context: LockContext, request: AcquireRequest, seen: LockState) -> _Attempt:
+    """Takes a permit that was free when the attempt before was refused."""
+    now_ms = context.aws_clock.now_ms()
+    return _Attempt(acquire_permit_as_seen(request, seen, now_ms=now_ms), now_ms)
+
+
+def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockState) -> _Attempt:
+    """Hands free permits over to those who wait, before the caller tries again."""
+    hand_over(context, request.lock_name, state, requester=request.owner_id)
+    return replace(_attempt(context, request), waiters_served=True)
+
+
+def _heartbeat_of(request: AcquireRequest) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        lock_name=request.lock_name, owner_id=request.owner_id, lease_ms=request.lease_ms
+    )
+
+
+def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
+    """Renews a grant that was found late before its owner relies on it, unless it is gone."""
+    grant = renew_lease(context, _heartbeat_of(request))
+    return _attempt(context, request) if grant is None else replace(grant, repeated=True)
+
+
+def _refuse(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    reason: RefusalReason,
+    expired: ExpiredHolders = NONE_EXPIRED,
+) -> Refusal:
+    return Refusal(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        reason=reason,
+        holders=state.holders,
+        retry_after_seconds=advise(context, request, state),
+        liveness_unknown=expired.unknown,
+    )

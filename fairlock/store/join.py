@@ -1,0 +1,255 @@
+"""Joins the queue, and advises when to ask again.
+
+has a ticket ─▶ keep the place ─▶ written ─────────────────────────▶ queued
+    │                └──▶ no waiter of mine is there ─┐
+    └─ has none ──▶ read who waits ◀──────────────────┘
+                      ├─ I do already ─▶ keep that place ──────────▶ queued
+                      ├─ as many as may wait ──────────────────────▶ refused: QUEUE_FULL
+                      └─ join ─▶ written ─▶ confirm ─▶ still waiting ▶ queued
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fairlock.backoff import advise_retry_seconds
+from fairlock.dynamodb.lock_table import Cancelled, Written
+from fairlock.protocol.items import read_state
+from fairlock.protocol.lease_time import over_at_ms
+from fairlock.protocol.model import (
+    AcquireRequest,
+    LockState,
+    Queued,
+    Refusal,
+    RefusalReason,
+    SeenLock,
+    Waiter,
+)
+from fairlock.protocol.queue import (
+    MOST_PLACES_READ,
+    MOST_WAITERS,
+    confirm_join,
+    join_queue,
+)
+from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS
+from fairlock.store.context import LockContext
+from fairlock.store.queue import count_ahead, count_live, read_places
+
+_POLL_SECONDS_PER_POSITION: Final = 5
+"""The next in the queue asks at least every 5 s, so that a permit handed to it is not idle for
+long."""
+_POLLS_MISSED: Final = 2
+_POLL_GRACE_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The caller waits.
+
+    Attributes:
+        state: the lock as it was seen last: after the caller joined, if it joined just now. None if
+            the caller was handed the lock meanwhile.
+    """
+
+    queued: Queued
+    state: LockState | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One try to get or to keep a place.
+
+    Attributes:
+        asked_at_ms: when this call was sent.
+        advised_seconds: when to ask again, if the position does not make it sooner.
+        began: reading of the monotonic clock at which it began.
+        known: the lock with its whole queue, if that is known.
+    """
+
+    context: LockContext
+    request: AcquireRequest
+    state: LockState
+    behind_others: bool
+    now_ms: int
+    asked_at_ms: int
+    advised_seconds: int
+    began: float
+    known: SeenLock | None = None
+
+    def enter(self, entered_at_ms: int, *, again: bool) -> Written | Cancelled:
+        transaction = join_queue(
+            self.waiter(entered_at_ms),
+            self.state,
+            behind_others=self.behind_others,
+            again=again,
+            now_ms=self.now_ms,
+        )
+        return self.context.table.transact(transaction)
+
+    def waiter(self, entered_at_ms: int) -> Waiter:
+        gone_ms = _keeps_place_ms(self.request, self.advised_seconds)
+        return Waiter(
+            request=self.request,
+            entered_at_ms=entered_at_ms,
+            asked_at_ms=self.asked_at_ms,
+            expires_at_ms=self.now_ms + gone_ms,
+        )
+
+    def joined(
+        self,
+        entered_at_ms: int,
+        position: int | None,
+        *,
+        state: LockState | None = None,
+        date_ms: int | None = None,
+    ) -> Joined:
+        """The answer.
+
+        Args:
+            entered_at_ms: the place.
+            position: how many wait up to that place, if it was counted.
+            state: the lock as it was after the caller joined; None if the caller is in it since
+                before.
+            date_ms: the Date of the answer that showed that state.
+        """
+        seconds = self.advised_seconds
+        if position is not None:
+            seconds = min(seconds, position * _POLL_SECONDS_PER_POSITION)
+        queued = Queued(
+            lock_name=self.request.lock_name,
+            owner_id=self.request.owner_id,
+            entered_at_ms=entered_at_ms,
+            position=position,
+            holders=self.state.holders,
+            retry_after_seconds=seconds,
+            seen=self._seen(entered_at_ms, position, state or self.state, date_ms),
+        )
+        return Joined(queued, state or self.state)
+
+    def _seen(
+        self, entered_at_ms: int, position: int | None, state: LockState, date_ms: int | None
+    ) -> SeenLock:
+        me, seen = self.waiter(entered_at_ms), SeenLock(state=state, date_ms=date_ms)
+        if self.known is not None:
+            waiters = (*self.known.waiters, me)
+            return replace(self.known, state=state, waiters=waiters, date_ms=date_ms)
+        if position != 1:
+            return seen
+        return replace(seen, waiters=(me,), queue_seen_at=self.began, is_whole=True)
+
+
+def join(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    *,
+    behind_others: bool,
+    known: SeenLock | None = None,
+) -> Joined | Refusal | None:
+    """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
+
+    Three requests to join: a query that counts who waits, the transaction that joins, and the write
+    that confirms it. One to keep a place that the caller has a ticket for, and one more if it is to
+    be told its position.
+
+    The query comes first, so that a full queue is refused with nothing written, and so that a
+    caller whose ticket was lost with a reply is found in its place. It is left out if the whole
+    queue is `known` from just now, by a caller that cannot be in it.
+    """
+    now_ms = context.aws_clock.now_ms()
+    began = context.retry_budget.clock.monotonic()
+    advised = advise(context, request, state)
+    asked_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
+    if known is not None and known.is_whole and request.ticket is None:
+        entry = replace(entry, known=known)
+    if request.ticket is not None:
+        kept = entry.enter(request.ticket, again=True)
+        if isinstance(kept, Written):
+            return entry.joined(request.ticket, _position(entry, request.ticket))
+        if kept.state is not None:
+            return None
+    return _join_anew(entry)
+
+
+def _join_anew(entry: _Entry) -> Joined | Refusal | None:
+    context, request, now_ms = entry.context, entry.request, entry.now_ms
+    waiting = (
+        read_places(context, request.lock_name)
+        if entry.known is None
+        else [waiter.place for waiter in entry.known.waiters]
+    )
+    mine = [place for place in waiting if place.owner_id == request.owner_id]
+    if mine:
+        # An earlier call of this waiter was made by a clock that is ahead of ours.
+        latest_ms = max(place.asked_at_ms for place in mine)
+        entry = replace(entry, asked_at_ms=max(entry.asked_at_ms, latest_ms + 1))
+    if mine and request.claimed_at_ms is None:
+        entered_at_ms = mine[0].entered_at_ms
+        if not isinstance(entry.enter(entered_at_ms, again=True), Written):
+            return None
+        return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
+    length = count_live(waiting, now_ms=now_ms)
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
+        return _queue_full(request, entry)
+    entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
+    if not isinstance(entry.enter(entered_at_ms, again=False), Written):
+        return None
+    # A departing holder may have seen the mark of that transaction, and a queue without us.
+    confirmed = context.table.update(confirm_join(request, now_ms=now_ms))
+    ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
+    position = count_live(ahead, now_ms=now_ms) + 1
+    if not isinstance(confirmed, Written):
+        # Handed over meanwhile: it is told, or asks again. A further try of this call might land
+        # when it has released.
+        return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
+    state = read_state(confirmed.item)
+    return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
+
+
+def _position(entry: _Entry, entered_at_ms: int) -> int | None:
+    """The position of a waiter that keeps its place, if its caller is to be told."""
+    request = entry.request
+    if request.task_token is not None or request.poll_interval_ms is not None:
+        return None
+    ahead = count_ahead(
+        entry.context,
+        request.lock_name,
+        request.owner_id,
+        entered_at_ms=entered_at_ms,
+        now_ms=entry.now_ms,
+    )
+    return ahead + 1
+
+
+def _queue_full(request: AcquireRequest, entry: _Entry) -> Refusal:
+    return Refusal(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        reason=RefusalReason.QUEUE_FULL,
+        holders=entry.state.holders,
+        retry_after_seconds=entry.advised_seconds,
+    )
+
+
+def advise(context: LockContext, request: AcquireRequest, state: LockState) -> int:
+    """When to ask again, in whole seconds."""
+    began_ms = next(
+        (at for at in (request.waiting_since_ms, request.claimed_at_ms, request.ticket) if at), None
+    )
+    return advise_retry_seconds(
+        now_ms=context.aws_clock.now_ms(),
+        waiting_since_ms=began_ms,
+        lease_ends_ms=[over_at_ms(holder.expires_at_ms) for holder in state.holders],
+        random=context.random,
+    )
+
+
+def _keeps_place_ms(request: AcquireRequest, advised_seconds: int) -> int:
+    """How long the waiter keeps its place without asking; one that polls, for two polls."""
+    if request.waiter_timeout_ms is not None:
+        return request.waiter_timeout_ms
+    if request.task_token is not None:
+        return LONGEST_FALLBACK_SECONDS * 1000 + WAITER_GRACE_MS
+    return _POLLS_MISSED * advised_seconds * 1000 + _POLL_GRACE_MS

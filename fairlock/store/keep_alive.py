@@ -1,0 +1,154 @@
+"""Renewing a lease, and keep_alive: the heartbeats of a state that stands beside a workflow's work.
+
+record the heartbeat ─▶ written, or there is no claim ─▶ renew ─▶ written ─────▶ renewed
+     │                                                      └────▶ not held ─┐
+     └──▶ refused ───────────────▶ the claim as it is ◀──────────────────────┘
+                                     ├─ the work has ended ─────────────────▶ done
+                                     ├─ fenced: the execution was over, and redriven
+                                     │     └─ take the lock again ─▶ free ──▶ taken again
+                                     │                          └──▶ taken ─▶ lost
+                                     └─ it stands, or there is none ────────▶ lost
+
+Release marks the claim as ended before it frees the lock. So a heartbeat that finds the lock gone
+and the claim without that mark has lost the lock, whatever others did in between. Only a lock that
+the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
+released.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from fairlock.dynamodb.lock_table import Cancelled, Written
+from fairlock.protocol.claims import (
+    Claim,
+    claim_of,
+    has_ended,
+    is_fenced,
+    reacquire_after_redrive,
+    read_claim,
+    record_heartbeat,
+    renew_under_fence,
+)
+from fairlock.protocol.holders import read_holder
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import (
+    AcquireRequest,
+    Grant,
+    HeartbeatRequest,
+    KeepAliveRequest,
+    LockState,
+)
+from fairlock.protocol.permits import renew, renew_as_seen
+from fairlock.protocol.retention import needs_longer_retention
+from fairlock.protocol.schema import lock_key
+from fairlock.store.context import LockContext
+from fairlock.store.hand_over import hand_over, outcome_unknown, pause_or_give_up
+from fairlock.store.own_end import with_right_end
+
+
+class KeepAliveOutcome(Enum):
+    """What a heartbeat has found."""
+
+    RENEWED = auto()
+    REACQUIRED = auto()
+    """The execution had ended, and was redriven; its lock was free."""
+    DONE = auto()
+    LOST = auto()
+
+
+def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None:
+    """Lets the lease end one lease from now, or later; None if its owner is no holder.
+
+    One request; one more if our clock is wrong and this was the first request of the process; and
+    one more if the first supposed something else of the grant than is stored: that it ends no later
+    than asked, has the usual lease if the request names none, and is on an item that TTL spares
+    (`retention.py`).
+
+    Raises:
+        LockStoreUnavailable: outcome unknown, or other heartbeats kept changing the grant.
+    """
+    began = context.retry_budget.clock.monotonic()
+    update, number = renew(request, now_ms=context.aws_clock.now_ms()), 0
+    while True:
+        outcome = context.table.update(update)
+        if isinstance(outcome, Written):
+            holder = read_holder(outcome.item, request.owner_id)
+            grant = with_right_end(context, request.lock_name, holder, outcome)
+            return grant or renew_lease(context, request)
+        state = read_state(outcome.item)
+        found = state.holder(request.owner_id)
+        if found is None:
+            return None
+        pause_or_give_up(context, request.lock_name, began=began, attempt=number)
+        now_ms, number = context.aws_clock.now_ms(), number + 1
+        retain_long = needs_longer_retention(state, now_ms=now_ms)
+        update = renew_as_seen(request, found, now_ms=now_ms, retain_long=retain_long)
+
+
+def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:
+    """See `LockStore.keep_alive`."""
+    acquisition = request.acquisition
+    claim = claim_of(acquisition, request.execution_arn)
+    now_ms = context.aws_clock.now_ms()
+    recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
+    found = recorded.item
+    if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
+        if renew_lease(context, _heartbeat_of(acquisition)) is not None:
+            return KeepAliveOutcome.RENEWED
+        found = context.table.read(claim.key)
+    if has_ended(found):
+        return KeepAliveOutcome.DONE
+    if not is_fenced(found):
+        return KeepAliveOutcome.LOST
+    return _take_again(context, request, read_claim(request.execution_arn, found))
+
+
+def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
+    """For an execution that was reaped, and redriven: it takes the lock again, or still holds."""
+    acquisition = request.acquisition
+    outcome = _reacquire(context, request, claim)
+    if isinstance(outcome, Cancelled) and outcome.state is not None:
+        state = read_state(outcome.state)
+        is_free = state.has_room(acquisition.limit)
+        if is_free and state.holder(acquisition.owner_id) is None:
+            # The holders name other limits; or a late join has left the mark of a queue.
+            if state.contended:
+                hand_over(context, acquisition.lock_name, state)
+                state = read_state(context.table.read(lock_key(acquisition.lock_name)))
+            outcome = _reacquire(context, request, claim, seen=state)
+    if isinstance(outcome, Written):
+        return KeepAliveOutcome.REACQUIRED
+    if outcome.state is not None:
+        holder = read_state(outcome.state).holder(acquisition.owner_id)
+        if holder is None:
+            return KeepAliveOutcome.LOST
+        # The fence came late, when the execution was redriven already.
+        heartbeat = _heartbeat_of(acquisition)
+        now_ms = context.aws_clock.now_ms()
+        renewal = renew_under_fence(claim, heartbeat, holder, request.task_token, now_ms=now_ms)
+        if isinstance(context.table.transact(renewal), Written):
+            return KeepAliveOutcome.RENEWED
+    elif has_ended(context.table.read(claim.key)):
+        return KeepAliveOutcome.DONE
+    # The reaper is at work, or another copy of this heartbeat is.
+    raise outcome_unknown(acquisition.lock_name, "its claim changed at the same time")
+
+
+def _heartbeat_of(acquisition: AcquireRequest) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        lock_name=acquisition.lock_name,
+        owner_id=acquisition.owner_id,
+        lease_ms=acquisition.lease_ms,
+    )
+
+
+def _reacquire(
+    context: LockContext, request: KeepAliveRequest, claim: Claim, seen: LockState | None = None
+) -> Written | Cancelled:
+    now_ms = context.aws_clock.now_ms()
+    return context.table.transact(
+        reacquire_after_redrive(
+            claim, request.acquisition, request.task_token, now_ms=now_ms, seen=seen
+        )
+    )

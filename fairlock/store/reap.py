@@ -1,0 +1,203 @@
+"""Reap: free what a workflow that is over has left behind.
+
+An execution that was stopped, timed out or failed runs no Catch, so the reaper releases its locks
+and gives up its places in queues. The reaper makes two passes over the claims of the execution:
+
+    all claims                     fence the claim ──▶ delete the waiter
+    then each of them              release the lock ─▶ advance the claim
+    then claims whose work ended,  delete the waiter, release the lock, fence the claim
+    which most probably released
+
+An acquire that was under way when the execution ended may land after the first pass. If its claim
+existed by then, the second pass frees what the acquire got; if not, either the fence of the claim
+refuses the acquire, or the second pass is the first to see the claim. The second pass comes when no
+such acquire can be under way any more.
+
+All waiters go before any lock is released: else a lock would be handed from one dead acquisition to
+the next. A pass may be repeated, come late, and be interrupted: the claims record its progress, and
+the next message continues there. The reaper never touches locks of other executions, nor what the
+same execution got after a redrive, see `_choose_pass`.
+
+A message decides nothing: it may be forged, or come at any time. Whether the execution is over, and
+for how long, only Step Functions says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fairlock.dynamodb.lock_table import Written
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.claims import (
+    SECOND_PASS_MS,
+    Claim,
+    ReapStage,
+    advance_claim,
+    claims_of,
+    fence_claim,
+    read_claim,
+    still_reaped,
+)
+from fairlock.protocol.model import ExecutionEnded, Liveness, Reaped, Released, ReleaseRequest
+from fairlock.protocol.queue import leave_queue
+from fairlock.store.context import LockContext
+from fairlock.store.release import release
+from fairlock.workflows.engine import Execution
+
+_EARLIEST_MS: Final = 2_000
+"""SQS counts a delay from its own receipt, and two services of AWS may differ by a second."""
+
+
+class AskedTooEarly(LockStoreUnavailable):
+    """Step Functions says that the execution runs, or has ended just now. Nothing was freed.
+
+    The answer may be outdated, so the same message is worth repeating a little later.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReapPass:
+    """Which claims a pass is for, and the stages that it brings them to.
+
+    Attributes:
+        fenced: the stage of a claim that is fenced and whose waiter is deleted.
+        done: the stage of a claim whose lock is released, too.
+        only_fenced: whether the pass leaves claims alone that no earlier pass has fenced.
+    """
+
+    fenced: ReapStage
+    done: ReapStage
+    only_fenced: bool = False
+
+    def concerns(self, claim: Claim) -> bool:
+        is_fenced = claim.stage > ReapStage.REGISTERED
+        return claim.stage < self.done and (is_fenced or not self.only_fenced)
+
+
+_FIRST_PASS: Final = _ReapPass(fenced=ReapStage.FIRST_PASS_FENCED, done=ReapStage.FIRST_PASS_DONE)
+_SECOND_PASS: Final = _ReapPass(
+    fenced=ReapStage.SECOND_PASS_FENCED, done=ReapStage.SECOND_PASS_DONE
+)
+
+
+def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
+    """See `LockStore.reap`."""
+    if context.retry_budget.has_ended():
+        # The others of its batch took the time; the rest of it must do to send the message again.
+        return Reaped(complete=False)
+    arn = ended.execution_arn
+    stage = (_SECOND_PASS if ended.second_pass else _FIRST_PASS).done
+    items = context.table.query_all(claims_of(arn, before=stage))
+    # Most executions that end never had a lock: Step Functions is asked about the others only.
+    if not items:
+        return Reaped()
+    reap_pass = _choose_pass(context, ended)
+    claims = [claim for item in items if reap_pass.concerns(claim := read_claim(arn, item))]
+    return _reap(context, claims, reap_pass)
+
+
+def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
+    """The pass that this message calls for, as far as Step Functions confirms what it says.
+
+    An execution that was redriven since the message loses only what is fenced already: nobody works
+    under these claims any more, except with keep_alive, whose heartbeats take the fence away. If
+    such a heartbeat comes in the same moment, the reaper may take the lock from it, and the next
+    heartbeat reports the lock as lost.
+
+    A message that is outdated never brings claims to the last stage. A later one is on its way.
+
+    Raises:
+        AskedTooEarly: the execution runs, and was not redriven since the message; or it ended so
+            recently that its acquires may still be under way, and this is to be the last pass.
+        LockStoreUnavailable: Step Functions does not say.
+    """
+    arn = ended.execution_arn
+    execution = context.workflows.describe(arn)
+    if execution.liveness is Liveness.UNKNOWN:
+        message = f"Step Functions did not say whether execution {arn} is over; repeat the call"
+        raise LockStoreUnavailable(message)
+    reap_pass = _SECOND_PASS if ended.second_pass else _FIRST_PASS
+    runs = execution.liveness is Liveness.RUNNING
+    if execution.redrives > ended.redrives:
+        return _ReapPass(
+            fenced=ReapStage.FIRST_PASS_FENCED,
+            done=min(reap_pass.done, ReapStage.SECOND_PASS_FENCED),
+            only_fenced=runs,
+        )
+    if runs:
+        raise AskedTooEarly(f"execution {arn} runs, says Step Functions; repeat the call later")
+    if ended.second_pass and _ended_just_now(context, execution):
+        raise AskedTooEarly(f"execution {arn} has ended just now; repeat the call later")
+    return reap_pass
+
+
+def _ended_just_now(context: LockContext, execution: Execution) -> bool:
+    if execution.ended_at_ms is None:
+        return False
+    passed_ms = context.aws_clock.now_ms() - execution.ended_at_ms
+    return passed_ms < SECOND_PASS_MS - _EARLIEST_MS
+
+
+def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -> Reaped:
+    waiters = holders = 0
+    fenced: list[Claim] = []
+    live = [claim for claim in claims if not claim.ended]
+    for claim in live:
+        if context.retry_budget.has_ended():
+            return Reaped(waiters=waiters, complete=False)
+        if claim.stage >= reap_pass.fenced:
+            fenced.append(claim)
+        elif _fence(context, claim, reap_pass.fenced):
+            fenced.append(claim)
+            waiters += _stop_waiting(context, claim)
+    done = len(fenced) == len(live)
+    for claim in fenced:
+        if context.retry_budget.has_ended():
+            return Reaped(holders=holders, waiters=waiters, complete=False)
+        holders += _free(context, claim)
+        advance = advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
+        # Refused if a heartbeat has taken the fence away: the same message must look again.
+        done &= isinstance(context.table.update(advance), Written)
+    for claim in (claim for claim in claims if claim.ended):
+        if context.retry_budget.has_ended():
+            return Reaped(holders=holders, waiters=waiters, complete=False)
+        waiters += _stop_waiting(context, claim)
+        holders += _free(context, claim)
+        done &= _fence(context, claim, reap_pass.done)
+    # A claim that was written meanwhile may belong to the redriven execution: ask once more.
+    return Reaped(holders=holders, waiters=waiters, complete=done)
+
+
+def _fence(context: LockContext, claim: Claim, stage: ReapStage) -> bool:
+    outcome = context.table.update(fence_claim(claim, stage, now_ms=context.aws_clock.now_ms()))
+    return isinstance(outcome, Written)
+
+
+def _stop_waiting(context: LockContext, claim: Claim) -> bool:
+    if claim.entered_at_ms is None:
+        return False
+    request = _release_request(claim)
+    return context.table.delete(leave_queue(request, entered_at_ms=claim.entered_at_ms))
+
+
+def _free(context: LockContext, claim: Claim) -> bool:
+    """Releases the lock on behalf of the execution; tells whether there was a permit to free.
+
+    On condition that the claim stands as it was seen: a late copy of this write must not free what
+    the redriven execution was granted since, under the same owner_id.
+    """
+    check = still_reaped(claim)
+    answer = release(context, _release_request(claim), is_queued=False, check=check)
+    return isinstance(answer, Released) and answer.gave_back
+
+
+def _release_request(claim: Claim) -> ReleaseRequest:
+    return ReleaseRequest(
+        lock_name=claim.lock_name,
+        owner_id=claim.owner_id,
+        # An ended acquisition needs no mark in the lock: its claim refuses late acquires.
+        waits=not claim.ended,
+        ticket=claim.entered_at_ms,
+    )

@@ -1,0 +1,242 @@
+"""Release: give the permit back, or leave the queue.
+
+give back ──▶ written ───────────────────────────────────▶ released
+     └──▶ condition failed, with the item as it was
+            ├─ I hold, and others wait ─▶ hand over ─────▶ released
+            ├─ I released last ──────────────────────────▶ released (again)
+            ├─ I may be waiting ─▶ leave the queue, for good
+            │      ├─ my waiter was there ───────────────▶ released (left the queue)
+            │      └─ it was gone: perhaps granted ─▶ give back once more
+            └─ none of it ───────────────────────────────▶ not held
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from fairlock.dynamodb.lock_table import ConditionFailed, Written
+from fairlock.protocol.departure import DepartingHolder
+from fairlock.protocol.holders import read_holder
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import (
+    Holder,
+    LockState,
+    NotHeld,
+    Released,
+    ReleaseRequest,
+    SeenLock,
+)
+from fairlock.protocol.permits import release_permit
+from fairlock.protocol.queue import give_up, leave_queue, mark_released
+from fairlock.protocol.requests import Check, Transaction
+from fairlock.protocol.schema import lock_key
+from fairlock.store.claims import end_claim
+from fairlock.store.context import LockContext
+from fairlock.store.hand_over import REPLY_LOST, hand_over, outcome_unknown, pause_or_give_up
+from fairlock.store.queue import read_places
+
+
+def release(
+    context: LockContext,
+    request: ReleaseRequest,
+    *,
+    is_queued: bool = True,
+    seen: SeenLock | None = None,
+    check: Check | None = None,
+) -> Released | NotHeld:
+    """See `LockStore.release`.
+
+    Args:
+        context: the table and its services.
+        request: what to release.
+        is_queued: whether a waiter of the caller may be there; the reaper has removed it.
+        seen: the lock as it was at some moment since its grant to this owner, if that is known.
+        check: what the release depends on besides, in the same transaction.
+    """
+    holder = None if seen is None else _only_holder(seen.state, request)
+    if seen is not None and holder is not None:
+        departing = DepartingHolder(holder, voluntary=True)
+        if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
+            return _gave_back(context, request, holder)
+    answer, state = _release_permit(context, request, check)
+    if answer is None and request.waits:
+        answer = _stop_waiting(context, request, check=check, is_queued=is_queued)
+    if answer is None and state.last_released == request.owner_id:
+        answer = _released(request)
+    return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+
+
+def _only_holder(seen: LockState, request: ReleaseRequest) -> Holder | None:
+    """The owner as a holder, if it was the only one of a lock that others wait for.
+
+    Beside other holders a hand-over by an outdated state would mostly fail: each grant moves the
+    fencing token.
+    """
+    holder = _granted(seen, request)
+    return holder if seen.contended and len(seen.holders) == 1 else None
+
+
+def _release_permit(
+    context: LockContext, request: ReleaseRequest, check: Check | None = None
+) -> tuple[Released | None, LockState]:
+    """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
+    began, state = context.retry_budget.clock.monotonic(), LockState()
+    for attempt in itertools.count():
+        outcome = _send(context, request, state, check)
+        if outcome is None or isinstance(outcome, Released):
+            return outcome, LockState()
+        state = read_state(outcome.item)
+        me = _granted(state, request)
+        if me is None:
+            _require_known(request, state, outcome)
+            return None, state
+        if state.contended:
+            departing = DepartingHolder(me, voluntary=True)
+            if hand_over(context, request.lock_name, state, departing=departing):
+                return _gave_back(context, request, me), state
+            return None, state
+        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
+        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+    raise AssertionError  # pragma: no cover - count() has no end
+
+
+def _send(
+    context: LockContext, request: ReleaseRequest, seen: LockState, check: Check | None
+) -> Released | ConditionFailed | None:
+    """Sends the release of an uncontended lock; None if what it depends on no longer holds."""
+    departure = release_permit(request, left_at_ms=context.leaving_ms(seen))
+    if check is not None:
+        result = context.table.transact(Transaction(state=departure, other=check))
+        if isinstance(result, Written):
+            return _released(request, gave_back=True)
+        return None if result.state is None else ConditionFailed(result.state)
+    outcome = context.table.update(departure)
+    if isinstance(outcome, ConditionFailed):
+        return outcome
+    if not request.tells_grant:
+        return _released(request, gave_back=True)
+    return _gave_back(context, request, read_holder(outcome.item, request.owner_id))
+
+
+def _require_known(request: ReleaseRequest, state: LockState, outcome: ConditionFailed) -> None:
+    """Raises if the first sending gave the permit back, or others took it before: nothing tells."""
+    may_have_left = outcome.repeated and not request.waits
+    if may_have_left and state.last_released != request.owner_id:
+        raise outcome_unknown(request.lock_name, REPLY_LOST)
+
+
+def _stop_waiting(
+    context: LockContext, request: ReleaseRequest, *, check: Check | None, is_queued: bool
+) -> Released | None:
+    """Leaves the queue. If the waiter is gone, its owner was perhaps granted the lock just now.
+
+    The answer is "released" even if there was neither: whatever this acquisition had, it has no
+    more, and a repeated call gets the same answer.
+    """
+    # First of all: an acquire of ours that is still under way must not write its claim any more.
+    entered_at_ms = request.ticket
+    if request.execution_arn is not None:
+        entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
+    place = entered_at_ms if is_queued else None
+    began, state = context.retry_budget.clock.monotonic(), LockState()
+    for attempt in itertools.count():
+        left = _leave(context, request, state, place)
+        if left is None:  # No waiter of ours was there. It may join in this moment, and be granted.
+            place = None
+            continue
+        if isinstance(left, Written):
+            return _left(
+                context,
+                request,
+                left,
+                check=check,
+                place=place,
+                entered_at_ms=entered_at_ms,
+                is_queued=is_queued,
+            )
+        state = left
+        if state.holder(request.owner_id) is not None:
+            return _release_permit(context, request, check)[0]
+        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
+        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+    raise AssertionError  # pragma: no cover - count() has no end
+
+
+def _leave(
+    context: LockContext, request: ReleaseRequest, seen: LockState, place: int | None
+) -> Written | LockState | None:
+    """Marks the owner as gone, with its waiter if its place is known; None if none is there."""
+    left_at_ms = context.leaving_ms(seen)
+    if place is None:
+        marked = context.table.update(mark_released(request, left_at_ms=left_at_ms))
+        return marked if isinstance(marked, Written) else read_state(marked.item)
+    leaving = give_up(request, entered_at_ms=place, left_at_ms=left_at_ms)
+    outcome = context.table.transact(leaving)
+    if isinstance(outcome, Written):
+        return outcome
+    return None if outcome.state is None else read_state(outcome.state)
+
+
+def _left(
+    context: LockContext,
+    request: ReleaseRequest,
+    written: Written,
+    *,
+    check: Check | None,
+    place: int | None,
+    entered_at_ms: int | None,
+    is_queued: bool,
+) -> Released:
+    """The answer to an owner that is marked as gone; removes its waiters, wherever they are."""
+    if place is not None:
+        state = read_state(context.table.read(lock_key(request.lock_name)))
+        return _left_queue(context, request, state, was_waiting=True)
+    places = [] if entered_at_ms is None else [entered_at_ms]
+    if is_queued and request.execution_arn is None:
+        places += _other_places(context, request)
+    left = [context.table.delete(leave_queue(request, entered_at_ms=place)) for place in places]
+    was_waiting = any(left)
+    if not was_waiting:
+        answer, _ = _release_permit(context, request, check)
+        if answer is not None:
+            return answer
+    state = read_state(written.item)
+    return _left_queue(context, request, state, was_waiting=was_waiting)
+
+
+def _other_places(context: LockContext, request: ReleaseRequest) -> list[int]:
+    """Where a direct caller waits, if the reply that told its ticket was lost."""
+    places = read_places(context, request.lock_name)
+    mine = (place.entered_at_ms for place in places if place.owner_id == request.owner_id)
+    return [entered_at_ms for entered_at_ms in mine if entered_at_ms != request.ticket]
+
+
+def _left_queue(
+    context: LockContext, request: ReleaseRequest, state: LockState, *, was_waiting: bool
+) -> Released:
+    # The waiters behind us may have waited for our lower limit only.
+    hand_over(context, request.lock_name, state)
+    return Released(lock_name=request.lock_name, owner_id=request.owner_id, left_queue=was_waiting)
+
+
+def _granted(state: LockState, request: ReleaseRequest) -> Holder | None:
+    """The grant that the request is to end, if it is there."""
+    holder = state.holder(request.owner_id)
+    if holder is None or request.fencing_token in (None, holder.fencing_token):
+        return holder
+    return None
+
+
+def _released(request: ReleaseRequest, *, gave_back: bool = False) -> Released:
+    return Released(lock_name=request.lock_name, owner_id=request.owner_id, gave_back=gave_back)
+
+
+def _gave_back(context: LockContext, request: ReleaseRequest, holder: Holder) -> Released:
+    return Released(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        gave_back=True,
+        held_ms=max(0, context.aws_clock.now_ms() - holder.acquired_at_ms),
+        fencing_token=holder.fencing_token,
+        execution_arn=holder.execution_arn,
+    )

@@ -1,0 +1,52 @@
+"""For tests of code that takes locks: clients without AWS, and a clock to move.
+
+    fake_table         the lock table in memory, which counts requests and can fail
+    clock              time that passes when a test says so
+    lock_client        `FakeLockClient`: a `LockClient` over both, without threads
+    async_lock_client  `FakeAsyncLockClient`, for asyncio
+    virtual_time       an event loop that does not wait
+    locked_functions   what `@locked` functions without a client use
+    plugin             pytest fixtures
+    memory_table       what the table does; expressions: its conditions and updates
+
+docs/testing.md shows how to use them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairlock.testing.async_lock_client import FakeAsyncLockClient
+    from fairlock.testing.clock import ManualClock
+    from fairlock.testing.fake_table import FakeTable
+    from fairlock.testing.lock_client import FakeLockClient
+    from fairlock.testing.locked_functions import used_by_locked_functions
+    from fairlock.testing.virtual_time import run_in_virtual_time
+
+__all__ = [
+    "FakeAsyncLockClient",
+    "FakeLockClient",
+    "FakeTable",
+    "ManualClock",
+    "run_in_virtual_time",
+    "used_by_locked_functions",
+]
+
+_MODULES = {
+    "FakeAsyncLockClient": "async_lock_client",
+    "FakeLockClient": "lock_client",
+    "FakeTable": "fake_table",
+    "ManualClock": "clock",
+    "run_in_virtual_time": "virtual_time",
+    "used_by_locked_functions": "locked_functions",
+}
+"""Imported when first asked for: not everybody has the extra `async`."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name
+    if name not in _MODULES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

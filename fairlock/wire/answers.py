@@ -1,0 +1,145 @@
+"""The answers and errors of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds.
+
+A caller is told how long it may rely on its own lease in seconds from its sending, not when: its
+clock may be wrong. A grant that is pushed to a waiter has been under way for a time that nobody
+knows, so it does not tell: a heartbeat does.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fairlock.clock import iso_utc
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.description import LockDescription
+from fairlock.protocol.model import (
+    ForceReleaseRequest,
+    Grant,
+    Holder,
+    NotHeld,
+    Queued,
+    Refusal,
+    RefusalReason,
+    Released,
+)
+from fairlock.protocol.queue import MOST_WAITERS
+from fairlock.wire.descriptions import lock_json
+
+Json = dict[str, Any]
+
+
+def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
+    """Makes the answer of acquire. It never shows the owner_id of another owner."""
+    if isinstance(answer, Grant):
+        return {"acquired": True, **_held(answer)}
+    details: Json = {}
+    if isinstance(answer, Queued):
+        reason = "QUEUED"
+        details = {"ticket": answer.entered_at_ms}
+        if answer.position is not None:
+            details["position"] = answer.position
+    else:
+        reason = answer.reason.value
+        if answer.liveness_unknown:
+            details = {"detail": _LIVENESS_UNKNOWN}
+        if answer.reason is RefusalReason.QUEUE_FULL:
+            details = {"detail": _QUEUE_FULL}
+    return {
+        "acquired": False,
+        "lock_name": answer.lock_name,
+        "owner_id": answer.owner_id,
+        "reason": reason,
+        **details,
+        "holders": [_shown(holder) for holder in answer.holders],
+        "retry_after_seconds": answer.retry_after_seconds,
+    }
+
+
+def heartbeat_answer(answer: Grant | NotHeld) -> Json:
+    """Makes the answer of heartbeat."""
+    if isinstance(answer, Grant):
+        return {"renewed": True, **_held(answer)}
+    return {"renewed": False, **_not_held(answer)}
+
+
+def release_answer(answer: Released | NotHeld) -> Json:
+    """Makes the answer of release."""
+    if isinstance(answer, Released):
+        return {"released": True, "lock_name": answer.lock_name, "owner_id": answer.owner_id}
+    return {"released": False, **_not_held(answer)}
+
+
+def describe_answer(lock_name: str, lock: LockDescription | None) -> Json:
+    """Makes the answer of inspect about one lock."""
+    if lock is None:
+        return {"found": False, "lock_name": lock_name}
+    return {"found": True, **lock_json(lock)}
+
+
+def force_release_answer(request: ForceReleaseRequest, answer: Released | None) -> Json:
+    """Makes the answer of a release by force. It never shows the owner_id of the former holder."""
+    asked = {"lock_name": request.lock_name, "fencing_token": request.fencing_token}
+    if answer is None:
+        return {"released": False, **asked, "reason": "HOLDER_CHANGED"}
+    return {"released": True, **asked}
+
+
+def invalid_request_text(error: InvalidRequest) -> str:
+    """The `errorMessage` of a refused request: a line for people, and the same as JSON.
+
+    Lambda reports of an error its class name and its text, and nothing else. The first line may
+    change; the last one is the contract.
+    """
+    fault = {"field": error.field, "rule": error.rule, "value": error.value}
+    return f"{error}\n{json.dumps(fault)}"
+
+
+def read_invalid_request(text: str) -> InvalidRequest:
+    """The error of such a text. Without the JSON, the whole text is the rule of the request."""
+    told, _, line = text.rpartition("\n")
+    try:
+        fault = json.loads(line)
+        field, rule, value = str(fault["field"]), str(fault["rule"]), fault["value"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        told, field, rule, value = text, "request", text, None
+    # Made as pickle makes it: what it shows is not to be shortened and quoted again.
+    error = InvalidRequest.__new__(InvalidRequest, told)
+    error.field, error.rule, error.value = field, rule, value
+    return error
+
+
+_LIVENESS_UNKNOWN = (
+    "a lease is over, but Step Functions did not say whether its workflow still runs: still held"
+)
+
+_QUEUE_FULL = f"{MOST_WAITERS:,} callers wait for this lock, the most that may: not in the queue"
+
+
+def _held(answer: Grant) -> Json:
+    return {
+        "lock_name": answer.lock_name,
+        "owner_id": answer.owner_id,
+        "fencing_token": answer.fencing_token,
+        "lease_seconds": _seconds(answer.lease_ms),
+        **({} if answer.own_ms is None else {"expires_in_seconds": _seconds(answer.own_ms)}),
+        "acquired_at": iso_utc(answer.acquired_at_ms),
+    }
+
+
+def _not_held(answer: NotHeld) -> Json:
+    return {"lock_name": answer.lock_name, "owner_id": answer.owner_id, "reason": "NOT_HELD"}
+
+
+def _shown(holder: Holder) -> Json:
+    return {
+        "owner_name": holder.owner_name,
+        "acquired_at": iso_utc(holder.acquired_at_ms),
+        "expires_at": iso_utc(holder.expires_at_ms),
+    }
+
+
+def _seconds(milliseconds: int) -> float:
+    """Seconds; a whole number is an integer, so that 60 does not become 60.0 in the JSON."""
+    whole, rest = divmod(milliseconds, 1000)
+    return milliseconds / 1000 if rest else whole

@@ -1,0 +1,227 @@
+"""From JSON of an unknown caller to a request, or `InvalidRequest`; the rules are in `rules.py`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.model import (
+    DEFAULT_LEASE_MS,
+    AcquireRequest,
+    ForceReleaseRequest,
+    HeartbeatRequest,
+    KeepAliveRequest,
+    ReleaseRequest,
+)
+from fairlock.protocol.schema import WAITER_GRACE_MS
+from fairlock.wire import rules
+from fairlock.wire.executions import callback_token, is_durable
+from fairlock.wire.item_size import require_room_for_all
+
+_RULES: Final = {
+    "lock_name": rules.LOCK_NAME,
+    "owner_id": rules.OWNER_ID,
+    "owner_name": rules.OWNER_NAME,
+    "lease_seconds": rules.LEASE_SECONDS,
+    "limit": rules.LIMIT,
+    "data": rules.DATA,
+    "execution_arn": rules.EXECUTION_ARN,
+    "entered_at_ms": rules.EPOCH_MS,
+    "waiting_since_ms": rules.EPOCH_MS,
+    "ticket": rules.TICKET,
+    "queue": rules.FLAG,
+    "task_token": rules.TASK_TOKEN,
+    "fallback_seconds": rules.FALLBACK_SECONDS,
+    "keep_alive": rules.FLAG,
+    "prefix": rules.PREFIX,
+    "after": rules.LOCK_NAME,
+    "free": rules.FLAG,
+    "fencing_token": rules.FENCING_TOKEN,
+    "requested_by": rules.REQUESTED_BY,
+    "reason": rules.REASON,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """The fields of a request, in the order in which a message lists them."""
+
+    required: Sequence[str]
+    rules: Mapping[str, rules.Rule]
+
+
+def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
+    rule_of = {**_RULES, **other_rules}
+    return _Schema(required.split(), {n: rule_of[n] for n in f"{required} {optional}".split()})
+
+
+_ACQUIRE: Final = _schema(
+    "lock_name",
+    "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms queue "
+    "ticket waiting_since_ms task_token fallback_seconds",
+)
+_HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
+_KEEP_ALIVE: Final = _schema(
+    "lock_name owner_id task_token execution_arn",
+    "owner_name lease_seconds limit",
+    execution_arn=rules.STANDARD_EXECUTION_ARN,
+)
+_DESCRIBE: Final = _schema("lock_name", "")
+_LIST: Final = _schema("", "prefix after free")
+_FORCE_RELEASE: Final = _schema("lock_name fencing_token requested_by reason", "")
+_RELEASE: Final = _schema("lock_name owner_id", "queue ticket execution_arn keep_alive")
+
+
+def parse_acquire(event: object) -> AcquireRequest:
+    """An acquire request. Without an owner_id one is made, and the call is then not repeatable.
+
+    `entered_at_ms`, the time of this call, is checked and has no effect yet. It says neither where
+    the caller is in the queue (`ticket`) nor since when it waits (`waiting_since_ms`).
+    """
+    fields = _checked(_ACQUIRE, event)
+    _require_execution(fields, "task_token")
+    fallback_ms = _milliseconds(fields.get("fallback_seconds"))
+    return replace(
+        _acquisition(fields),
+        data=_json_or_none(fields),
+        ticket=_whole_or_none(fields, "ticket"),
+        waits=fields.get("queue", False) or "task_token" in fields,
+        task_token=_token(fields),
+        waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,
+    )
+
+
+def parse_heartbeat(event: object) -> HeartbeatRequest | KeepAliveRequest:
+    """A heartbeat request; with a task token, one of a workflow that keeps its lock alive."""
+    if isinstance(event, dict) and "task_token" in event:
+        fields = _checked(_KEEP_ALIVE, event)
+        return KeepAliveRequest(
+            acquisition=_acquisition(fields),
+            execution_arn=fields["execution_arn"],
+            task_token=fields["task_token"],
+        )
+    fields = _checked(_HEARTBEAT, event)
+    return HeartbeatRequest(
+        lock_name=fields["lock_name"],
+        owner_id=fields["owner_id"],
+        lease_ms=_milliseconds(fields.get("lease_seconds")),
+        data=_json_or_none(fields),
+    )
+
+
+def parse_release(event: object) -> ReleaseRequest:
+    """A release request; with `queue: true` or a ticket, of an owner that may be in the queue."""
+    fields = _checked(_RELEASE, event)
+    _require_execution(fields, "keep_alive")
+    return ReleaseRequest(
+        lock_name=fields["lock_name"],
+        owner_id=fields["owner_id"],
+        waits=fields.get("queue", False) or fields.get("ticket") is not None,
+        ticket=_whole_or_none(fields, "ticket"),
+        execution_arn=fields.get("execution_arn"),
+        keep_alive=fields.get("keep_alive", False),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRequest:
+    """List locks.
+
+    Attributes:
+        prefix: the beginning of their names.
+        after: the lock to go on after; None for the beginning.
+        free: whether those are wanted, too, that nobody holds or waits for.
+    """
+
+    prefix: str = ""
+    after: str | None = None
+    free: bool = False
+
+
+def parse_inspect(event: object) -> str | ListRequest:
+    """The name of the lock to describe, or a list request."""
+    if isinstance(event, dict) and "lock_name" in event:
+        name: str = _checked(_DESCRIBE, event)["lock_name"]
+        return name
+    return ListRequest(**_checked(_LIST, event))
+
+
+def parse_force_release(event: object) -> ForceReleaseRequest:
+    """A request to release by force."""
+    fields = _checked(_FORCE_RELEASE, event)
+    return ForceReleaseRequest(**{**fields, "fencing_token": int(fields["fencing_token"])})
+
+
+def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
+    """What an acquire request and the heartbeat of a workflow have in common."""
+    limit, owner_name = int(fields.get("limit", 1)), fields.get("owner_name", "")
+    execution_arn = fields.get("execution_arn")
+    require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=execution_arn)
+    return AcquireRequest(
+        lock_name=fields["lock_name"],
+        owner_id=fields.get("owner_id") or str(uuid.uuid4()),
+        owner_name=owner_name,
+        lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
+        limit=limit,
+        execution_arn=execution_arn,
+        waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
+    )
+
+
+def _token(fields: Mapping[str, Any]) -> str | None:
+    """What wakes the caller: a task token, or of a durable execution the token of its callback."""
+    token = fields.get("task_token")
+    if token is None or not is_durable(fields["execution_arn"]):
+        return token
+    rules.require("task_token", rules.CALLBACK_ID, token)
+    return callback_token(token)
+
+
+def _require_execution(fields: Mapping[str, Any], other: str) -> None:
+    """An execution must be named beside another field: without it nobody could tell its end."""
+    if fields.get(other) and "execution_arn" not in fields:
+        raise InvalidRequest(field="execution_arn", rule=f"is required with {other}", missing=True)
+
+
+def _checked(schema: _Schema, event: object) -> Mapping[str, Any]:
+    """The event's fields, if none breaks its rule.
+
+    Raises:
+        InvalidRequest: names one field at fault: a field that breaks its rule, else an unknown
+            field (often a misspelled one), else a missing one.
+    """
+    if not isinstance(event, dict):
+        raise _fault("request", "must be a JSON object", event)
+    known = schema.rules
+    for name, value in event.items():
+        if name in known and not known[name].allows(value):
+            raise _fault(name, known[name].sentence, value)
+    for name, value in event.items():
+        if name not in known:
+            rule = f"is not a field of this request; its fields are {', '.join(known)}"
+            raise _fault(str(name), rule, value)
+    for name in schema.required:
+        if name not in event:
+            raise InvalidRequest(field=name, rule="is required", missing=True)
+    return event
+
+
+def _fault(field: str, rule: str, value: object) -> InvalidRequest:
+    """A broken rule. Any text may be an owner_id that stands in the wrong field."""
+    return InvalidRequest(field=field, rule=rule, value=value, show_text=False)
+
+
+def _whole_or_none(fields: Mapping[str, Any], name: str) -> int | None:
+    number = fields.get(name)
+    return None if number is None else int(number)
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _json_or_none(fields: Mapping[str, Any]) -> str | None:
+    return rules.compact_json(fields["data"]) if "data" in fields else None

@@ -1,0 +1,233 @@
+"""The input rules, one for each field of a request.
+
+Each rule is a predicate, with the sentence that the error shows to a caller.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.model import DEFAULT_LEASE_MS
+from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
+from fairlock.wire.executions import is_callback_id, is_durable, is_standard
+
+LONGEST_LOCK_NAME_BYTES: Final = 512
+LONGEST_OWNER_NAME: Final = 512
+LONGEST_OWNER_NAME_BYTES: Final = 1024
+DEFAULT_LEASE_SECONDS: Final = DEFAULT_LEASE_MS // 1000
+DEFAULT_MAX_WAIT_SECONDS: Final = 30 * 60
+"""Of a workflow: a guard, or a durable function."""
+DEFAULT_FALLBACK_SECONDS: Final = 5 * 60
+"""How often a workflow that sleeps in the queue asks again."""
+SHORTEST_FALLBACK_SECONDS: Final = 10
+"""Of a guard or a durable function; the functions themselves take a second."""
+SHORTEST_LEASE_SECONDS: Final = 1
+LONGEST_LEASE_SECONDS: Final = 12 * 3600
+HIGHEST_LIMIT: Final = 100
+LARGEST_DATA_BYTES: Final = 2048
+LONGEST_EXECUTION_ARN_BYTES: Final = 512
+LONGEST_TASK_TOKEN: Final = 2048
+LONGEST_REASON_BYTES: Final = 512
+LONGEST_REQUESTED_BY_BYTES: Final = 256
+HIGHEST_FENCING_TOKEN: Final = 10**18
+LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+"""What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
+_LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
+"""Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
+_OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
+_TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
+_STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a value must be.
+
+    Attributes:
+        sentence: the rule in words, which `InvalidRequest` shows.
+        allows: tells whether a value keeps the rule. It is given JSON values of every type.
+    """
+
+    sentence: str
+    allows: Callable[[Any], bool]
+
+
+def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -> None:
+    """Raises `InvalidRequest` if the value breaks one of the input rules.
+
+    Text is not shown unless `show_text`: at run time it may be an owner id in the wrong place.
+    """
+    if not rule.allows(value):
+        raise InvalidRequest(field=field, rule=rule.sentence, value=value, show_text=show_text)
+
+
+def plain_text(field: str, rule: Rule, value: str) -> str:
+    """The text of a string, also of one that an f-string would show as something else.
+
+    The members of `class Name(str, Enum)` are strings, whose text is `orders`; formatted they are
+    `Name.ORDERS`, which would be another lock.
+
+    Raises:
+        InvalidRequest: the value breaks the rule.
+    """
+    require(field, rule, value)
+    return str.__str__(value)
+
+
+def _utf8_bytes(text: str) -> int | None:
+    """The length in UTF-8; None if the text has no UTF-8 form (a lone surrogate)."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return None
+
+
+def _is_text(value: object, *, most_bytes: int, least_bytes: int = 0) -> bool:
+    if not isinstance(value, str) or _CONTROL.search(value):
+        return False
+    size = _utf8_bytes(value)
+    return size is not None and least_bytes <= size <= most_bytes
+
+
+def _is_lock_name(value: object) -> bool:
+    """Whether the value is text that people cannot mistake for another lock's name."""
+    return (
+        isinstance(value, str)
+        and _is_text(value, least_bytes=1, most_bytes=LONGEST_LOCK_NAME_BYTES)
+        and _INVISIBLE.search(value) is None
+        and _LIKE_A_SPACE.search(value) is None
+        and value == value.strip()
+        and unicodedata.is_normalized("NFC", value)
+    )
+
+
+def _is_number(value: object, low: float, high: float) -> bool:
+    """Whether the value is a number in these bounds. True is no number; NaN is in no bounds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _is_whole(value: object, low: int, high: int) -> bool:
+    return _is_number(value, low, high) and not math.modf(value)[0]  # type: ignore[arg-type]  # a number by now
+
+
+def compact_json(value: object) -> str | None:
+    """The shortest JSON text; None if there is none: NaN, a lone surrogate, too deep nesting."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return text if _utf8_bytes(text) is not None else None
+
+
+def _is_small_object(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    text = compact_json(value)
+    return text is not None and len(text.encode()) <= LARGEST_DATA_BYTES
+
+
+LOCK_NAME: Final = Rule(
+    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
+    "invisible characters, without blanks other than spaces and without blanks at its ends",
+    _is_lock_name,
+)
+TABLE_NAME: Final = Rule(
+    "must be the name or ARN of a DynamoDB table",
+    lambda value: isinstance(value, str) and _TABLE_NAME.fullmatch(value) is not None,
+)
+STACK_NAME: Final = Rule(
+    "must be the name of a stack: a letter, then up to 127 letters, digits and hyphens",
+    lambda value: isinstance(value, str) and _STACK_NAME.fullmatch(value) is not None,
+)
+OWNER_ID: Final = Rule(
+    "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition",
+    lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
+)
+OWNER_NAME: Final = Rule(
+    f"must be a string of at most {LONGEST_OWNER_NAME} characters "
+    f"({LONGEST_OWNER_NAME_BYTES} bytes of UTF-8) without control characters",
+    lambda value: (
+        _is_text(value, most_bytes=LONGEST_OWNER_NAME_BYTES) and len(value) <= LONGEST_OWNER_NAME
+    ),
+)
+LEASE_SECONDS: Final = Rule(
+    f"must be a number of seconds from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS} (12 h)",
+    lambda value: _is_number(value, SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS),
+)
+LIMIT: Final = Rule(
+    f"must be a whole number from 1 to {HIGHEST_LIMIT}",
+    lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
+)
+DATA: Final = Rule(
+    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8, without NaN",
+    _is_small_object,
+)
+EXECUTION_ARN: Final = Rule(
+    "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…, or of a durable "
+    "execution, arn:…:lambda:…/durable-execution/…; leave it out for an Express workflow, which "
+    "Step Functions cannot describe",
+    lambda value: (
+        _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES)
+        and (is_standard(value) or is_durable(value))
+    ),
+)
+STANDARD_EXECUTION_ARN: Final = Rule(
+    "must be the ARN of a Standard workflow execution, arn:…:states:…:execution:…; no other "
+    "execution has heartbeats",
+    lambda value: _is_text(value, most_bytes=LONGEST_EXECUTION_ARN_BYTES) and is_standard(value),
+)
+TASK_TOKEN: Final = Rule(
+    f"must be a task token of Step Functions, a string of 1 to {LONGEST_TASK_TOKEN} characters, or "
+    "the id of a callback of a durable execution",
+    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_TASK_TOKEN),
+)
+PREFIX: Final = Rule(
+    f"must be the beginning of lock names, a string of at most {LONGEST_LOCK_NAME_BYTES} bytes of "
+    "UTF-8 without control characters",
+    lambda value: _is_text(value, most_bytes=LONGEST_LOCK_NAME_BYTES),
+)
+FENCING_TOKEN: Final = Rule(
+    "must be the fencing token of the holder, a positive whole number",
+    lambda value: _is_whole(value, 1, HIGHEST_FENCING_TOKEN),
+)
+REQUESTED_BY: Final = Rule(
+    f"must tell who asks for this, a string of 1 to {LONGEST_REQUESTED_BY_BYTES} bytes of UTF-8 "
+    "without control characters",
+    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REQUESTED_BY_BYTES),
+)
+REASON: Final = Rule(
+    f"must tell why, a string of 1 to {LONGEST_REASON_BYTES} bytes of UTF-8 without control "
+    "characters",
+    lambda value: _is_text(value, least_bytes=1, most_bytes=LONGEST_REASON_BYTES),
+)
+CALLBACK_ID: Final = Rule(
+    "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
+    lambda value: isinstance(value, str) and is_callback_id(value),
+)
+FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
+EPOCH_MS: Final = Rule(
+    "must be a whole number of milliseconds since the epoch",
+    lambda value: _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+TICKET: Final = Rule(
+    "must be the ticket of an earlier answer, a whole number; or null for none",
+    lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+FALLBACK_SECONDS: Final = Rule(
+    f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
+    lambda value: _is_number(value, 1, LONGEST_FALLBACK_SECONDS),
+)

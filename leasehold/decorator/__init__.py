@@ -1,1 +1,0 @@
-"""`@locked`: a function that runs only while it holds a lock. Import it from `leasehold`."""
