@@ -15,7 +15,7 @@ import boto3
 from botocore.config import Config
 
 from fairlock import LockClient, create_table
-from fairlock.dynamodb.client_config import CLIENT_CONFIG
+from fairlock.aws.retry import CLIENT_CONFIG
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient, DynamoDBServiceResource

@@ -21,8 +21,7 @@ from typing import Final
 
 from bench.bed import TABLE, Bed, Figures, spread
 from bench.goals import Goal
-from fairlock.cdk.service.asset import assemble
-from fairlock.cdk.service.byte_code import add_byte_code
+from fairlock.cdk.service.asset import add_byte_code, assemble
 
 BARE: Final = 'boto3.client("dynamodb")'
 BARE_TWO: Final = "the same, and a client for Step Functions"

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from bench.dashboard_hours import HOURS, Data, simulate
 from fairlock.cdk import LockMonitoring, LockService
-from fairlock.metrics import NAMESPACE
+from fairlock.names import NAMESPACE
 
 _PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "images" / "dashboard.svg"
 _FUNCTIONS: Final = ("Acquire", "Heartbeat", "Release", "Reap")

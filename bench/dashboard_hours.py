@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from unittest import mock
 
+from fairlock.aws.executions import Delivery
 from fairlock.clock import SystemClock
-from fairlock.metrics import MetricName
-from fairlock.protocol.model import Grant
-from fairlock.workflows.engine import Delivery
+from fairlock.names import MetricName
+from fairlock.protocol.outcomes import Grant
 from lambdas import acquire, force_release, heartbeat, release, runtime, telemetry
 from tests.support.capacity import MeteredTable
 from tests.support.lambda_context import LambdaContextStub
@@ -182,7 +182,7 @@ def _free(hours: Hours, hangs: Workflow) -> None:
 @contextmanager
 def _surroundings(hours: Hours, engine: FakeWorkflows) -> Iterator[None]:
     """The functions' table, their Step Functions and their clock."""
-    calls = "fairlock.workflows.step_functions.StepFunctions"
+    calls = "fairlock.aws.executions.StepFunctions"
     telemetry.logger.setLevel(logging.CRITICAL)
 
     def wall_ms(_clock: SystemClock) -> int:

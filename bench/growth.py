@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bench.bed import TABLE, Bed, Figures, lock_client, spread
 from bench.goals import Goal
 from fairlock import create_table
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError
 
 from bench.bed import Bed, Figures, dynamodb_at, lock_client, spread
 from bench.goals import Goal
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.histories.calls import Answer, Call, Kind, Recorder
 from tests.histories.checker import find_violation
 from tests.histories.faulty_endpoint import Faults, faulty_endpoint

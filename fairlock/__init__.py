@@ -25,12 +25,12 @@ from fairlock.errors import (
 
 if TYPE_CHECKING:
     from fairlock.aio import AsyncLock, AsyncLockClient
-    from fairlock.client.composite_name import composite_name
+    from fairlock.client.arguments import composite_name
+    from fairlock.client.create_table import create_table
     from fairlock.client.lock import Lock
     from fairlock.client.lock_client import LockClient
-    from fairlock.client.lock_events import LockEvent, LockEventKind
+    from fairlock.client.reporting import LockEvent, LockEventKind
     from fairlock.decorator.locked import locked
-    from fairlock.dynamodb.create_table import create_table
     from fairlock.protocol.description import (
         DescribedForcedRelease,
         DescribedHolder,
@@ -85,10 +85,10 @@ _IMPORTED_LATE = {
     "Lock": "fairlock.client.lock",
     "LockClient": "fairlock.client.lock_client",
     "LockDescription": "fairlock.protocol.description",
-    "LockEvent": "fairlock.client.lock_events",
-    "LockEventKind": "fairlock.client.lock_events",
-    "composite_name": "fairlock.client.composite_name",
-    "create_table": "fairlock.dynamodb.create_table",
+    "LockEvent": "fairlock.client.reporting",
+    "LockEventKind": "fairlock.client.reporting",
+    "composite_name": "fairlock.client.arguments",
+    "create_table": "fairlock.client.create_table",
     "locked": "fairlock.decorator.locked",
 }
 """Imported when first asked for: constructs and handlers import this package too, and need no

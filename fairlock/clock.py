@@ -1,7 +1,7 @@
 """Time, passed in, so that no test sleeps.
 
 The monotonic clock measures our own leases and our waiting, because it never jumps. The wall clock
-decides nothing: see `fairlock/dynamodb/aws_clock.py`.
+decides nothing: see `fairlock/aws/aws_clock.py`.
 """
 
 from __future__ import annotations

@@ -29,10 +29,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlock.text import describe, shorten
+
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-_LONGEST_SHOWN_VALUE: Final = 60
 _SHORTEST_OWNER_ID: Final = 16
 _PLAIN_NAME: Final = re.compile("[a-z_.]{1,40}")
 """Random text of that length has a digit, a hyphen or a capital letter."""
@@ -77,7 +78,7 @@ class InvalidRequest(FairlockError, ValueError):  # noqa: N818 - class names are
     ) -> None:
         self.field = field if _is_harmless(field) else f"a field of {len(field)} characters"
         self.rule = rule
-        shown = shorten(value) if show_text else _describe(value)
+        shown = shorten(value) if show_text else describe(value)
         self.value = None if missing else shown
         got = "it is missing" if missing else f"got {shown}"
         super().__init__(f"{self.field}: {rule} ({got})")
@@ -258,41 +259,3 @@ def _is_harmless(field: str) -> bool:
     """Whether the name of an unknown field cannot be an owner_id that stands in the wrong place."""
     is_short = field.isidentifier() and len(field) < _SHORTEST_OWNER_ID
     return is_short or _PLAIN_NAME.fullmatch(field) is not None
-
-
-def _describe(value: object) -> str:
-    """A value that may be an owner_id, or hold one: its kind, and the literal of a number."""
-    if isinstance(value, str):
-        return _describe_text(value)
-    harmless = value is None or isinstance(value, bool | int | float | Mapping | list | tuple)
-    return shorten(value) if harmless else f"a value of type {type(value).__name__}"
-
-
-def _describe_text(text: str) -> str:
-    """Text without its contents, but with the character that most likely breaks the rule."""
-    odd = next((letter for letter in text if not letter.isprintable()), None)
-    described = f"text of {len(text)} characters"
-    return described if odd is None else f"{described}, with U+{ord(odd):04X}"
-
-
-def shorten(value: object) -> str:
-    """Shows a value in a message: its literal, cut to a length that suits a log line.
-
-    Never fails, whatever the value: this runs while an error is being made. Contents of objects and
-    lists are not shown.
-    """
-    if isinstance(value, Mapping):
-        return f"an object with {len(value)} fields"
-    if isinstance(value, list | tuple | set | frozenset):
-        return f"a list of {len(value)} elements"
-    if isinstance(value, str):
-        text = repr(value[:_LONGEST_SHOWN_VALUE])
-        if len(value) <= _LONGEST_SHOWN_VALUE and len(text) <= _LONGEST_SHOWN_VALUE + 2:
-            return text
-        return f"{text[:_LONGEST_SHOWN_VALUE]}… ({len(value)} characters)"
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - whatever a value's own repr raises
-        # A number with thousands of digits, for instance.
-        return f"a value of type {type(value).__name__} that is too large to show"
-    return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"

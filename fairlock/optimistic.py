@@ -13,22 +13,253 @@
 No writer waits: the slower of two reads again and makes its change anew. Right where conflicts are
 rare and a change may be computed several times. Where it must happen once (it sends an e-mail, it
 takes minutes) hold a lock instead.
+
+One item of a table and its conditional writes; `fairlock.optimistic` is built on it.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from fairlock.dynamodb.retry import RetryBudget
-from fairlock.dynamodb.versioned_item import Item, VersionedItem
-from fairlock.errors import InvalidRequest, VersionConflict
+from boto3.dynamodb.types import TypeDeserializer
+from botocore.exceptions import ClientError
+
+from fairlock.aws.retry import (
+    RetryBudget,
+    error_code,
+    may_pass,
+    retry,
+    was_not_written,
+    was_repeated,
+)
+from fairlock.errors import InvalidRequest, OutcomeUnknown, VersionConflict
+from fairlock.protocol import versions
 from fairlock.protocol.versions import DEFAULT_VERSION_ATTRIBUTE
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
+
+
+Item = dict[str, Any]
+
+_LONGEST_SHOWN_KEY: Final = 200
+_WRITE_ID_BYTES: Final = 8
+_VERSIONS_BELOW: Final = 10**18
+"""Beyond 28 digits a Decimal has no remainder, only an error; no item is written so often."""
+_DESERIALIZER: Final = TypeDeserializer()
+_CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+
+
+class VersionedItem:
+    """One item of a table: a read, and writes on condition that the item is as it was seen.
+
+    Args:
+        table: a boto3 Table resource.
+        key: the item's whole primary key.
+        version_attribute: where the item keeps its version.
+        retry_budget: how long to go on when DynamoDB does not answer.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        key: Mapping[str, Any],
+        version_attribute: str,
+        retry_budget: RetryBudget | None,
+    ) -> None:
+        _check(key, version_attribute)
+        self._table = table
+        self._key = dict(key)
+        self._version = version_attribute
+        self._write_id = versions.write_id_attribute(version_attribute)
+        self.retry_budget = retry_budget or RetryBudget()
+
+    def read(self) -> Item | None:
+        """The item, strongly consistent.
+
+        Raises:
+            botocore.exceptions.ClientError, BotoCoreError: a defect, or the retry_budget is over.
+        """
+        answer = retry(
+            lambda: self._table.get_item(Key=self._key, ConsistentRead=True),
+            self.retry_budget,
+            repeat_after=may_pass,
+        )
+        return answer.get("Item")
+
+    def is_same(self, seen: Item | None, new: Mapping[str, Any] | None) -> bool:
+        """Whether a change changes nothing."""
+        if seen is None or new is None:
+            return seen is new
+        return _is_same(self._content(seen), self._content(new))
+
+    def replace(self, seen: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Item:
+        """Writes `new` in the place of `seen`; returns it with its version.
+
+        Raises:
+            VersionConflict: another writer was faster. Nothing was written.
+            OutcomeUnknown: neither an answer nor the item tells whether the write happened.
+        """
+        version, write_id = self._version_of(seen), self._new_write_id(seen)
+        item = {**self._content(new), self._version: version + 1, self._write_id: write_id}
+        condition = self._unchanged(seen, version)
+        self._send(lambda: self._table.put_item(Item=item, **condition), write_id, seen)
+        return item
+
+    def delete(self, seen: Mapping[str, Any] | None) -> None:
+        """Deletes `seen`; errors as of `replace`."""
+        condition = self._unchanged(seen, self._version_of(seen))
+        write_id = self._new_write_id(seen)
+        self._send(lambda: self._table.delete_item(Key=self._key, **condition), write_id, seen)
+
+    @property
+    def _name(self) -> str:
+        """The key of the item, for messages. It is the caller's own, and no secret of a lock's."""
+        return repr(self._key)[:_LONGEST_SHOWN_KEY]
+
+    def conflict(self, tries: str) -> VersionConflict:
+        """The error after tries to write the item at each of which others were faster."""
+        return VersionConflict(
+            f"the item {self._name} was changed by others before {tries} to write it"
+        )
+
+    def _send(
+        self, write: Callable[[], object], write_id: str, seen: Mapping[str, Any] | None
+    ) -> None:
+        """Sends one conditional write until it is known whether it happened.
+
+        A repeat after a lost reply, by us or by botocore, is safe: the condition lets the write
+        happen once at most. After a repeat a failed condition has two meanings, and the item tells
+        which.
+        """
+        may_have_happened = False
+
+        def passes(error: Exception) -> bool:
+            nonlocal may_have_happened
+            later = may_pass(error)
+            may_have_happened |= was_repeated(error) or (later and not was_not_written(error))
+            return later
+
+        try:
+            retry(write, self.retry_budget, repeat_after=passes)
+        except Exception as error:
+            refused = isinstance(error, ClientError) and error_code(error) == _CONDITION_FAILED
+            happened = self._has_happened(error, write_id, seen) if refused else None
+            if happened:
+                return
+            if happened is None and may_have_happened:
+                message = (
+                    f"the item {self._name} may have been written, or not; read it before "
+                    "making the change again"
+                )
+                raise OutcomeUnknown(message) from error
+            if refused:
+                raise self.conflict("the only try") from error
+            raise
+
+    def _has_happened(
+        self, error: Exception, write_id: str, seen: Mapping[str, Any] | None
+    ) -> bool | None:
+        """Whether the condition failed because this write has happened; None if nobody knows."""
+        stored = cast("ClientError", error).response.get("Item", {})
+        found = cast("Mapping[str, Any]", stored).get(self._write_id)
+        found_id = None if found is None else _DESERIALIZER.deserialize(found)
+        seen_id = (seen or {}).get(self._write_id)
+        return versions.happened(ours=write_id, seen=seen_id, found=found_id)
+
+    def _new_write_id(self, seen: Mapping[str, Any] | None) -> str:
+        seen_id = (seen or {}).get(self._write_id)
+        return versions.write_id(secrets.token_hex(_WRITE_ID_BYTES), seen=seen_id)
+
+    def _content(self, item: Mapping[str, Any]) -> Item:
+        """The item without its version, under this key.
+
+        Raises:
+            InvalidRequest: the item has another key, or is no item.
+        """
+        _require_item("item", item)
+        for name, value in self._key.items():
+            if item.get(name, value) != value:
+                rule = "is part of the key, which a change must leave as it is"
+                raise InvalidRequest(field=name, rule=rule, value=item[name])
+        content = {k: v for k, v in item.items() if k not in {self._version, self._write_id}}
+        return {**content, **self._key}
+
+    def _version_of(self, seen: Mapping[str, Any] | None) -> int:
+        if seen is not None:
+            _require_item("seen", seen)
+        version = (seen or {}).get(self._version, 0)
+        if not _is_version(version):
+            rule = "must be a whole number of at most 18 digits, for it is the version of the item"
+            raise InvalidRequest(field=self._version, rule=rule, value=version)
+        return int(version)
+
+    def _unchanged(self, seen: Mapping[str, Any] | None, version: int) -> dict[str, Any]:
+        """The condition that the item is still the one that was seen."""
+        key_name = next(iter(self._key))
+        if seen is None:
+            return _condition(versions.NOT_THERE, {"#key": key_name})
+        if self._version not in seen:
+            names = {"#key": key_name, "#version": self._version}
+            return _condition(versions.THERE_WITHOUT_VERSION, names)
+        names = {"#version": self._version, "#write_id": self._write_id}
+        values: dict[str, Any] = {":version": version}
+        if self._write_id not in seen:
+            return _condition(versions.SAME_VERSION, names, values)
+        values[":write_id"] = seen[self._write_id]
+        return _condition(versions.SAME_WRITE, names, values)
+
+
+def _condition(
+    text: str, names: Mapping[str, str], values: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "ConditionExpression": text,
+        "ExpressionAttributeNames": names,
+        **({"ExpressionAttributeValues": values} if values else {}),
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether DynamoDB would store the same; to Python, True is 1."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_same(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
+def _is_version(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return False
+    if isinstance(value, Decimal) and not value.is_finite():
+        return False
+    return -_VERSIONS_BELOW < value < _VERSIONS_BELOW and value % 1 == 0
+
+
+def _require_item(field: str, item: object) -> None:
+    if not isinstance(item, Mapping):
+        rule = "must be an item, a mapping from names to values, or None"
+        raise InvalidRequest(field=field, rule=rule, value=item)
+
+
+def _check(key: Mapping[str, Any], version_attribute: str) -> None:
+    if not isinstance(key, Mapping) or not key:
+        rule = "must be the item's whole primary key, a mapping from names to values"
+        raise InvalidRequest(field="key", rule=rule, value=key)
+    if not isinstance(version_attribute, str) or not version_attribute:
+        rule = "must be the name of an attribute"
+        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
+    if {version_attribute, versions.write_id_attribute(version_attribute)} & set(key):
+        rule = "must not be a part of the key"
+        raise InvalidRequest(field="version_attribute", rule=rule, value=version_attribute)
+
 
 __all__ = ["RetryBudget", "delete", "put", "read", "update"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 
 def printable(text: str) -> str:
     r"""The text, with every character that a terminal might obey or hide shown as its escape.
@@ -19,3 +22,44 @@ def label_of(owner_name: str) -> str:
 
 def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
+
+
+_LONGEST_SHOWN_VALUE: Final = 60
+
+
+def describe(value: object) -> str:
+    """A value that may be an owner_id, or hold one: its kind, and the literal of a number."""
+    if isinstance(value, str):
+        return _describe_text(value)
+    harmless = value is None or isinstance(value, bool | int | float | Mapping | list | tuple)
+    return shorten(value) if harmless else f"a value of type {type(value).__name__}"
+
+
+def _describe_text(text: str) -> str:
+    """Text without its contents, but with the character that most likely breaks the rule."""
+    odd = next((letter for letter in text if not letter.isprintable()), None)
+    described = f"text of {len(text)} characters"
+    return described if odd is None else f"{described}, with U+{ord(odd):04X}"
+
+
+def shorten(value: object) -> str:
+    """Shows a value in a message: its literal, cut to a length that suits a log line.
+
+    Never fails, whatever the value: this runs while an error is being made. Contents of objects and
+    lists are not shown.
+    """
+    if isinstance(value, Mapping):
+        return f"an object with {len(value)} fields"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"a list of {len(value)} elements"
+    if isinstance(value, str):
+        text = repr(value[:_LONGEST_SHOWN_VALUE])
+        if len(value) <= _LONGEST_SHOWN_VALUE and len(text) <= _LONGEST_SHOWN_VALUE + 2:
+            return text
+        return f"{text[:_LONGEST_SHOWN_VALUE]}… ({len(value)} characters)"
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - whatever a value's own repr raises
+        # A number with thousands of digits, for instance.
+        return f"a value of type {type(value).__name__} that is too large to show"
+    return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}…"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlock.aws.executions import require_durable_calls, require_same_account
 from fairlock.wire.answers import acquire_answer
-from fairlock.wire.executions import callback_id_in
 from fairlock.wire.requests import parse_acquire
-from fairlock.workflows.aws_sdk import require_durable_calls
-from fairlock.workflows.same_account import require_same_account
+from fairlock.wire.rules import callback_id_in
 from lambdas.faults import reports_faults
 from lambdas.runtime import aws_clock, lock_store, make_clients
 from lambdas.task_tokens import answer_task

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairlock.metrics import LogMessage
+from fairlock.names import LogMessage
 from fairlock.wire.answers import force_release_answer
 from fairlock.wire.requests import parse_force_release
 from lambdas.faults import reports_faults

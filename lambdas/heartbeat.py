@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlock.aws.executions import require_same_account
 from fairlock.protocol.model import KeepAliveRequest
 from fairlock.wire.answers import heartbeat_answer
 from fairlock.wire.requests import parse_heartbeat
-from fairlock.workflows.same_account import require_same_account
 from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.task_tokens import keep_alive

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlock.wire.answers import describe_answer
-from fairlock.wire.listing import list_answer
+from fairlock.wire.answers import describe_answer, list_answer
 from fairlock.wire.requests import ListRequest, parse_inspect
 from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients

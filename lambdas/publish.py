@@ -8,9 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.errors import LockItemMalformed
-from fairlock.metrics import LogMessage
-from fairlock.protocol.lifecycle import events_of
-from fairlock.wire.lifecycle import lifecycle_json
+from fairlock.names import LogMessage
+from fairlock.wire.lifecycle import events_of, lifecycle_json
 from lambdas.runtime import make_clients, put_events
 from lambdas.telemetry import logger
 

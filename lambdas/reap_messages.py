@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.errors import InvalidRequest, LockStoreUnavailable
-from fairlock.metrics import REAP_QUEUE_VARIABLE, LogMessage, MetricName
+from fairlock.names import REAP_QUEUE_VARIABLE, LogMessage, MetricName
 from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.protocol.model import ExecutionEnded
 from fairlock.store.lock_store import LockStore

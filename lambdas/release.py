@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fairlock.aws.executions import require_same_account
 from fairlock.wire.answers import release_answer
 from fairlock.wire.requests import parse_release
-from fairlock.workflows.same_account import require_same_account
 from lambdas.faults import reports_faults
 from lambdas.runtime import lock_store, make_clients
 from lambdas.telemetry import logger, metrics, observe_release

@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
+from fairlock.aws.aws_clock import AwsClock
+from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
+from fairlock.aws.lock_table import LockTable
+from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
 from fairlock.clock import BootClock
-from fairlock.dynamodb.aws_clock import AwsClock
-from fairlock.dynamodb.client_config import OWN_REQUESTS_CONFIG
-from fairlock.dynamodb.lock_table import LockTable
-from fairlock.dynamodb.retry import RetryBudget
-from fairlock.metrics import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
+from fairlock.names import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.durable_functions import DurableFunctions
-from fairlock.workflows.engines import WorkflowEngines
-from fairlock.workflows.step_functions import StepFunctions
 from lambdas.telemetry import observe_event
 
 if TYPE_CHECKING:

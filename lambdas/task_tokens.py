@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from fairlock.metrics import LogMessage, MetricName
-from fairlock.protocol.model import (
-    Grant,
-    KeepAliveRequest,
-    Queued,
-    Refusal,
-    RefusalReason,
-    Released,
-)
+from fairlock.names import LogMessage, MetricName
+from fairlock.protocol.model import KeepAliveRequest
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import Delivery
 from lambdas.runtime import workflows
 from lambdas.telemetry import count, logger, request_fields
 

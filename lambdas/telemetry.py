@@ -19,18 +19,10 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from fairlock.metrics import NAMESPACE, SERVICE_NAME_VARIABLE, LogMessage, MetricName
-from fairlock.protocol.model import (
-    AcquireRequest,
-    Grant,
-    NotHeld,
-    Queued,
-    Refusal,
-    RefusalReason,
-    Released,
-    ReleaseRequest,
-)
-from fairlock.store import events
+from fairlock.names import NAMESPACE, SERVICE_NAME_VARIABLE, LogMessage, MetricName
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.store import context
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
@@ -153,9 +145,9 @@ def observe_release(request: ReleaseRequest, answer: Released | NotHeld) -> None
     logger.info(LogMessage.RELEASED, extra={**caller, **held})
 
 
-def observe_event(event: events.Event) -> None:
+def observe_event(event: context.Event) -> None:
     """Counts and logs what happened besides the answer."""
-    if isinstance(event, events.HandedOver):
+    if isinstance(event, context.HandedOver):
         count(MetricName.GRANTED)
         count(MetricName.HANDED_OVER)
         _measure_ms(MetricName.WAIT_TIME, event.waited_ms)
@@ -163,26 +155,26 @@ def observe_event(event: events.Event) -> None:
         logger.info(LogMessage.HANDED_OVER, extra=asdict(event))
         return
     name, log, message = _EVENTS[type(event)]
-    count(name, event.holders if isinstance(event, events.Evicted) else 1)
+    count(name, event.holders if isinstance(event, context.Evicted) else 1)
     log(message, extra=asdict(event))
 
 
-_EVENTS: Final[dict[type[events.Event], tuple[MetricName, Callable[..., None], LogMessage]]] = {
-    events.Evicted: (MetricName.TAKEN_OVER, logger.warning, LogMessage.EVICTED),
-    events.ReleasedByForce: (
+_EVENTS: Final[dict[type[context.Event], tuple[MetricName, Callable[..., None], LogMessage]]] = {
+    context.Evicted: (MetricName.TAKEN_OVER, logger.warning, LogMessage.EVICTED),
+    context.ReleasedByForce: (
         MetricName.FORCED_RELEASE,
         logger.warning,
         LogMessage.RELEASED_BY_FORCE,
     ),
-    events.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, LogMessage.MIXED_LIMITS),
-    events.Extended: (MetricName.EXTENDED, logger.info, LogMessage.EXTENDED),
-    events.LivenessUnknown: (
+    context.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, LogMessage.MIXED_LIMITS),
+    context.Extended: (MetricName.EXTENDED, logger.info, LogMessage.EXTENDED),
+    context.LivenessUnknown: (
         MetricName.LIVENESS_UNKNOWN,
         logger.warning,
         LogMessage.LIVENESS_UNKNOWN,
     ),
-    events.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, LogMessage.PUSH_UNKNOWN),
-    events.ClaimNotRemoved: (
+    context.PushUnknown: (MetricName.PUSH_UNKNOWN, logger.warning, LogMessage.PUSH_UNKNOWN),
+    context.ClaimNotRemoved: (
         MetricName.CLAIM_NOT_REMOVED,
         logger.warning,
         LogMessage.CLAIM_NOT_REMOVED,

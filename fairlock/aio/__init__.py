@@ -21,7 +21,7 @@ except ImportError as missing:
     )
     raise ImportError(message, name=missing.name) from missing
 
-from fairlock.aio.lock import AsyncLock
-from fairlock.aio.lock_client import AsyncLockClient
+from fairlock.aio.async_lock import AsyncLock
+from fairlock.aio.async_lock_client import AsyncLockClient
 
 __all__ = ["AsyncLock", "AsyncLockClient"]

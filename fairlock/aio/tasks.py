@@ -1,14 +1,33 @@
-"""Tasks that go on when the call that began them is cancelled."""
+"""Tasks that go on when the call that began them is cancelled.
+
+Acquisitions that may be cancelled: none leaves a lock, or a place in a queue, behind.
+
+Heartbeats of all locks of an asyncio client: one task schedules, and each is sent by its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, TypeVar
 
-from fairlock.client.callbacks import CLOSE_SECONDS, STILL_BUSY
-from fairlock.client.logging import logger
+from fairlock.aio.bridge import run
+from fairlock.client.acquisition import Acquisition
+from fairlock.client.heartbeats import (
+    LONGEST_NAP_SECONDS,
+    PAUSE_AFTER_DEFECT_SECONDS,
+    SCHEDULING_FAILED,
+    HeartbeatSchedule,
+    ScheduledHeartbeat,
+)
+from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.reporting import logger
+from fairlock.client.threads import CLOSE_SECONDS, STILL_BUSY
+from fairlock.clock import Clock
+from fairlock.errors import ClientUnusable
+from fairlock.protocol.outcomes import Grant
 
 _T = TypeVar("_T")
 
@@ -98,3 +117,132 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
     """Logs what a task raised whose caller was cancelled."""
     if not task.cancelled() and task.exception() is not None:
         logger.error("work that outlived its cancelled caller failed", exc_info=task.exception())
+
+
+class CancellableAcquisitions:
+    """The acquisitions of a client that are under way."""
+
+    def __init__(self, tasks: BackgroundTasks) -> None:
+        self._tasks = tasks
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def run(self, acquisition: Acquisition) -> Grant | None:
+        """Runs an acquisition in a task of its own; undoes it if the caller is cancelled.
+
+        Cancelled once, the acquisition itself leaves the queue before it ends. What was granted in
+        the very moment of the cancellation is released.
+
+        Raises:
+            ClientUnusable: the client was closed meanwhile.
+        """
+        task = self._tasks.start(run(acquisition.run))
+        self._under_way.add(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            _cancel_once(task)
+            await self._tasks.shielded(_undo(task, acquisition))
+            caller = asyncio.current_task()
+            if self._closed and caller is not None and not caller.cancelling():
+                raise ClientUnusable("this AsyncLockClient is closed") from None
+            raise
+        finally:
+            self._under_way.discard(task)
+
+    def close(self) -> None:
+        """Cancels all that are under way; their callers get an error: the client is closed."""
+        self._closed = True
+        for task in self._under_way:
+            _cancel_once(task)
+
+
+def _cancel_once(task: asyncio.Task[Any]) -> None:
+    """Cancels a task; a second cancellation would hit the cleanup after the first."""
+    if not task.cancelling():
+        task.cancel()
+
+
+async def _undo(task: asyncio.Task[Grant | None], acquisition: Acquisition) -> None:
+    [done], _ = await asyncio.wait([task])
+    if not done.cancelled() and done.exception() is None and done.result() is not None:
+        await run(acquisition.leave)
+
+
+class AsyncHeartbeats:
+    """Renews locks until they are removed, lost, or this is closed.
+
+    The scheduling task is there as long as there are locks.
+
+    Args:
+        clock: tells when a heartbeat is due.
+        most_at_once: how many may be under way at a time.
+    """
+
+    def __init__(self, clock: Clock, *, most_at_once: int) -> None:
+        self._clock = clock
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once)
+        self._changed = asyncio.Event()
+        self._scheduler: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
+        self._closed = False
+
+    def add(self, handle: LeaseHandle) -> None:
+        """Renews this lock from now on, unless this is closed."""
+        if self._closed:
+            return
+        self._schedule.add(handle)
+        if self._scheduler is None:
+            self._scheduler = asyncio.get_running_loop().create_task(self._run_scheduler())
+        self._changed.set()
+
+    def remove(self, handle: LeaseHandle) -> None:
+        """Begins no further heartbeat of this lock."""
+        self._schedule.remove(handle)
+        self._changed.set()
+
+    def renews(self, handle: LeaseHandle) -> bool:
+        """Whether a lock is being renewed; takes no mutex."""
+        return not self._closed and self._schedule.has(handle)
+
+    def handles(self) -> list[LeaseHandle]:
+        """The locks that are being renewed."""
+        return self._schedule.handles()
+
+    async def close(self) -> None:
+        """Ends all tasks; heartbeats that are under way come to their end first."""
+        self._closed = True
+        for handle in self._schedule.handles():
+            self.remove(handle)
+        if self._scheduler is not None:
+            await asyncio.wait([self._scheduler])
+        await self._tasks.finish()
+
+    async def _run_scheduler(self) -> None:
+        try:
+            while not self._schedule.is_empty():
+                self._changed.clear()
+                now = self._clock.monotonic()
+                try:
+                    for scheduled in self._schedule.due(now):
+                        self._tasks.start(self._send(scheduled))
+                except Exception:
+                    logger.exception(SCHEDULING_FAILED)
+                    await asyncio.sleep(PAUSE_AFTER_DEFECT_SECONDS)
+                await self._nap(now)
+        finally:
+            self._scheduler = None
+
+    async def _nap(self, now: float) -> None:
+        nap = min(max(self._schedule.next_at() - now, 0.0), LONGEST_NAP_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(nap):
+                await self._changed.wait()
+
+    async def _send(self, scheduled: ScheduledHeartbeat) -> None:
+        renewed = False
+        try:
+            renewed = await run(scheduled.handle.try_heartbeat)
+        finally:
+            self._schedule.done(scheduled, renewed=renewed, now=self._clock.monotonic())
+            self._changed.set()

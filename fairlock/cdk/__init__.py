@@ -16,14 +16,13 @@ except ModuleNotFoundError as missing:
 
 from fairlock.cdk.guard.guard import LockGuard
 from fairlock.cdk.guard.waiting import Waiting
-from fairlock.cdk.monitoring.monitoring import LockMonitoring
-from fairlock.cdk.monitoring.thresholds import LockAlarms
-from fairlock.cdk.optimistic.optimistic_update import OptimisticUpdate
-from fairlock.cdk.service.imported_service import ILockService
+from fairlock.cdk.monitoring import LockAlarms, LockMonitoring
+from fairlock.cdk.optimistic_update import OptimisticUpdate
 from fairlock.cdk.service.lock_service import LockService
 from fairlock.cdk.service.reaper import ExecutionReaper
+from fairlock.cdk.service.service_base import ILockService
 from fairlock.cdk.service.shared_service import SharedLockService
-from fairlock.metrics import MetricName
+from fairlock.names import MetricName
 
 __all__ = [
     "ExecutionReaper",

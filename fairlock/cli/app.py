@@ -10,12 +10,13 @@ from typing import Annotated, Any, Final
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
+from fairlock.aws.retry import misconfigured, raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.asl import commands as asl_commands
-from fairlock.cli.exit_codes import Ended, end, statuses
-from fairlock.cli.log_lines import log_lines
+from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
-from fairlock.cli.options import (
+from fairlock.cli.run import Job, run
+from fairlock.cli.target import (
     TIME,
     EndpointUrl,
     LockName,
@@ -23,12 +24,11 @@ from fairlock.cli.options import (
     Region,
     Stack,
     Table,
+    Target,
     seconds,
+    target_of,
 )
-from fairlock.cli.run import Job, run
-from fairlock.cli.target import Target, target_of
-from fairlock.dynamodb.create_table import create_table
-from fairlock.dynamodb.failures import misconfigured, raise_if_unknown
+from fairlock.client.create_table import create_table
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
 _WRONG_USAGE: Final = 2

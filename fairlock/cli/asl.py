@@ -13,8 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from fairlock.cli import exit_codes
-from fairlock.cli.options import TIME, EndpointUrl, Profile, Region, whole_seconds
-from fairlock.cli.target import name_of_stack
+from fairlock.cli.target import TIME, EndpointUrl, Profile, Region, name_of_stack, whole_seconds
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
 _FROM_INPUT: Final = "-"

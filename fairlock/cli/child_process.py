@@ -1,17 +1,232 @@
-"""The command: a process group of its own, so that signals reach everything that it starts."""
+"""The command: a process group of its own, so that signals reach everything that it starts.
+
+One pipe to wait for: signals, the end of the command, and news from other threads.
+
+The terminal: the kernel stops a process that reads from it outside of its foreground.
+
+The end of a command whose `fairlock` was killed, so that nobody renews the lock any more.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Final
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Self
 
 from fairlock.cli import exit_codes
-from fairlock.cli.parent_death import dies_with_parent
-from fairlock.cli.terminal import Terminal
+from fairlock.clock import Alarm, BootClock, ThreadAlarm
+
+FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""Signals that ask the program to end; they are passed on to the command."""
+
+
+class SignalPipe:
+    """Collects signals in a pipe, so that none interrupts; a context for the main thread.
+
+    A signal that is ignored at the start stays ignored, by this program and by the command, as
+    with `env` and `timeout`: `nohup` and shells ignore signals for background jobs. SIGCHLD is
+    never ignored, because the kernel would forget the command's status.
+    """
+
+    def __enter__(self) -> Self:
+        """Begins to collect."""
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
+            os.set_blocking(end, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._handlers_before = {
+            number: signal.signal(number, lambda _number, _frame: None)  # The byte is enough.
+            for number in (*FORWARDED, signal.SIGCHLD)
+            if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN
+        }
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Restores what signals did before."""
+        for number, handler in self._handlers_before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def wake_up(self) -> None:
+        """Ends the main thread's `wait`; for any thread."""
+        with suppress(OSError):  # Full: `wait` ends anyway; or closed: nobody waits any more.
+            os.write(self._writer, b"\0")  # The number of no signal.
+
+    def wait(self, seconds: float) -> list[signal.Signals]:
+        """Waits for a signal or `wake_up`, at most so long; returns the signals to pass on."""
+        select.select([self._reader], [], [], max(0.0, seconds))
+        with suppress(BlockingIOError):
+            return [signal.Signals(n) for n in os.read(self._reader, 4096) if n in FORWARDED]
+        return []
+
+
+class Interrupted(BaseException):
+    """The signal `signal` came while the main thread waited for the lock."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+class InterruptibleClock(BootClock):
+    """A clock whose first signal ends a wait; after that, the clean-up may wait undisturbed."""
+
+    def __init__(self, signals: SignalPipe) -> None:
+        self._signals = signals
+        self._interrupted = False
+
+    @property
+    def may_be_interrupted(self) -> bool:
+        """Whether a signal would end a wait that begins now in this thread."""
+        return not self._interrupted and threading.current_thread() is threading.main_thread()
+
+    def alarm(self) -> Alarm:
+        """An alarm whose wait a signal ends as well."""
+        return _InterruptibleAlarm(self, self._signals)
+
+    def wait(self, seconds: float) -> None:
+        """Lets that much time pass.
+
+        Raises:
+            Interrupted: in the main thread, by the first signal.
+        """
+        if not self.may_be_interrupted:
+            time.sleep(seconds)
+            return
+        end = self.monotonic() + seconds
+        while (left := end - self.monotonic()) > 0:
+            self.raise_if_signalled(left)
+
+    def raise_if_signalled(self, seconds: float = 0.0) -> None:
+        """Raises `Interrupted` if there is a signal, or comes one within so many seconds."""
+        if signals := self._signals.wait(seconds):
+            self._interrupted = True
+            raise Interrupted(signals[0])
+
+
+class _InterruptibleAlarm:
+    """See `Alarm`; in the main thread its wait raises `Interrupted` by the first signal."""
+
+    def __init__(self, clock: InterruptibleClock, signals: SignalPipe) -> None:
+        self._clock = clock
+        self._signals = signals
+        self._alarm = ThreadAlarm()
+        self._has_rung = False
+
+    def wait(self, seconds: float) -> None:
+        """See `Alarm`."""
+        if not self._clock.may_be_interrupted:
+            self._alarm.wait(seconds)
+            return
+        ends_at = self._clock.monotonic() + seconds
+        while not self._has_rung and (left := ends_at - self._clock.monotonic()) > 0:
+            self._clock.raise_if_signalled(left)
+        self._has_rung = False
+
+    def ring(self) -> None:
+        """See `Alarm`."""
+        self._has_rung = True
+        self._alarm.ring()
+        self._signals.wake_up()
+
+
+_STDIN: Final = 0
+_STDOUT: Final = 1
+_STOPPING: Final = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+
+class Terminal:
+    """The controlling terminal, if there is one, of which `stdin` may be another; a context.
+
+    Attributes:
+        is_ours_alone: whether this program is in the foreground with its input and its output, and
+            so in no pipeline, whose other members may need the terminal too.
+        is_given_away: whether a command was put into the foreground in this program's place.
+    """
+
+    def __enter__(self) -> Self:
+        """Opens the terminal. Never fails."""
+        self.is_ours_alone = all(_foreground(file) == os.getpgrp() for file in (_STDIN, _STDOUT))
+        self.is_given_away = False
+        self._file: int | None = None
+        with suppress(OSError):  # There is none.
+            self._file = os.open("/dev/tty", os.O_RDWR)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Closes the terminal."""
+        if self._file is not None:
+            os.close(self._file)
+
+    def give_to(self, group: int) -> bool:
+        """Puts a process group into the foreground in our place; tells whether it is there."""
+        if self._file is None:
+            return False
+        foreground = _foreground(self._file)
+        if foreground == os.getpgrp():
+            with suppress(OSError):
+                os.tcsetpgrp(self._file, group)
+                self.is_given_away = True
+                return True
+        return foreground == group
+
+    @contextmanager
+    def given_away(self) -> Iterator[None]:
+        """Within, neither keys nor the reads of others in the pipeline stop this program.
+
+        Enter it after the command's start, as the command would inherit the ignored signals. At
+        the end the terminal is taken back, and processes that were stopped for want of it go on.
+        """
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPPING}
+        try:
+            yield
+        finally:
+            if self._file is not None and self.is_given_away:
+                with suppress(OSError):  # The terminal may be gone.
+                    os.tcsetpgrp(self._file, os.getpgrp())
+                    os.killpg(os.getpgrp(), signal.SIGCONT)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _foreground(file: int) -> int | None:
+    """The process group in the foreground; None if this is not our controlling terminal."""
+    try:
+        return os.tcgetpgrp(file)
+    except OSError:
+        return None
+
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def dies_with_parent() -> Callable[[], None] | None:
+    """What a child calls before it becomes the command: Linux then kills it when its parent dies.
+
+    Guaranteed for the command itself, also after KILL or out of memory. Not for what the command
+    has started, nor on other systems (None), nor for a program that changes its user.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def ask_the_kernel() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # It has died already, and the kernel would tell nobody.
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return ask_the_kernel
+
 
 _WANTS_TERMINAL: Final = frozenset({signal.SIGTTIN, signal.SIGTTOU})
 

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 
 from fairlock.cli import exit_codes
-from fairlock.cli.caller import caller
 from fairlock.cli.doctor import doctor
 from fairlock.cli.exit_codes import Ended, end
-from fairlock.cli.list_locks import list_locks
-from fairlock.cli.options import (
+from fairlock.cli.intervene import ForcedRelease, ask_at_the_terminal, force_release, release_own
+from fairlock.cli.listing import list_locks, reader, show, watch
+from fairlock.cli.target import (
     TIME,
     AsJson,
     EndpointUrl,
@@ -24,17 +24,11 @@ from fairlock.cli.options import (
     Region,
     Stack,
     Table,
+    Target,
+    caller,
     seconds,
+    target_of,
 )
-from fairlock.cli.release import (
-    ForcedRelease,
-    ask_at_the_terminal,
-    force_release,
-    release_own,
-)
-from fairlock.cli.show import show
-from fairlock.cli.target import Target, target_of
-from fairlock.cli.watch import reader, watch
 from fairlock.clock import SystemClock
 
 _FROM_INPUT: Final = "-"

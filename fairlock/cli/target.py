@@ -1,25 +1,45 @@
-"""Which table a command is about: by its name or its stack, profile, region and endpoint."""
+"""Which table a command is about: by its name or its stack, profile, region and endpoint.
+
+The options that several commands have, and how a time is written on the command line.
+
+Who runs a command: for AWS, and on this machine.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
-from collections.abc import Iterator
+import re
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Final
 
 import boto3
+import typer
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from fairlock.aws.aws_clock import is_aws
+from fairlock.aws.retry import (
+    CLIENT_CONFIG,
+    QUICKLY,
+    error_code,
+    may_pass,
+    misconfigured,
+    was_not_written,
+)
 from fairlock.cli import exit_codes
 from fairlock.client.lock_client import LockClient
-from fairlock.dynamodb.aws_clock import is_aws
-from fairlock.dynamodb.client_config import CLIENT_CONFIG
-from fairlock.dynamodb.failures import error_code, may_pass, misconfigured, was_not_written
-from fairlock.errors import LockItemMalformed, LockStoreMisconfigured, LockStoreUnavailable
-from fairlock.metrics import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
+from fairlock.errors import (
+    FairlockError,
+    LockItemMalformed,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+)
+from fairlock.names import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
 from fairlock.wire import rules
 
 """How the hosts end whose address is not worth telling."""
@@ -180,3 +200,87 @@ def _advice(error: LockStoreUnavailable) -> str:
     if was_not_written(error.__cause__):
         return "DynamoDB throttles: repeat the command later, and see the table's throttles"
     return "DynamoDB is in trouble: see AWS's health page, and repeat the command later"
+
+
+LockName = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.")]
+Table = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False,
+        help="Name or ARN of the lock table; else FAIRLOCK_TABLE_NAME names it.",
+    ),
+]
+Stack = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False,
+        help="Instead of --table: the stack whose lock service it is, such as Fairlock.",
+    ),
+]
+Profile = Annotated[str | None, typer.Option(help="Profile of the AWS configuration.")]
+Region = Annotated[str | None, typer.Option(help="AWS region of the table.")]
+EndpointUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="Another address than that of AWS.")
+]
+Prefix = Annotated[str | None, typer.Option(help="Only lock names that begin so.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+TIME: Final = "TIME"
+"""How the help names a value that `seconds` parses."""
+_TIME: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_EXAMPLES: Final = "seconds such as 90, or a number with a unit such as 30s, 10m, 2h or 1d"
+
+
+def seconds(*, least: float = 0) -> Callable[[object], float]:
+    """A parser of times: a plain number is seconds; s, m, h and d are units."""
+
+    def parse(value: object) -> float:
+        given = _TIME.fullmatch(str(value))
+        found = None if given is None else float(given[1]) * _SECONDS[given[2]]
+        if found is None or found < least:
+            bound = f" of at least {least:g} s" if least else ""
+            raise typer.BadParameter(f"{str(value)!r} must be a time{bound}: {_EXAMPLES}")
+        return found
+
+    return parse
+
+
+def whole_seconds(*, least: int = 0) -> Callable[[object], int]:
+    """The same for times that AWS takes in whole seconds."""
+    parse_any = seconds(least=least)
+
+    def parse(value: object) -> int:
+        found = parse_any(value)
+        if found != int(found):
+            raise typer.BadParameter(f"{str(value)!r} must be a whole number of seconds")
+        return int(found)
+
+    return parse
+
+
+def principal(target: Target) -> str | None:
+    """The ARN of the principal whom AWS knows, account included; None if nobody answers.
+
+    One request to STS, which needs no permission.
+    """
+    try:
+        return str(target.client("sts", config=QUICKLY).get_caller_identity()["Arn"])
+    except (BotoCoreError, ClientError, FairlockError, KeyError):
+        return None
+
+
+def caller(target: Target) -> str:
+    """The principal and the user of this machine; without an answer of AWS the user alone."""
+    user, arn = _user_of_this_machine(), principal(target)
+    if arn is None:
+        return user
+    return f"{arn} ({user})".encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(errors="ignore")
+
+
+def _user_of_this_machine() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # No such user, as in some containers.
+        user = "unknown user"
+    return f"{user}@{socket.gethostname()}"

@@ -13,35 +13,74 @@ minutes the waiter asks again, by its ticket, to keep its place: one that does n
 
 A poll is left out if this client knows the answer: another of its waiters has read the lock in the
 meantime, or the lock is held by this client itself, whose release will tell (`local_waiters.py`).
+
+The error at the end of a wait: it names the lock's holders.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from fairlock.backoff import longest_poll_seconds, retry_seconds
-from fairlock.client.free_permit import FreePermit
-from fairlock.client.lock_events import LockEventKind, LockEvents
-from fairlock.client.queue_position import QueuePosition
-from fairlock.client.store_factory import StoreFactory
-from fairlock.client.wait_timeout import wait_timeout
-from fairlock.errors import LockStoreUnavailable, LockWaitTimeout
+from fairlock.client.connection import StoreFactory
+from fairlock.client.local_waiters import FreePermit, QueuePosition
+from fairlock.client.reporting import LockEventKind, LockEvents
+from fairlock.clock import utc
+from fairlock.errors import LockStoreUnavailable, LockWaitTimeout, VisibleHolder
 from fairlock.protocol.model import (
     AcquireRequest,
-    Grant,
     HeartbeatRequest,
     Holder,
-    Queued,
     ReleaseRequest,
     SeenLock,
 )
+from fairlock.protocol.outcomes import Grant, Queued
 from fairlock.protocol.schema import waiter_key
+from fairlock.store.keep_alive import has_enough_left
 from fairlock.store.lock_store import LockStore
-from fairlock.store.own_end import has_enough_left
+from fairlock.text import label_of
+
+
+def wait_timeout(
+    lock_name: str, holders: Sequence[Holder], *, max_wait: float, waited: float
+) -> LockWaitTimeout:
+    """The error of an acquisition that was not granted in time.
+
+    Args:
+        lock_name: the lock.
+        holders: who had it at the last poll.
+        max_wait: longest seconds, as the caller said; 0 for a single try.
+        waited: the seconds that it really took.
+    """
+    visible = tuple(map(_visible, holders))
+    names = ", ".join(map(_named, visible)) or "nobody"
+    told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
+    message = f"lock {lock_name!r}: {told} {names}"
+    return LockWaitTimeout(
+        message,
+        lock_name=lock_name,
+        waited_seconds=waited,
+        holders=visible,
+    )
+
+
+def _visible(holder: Holder) -> VisibleHolder:
+    return VisibleHolder(
+        owner_name=holder.owner_name,
+        acquired_at=utc(holder.acquired_at_ms),
+        expires_at=utc(holder.expires_at_ms),
+        fencing_token=holder.fencing_token,
+    )
+
+
+def _named(holder: VisibleHolder) -> str:
+    since = holder.acquired_at.isoformat(sep=" ", timespec="seconds")
+    return f"{label_of(holder.owner_name)} since {since}"
+
 
 _PLACE_CHECK_SECONDS: Final = 15.0
 _ASK_AGAIN_SECONDS: Final = 120.0

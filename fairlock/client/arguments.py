@@ -1,4 +1,7 @@
-"""The rules of the clients' arguments."""
+"""The rules of the clients' arguments.
+
+Lock names made of parts, without two different lists of parts that make one name.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Generic, NoReturn, TypeGuard, TypeVar
 
-from fairlock.client.logging import logger
+from fairlock.client.reporting import logger
 from fairlock.clock import Seconds
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.lease_time import lease_for
 from fairlock.text import printable
 from fairlock.wire import rules
+from fairlock.wire.rules import LOCK_NAME, require
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
 _LARGEST: Final = sys.float_info.max
@@ -148,3 +152,21 @@ def default_owner_name(program: str | None = None) -> str:
 def _owner_name(host: str, process_id: int, program: str | None, script: str) -> str:
     program = program or Path(script or "python").name
     return printable(f"{host}:{process_id}:{program}")[:_LONGEST_DEFAULT_NAME]
+
+
+def composite_name(*parts: str) -> str:
+    """Joins parts with slashes: `composite_name("customer", customer_id)`.
+
+    Guaranteed: other parts make another name, also if a part contains a slash, which becomes `%2F`
+    (and a percent sign `%25`). The simpler `f"{a}/{b}"` makes one name of `a/b` + `c` and of
+    `a` + `b/c`. Parts without these two characters stay as they are.
+
+    Raises:
+        InvalidRequest: there is no part, one is no string, or the name breaks the rule of names.
+    """
+    for part in parts:
+        if not isinstance(part, str):
+            raise InvalidRequest(field="parts", rule="must be strings", value=part)
+    name = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+    require("name", LOCK_NAME, name)
+    return name

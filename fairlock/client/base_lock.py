@@ -12,19 +12,19 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fairlock.client.arguments import LockOptions, as_text
-from fairlock.client.entered_locks import Entered, EnteredLock, EnteredLocks
+from fairlock.client.connection import StoreFactory
+from fairlock.client.hold import Entered, EnteredLock, EnteredLocks
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
-from fairlock.client.lock_events import LockEventKind, LockEvents
-from fairlock.client.logging import logger
+from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.client.settings import ClientSettings
-from fairlock.client.store_factory import StoreFactory
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
-from fairlock.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition
+from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition
+from fairlock.guarded.guarded_table import PendingCall
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.guarded.pending_calls import PendingCall
-from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.wire import rules
 
 if TYPE_CHECKING:

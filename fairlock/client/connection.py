@@ -1,27 +1,60 @@
-"""The AWS clients of a `LockClient`: made when first needed, and anew in a forked child."""
+"""The AWS clients of a `LockClient`: made when first needed, and anew in a forked child.
+
+The lock protocol as a client uses it: over its table, with its clock and AWS clients.
+
+The lock table by what a program knows of it: a name, its environment, or the name of a stack.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import boto3
 from botocore.client import BaseClient
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.dynamodb.client_config import OWN_REQUESTS_CONFIG
-from fairlock.errors import ClientUnusable, InvalidRequest
-from fairlock.workflows.durable_functions import DurableFunctions
-from fairlock.workflows.engines import WorkflowEngines
-from fairlock.workflows.step_functions import StepFunctions
+from fairlock.aws.aws_clock import AwsClock
+from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
+from fairlock.aws.lock_table import LockTable
+from fairlock.aws.retry import (
+    OWN_REQUESTS_CONFIG,
+    RetryBudget,
+    error_code,
+    may_pass,
+    misconfigured,
+    misconfigured_call,
+    retry,
+)
+from fairlock.backoff import Random
+from fairlock.client.local_waiters import LocalWaiters
+from fairlock.client.reporting import log_event
+from fairlock.clock import Clock
+from fairlock.errors import (
+    ClientUnusable,
+    InvalidRequest,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+)
+from fairlock.names import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
+from fairlock.protocol.model import ReleaseRequest, SeenLock
+from fairlock.protocol.outcomes import Released
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
+from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
+
 
 _SPARE_CONNECTIONS: Final = 96
 """For acquires and releases beside the heartbeats. A connection is opened when it is needed; a
@@ -82,7 +115,7 @@ class Connection:
         self._given = {"dynamodb": dynamodb, "stepfunctions": stepfunctions}
         self._made: dict[str, Any] = {}
         self._process = os.getpid()
-        # The items of a guarded write are checked all the same: `fairlock/guarded/item_check.py`.
+        # A guarded write's items are checked all the same: `fairlock/guarded/guarded_table.py`.
         most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = OWN_REQUESTS_CONFIG.merge(most_connections)
         self.workflows = WorkflowEngines(
@@ -154,3 +187,179 @@ class Connection:
         # asked at the same moment would get different ones, and neither catches the other's.
         _ = client.exceptions
         return client
+
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFactory:
+    """Makes stores over one table; each for one request, with a deadline of its own.
+
+    Attributes:
+        connection: where the AWS clients come from.
+        table_name: the lock table.
+        clock: the present.
+        aws_clock: the estimate of AWS's time, by all answers so far.
+        local_waiters: are told of the hand-offs of this client.
+        random: source of jitter.
+    """
+
+    connection: Connection
+    table_name: str
+    clock: Clock
+    aws_clock: AwsClock
+    local_waiters: LocalWaiters
+    random: Random = field(default=random.random)
+
+    def context(self, *, deadline: float = math.inf) -> LockContext:
+        """What a request needs that must be done by a reading of the monotonic clock.
+
+        Raises:
+            LockStoreMisconfigured: no AWS client can be made, without a region for instance.
+        """
+        try:
+            dynamodb = self.connection.dynamodb()
+        except (BotoCoreError, ValueError) as error:
+            raise misconfigured(error, table_name=self.table_name, region=None) from error
+        retry_budget = RetryBudget(deadline=deadline, clock=self.clock, random=self.random)
+        table = LockTable(
+            dynamodb, self.table_name, retry_budget=retry_budget, aws_clock=self.aws_clock
+        )
+        return LockContext(
+            table=table,
+            workflows=self.connection.workflows,
+            observe=log_event,
+            note_hand_off=self.local_waiters.note,
+            retry_budget=retry_budget,
+            random=self.random,
+        )
+
+    def store(self, *, deadline: float = math.inf) -> LockStore:
+        """The operations of a lock, for such a request."""
+        return LockStore(self.context(deadline=deadline))
+
+    def release(
+        self, request: ReleaseRequest, *, seconds: float, seen: SeenLock | None = None
+    ) -> bool:
+        """Sends a release, again after each unknown outcome, until there is an answer.
+
+        Args:
+            request: what to release.
+            seconds: how long to go on.
+            seen: see `LockStore.release`.
+
+        Returns:
+            Whether this call may have released; after an attempt of unknown outcome also if the
+            answer is "not held", which may well be the doing of that attempt.
+
+        Raises:
+            LockStoreUnavailable: no answer in time.
+        """
+        answer, attempts = self.repeat(
+            lambda store, attempt: store.release(request, seen=seen if attempt == 1 else None),
+            seconds=seconds,
+        )
+        return attempts > 1 or isinstance(answer, Released)
+
+    def repeat(
+        self, call: Callable[[LockStore, int], _Answer], *, seconds: float
+    ) -> tuple[_Answer, int]:
+        """Makes a call again after each unknown outcome, until there is an answer.
+
+        Args:
+            call: is given the store, and the number of the attempt, from 1.
+            seconds: how long to go on.
+
+        Returns:
+            The answer, and how many attempts it took.
+
+        Raises:
+            LockStoreUnavailable: no answer in time.
+        """
+        store = self.store(deadline=self.clock.monotonic() + seconds)
+        budget = RetryBudget(
+            seconds=seconds,
+            clock=self.clock,
+            random=self.random,
+            first_pause_seconds=_FIRST_PAUSE_SECONDS,
+            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
+        )
+        attempts = 0
+
+        def send() -> _Answer:
+            nonlocal attempts
+            attempts += 1
+            return call(store, attempts)
+
+        answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
+        return answer, attempts
+
+
+_NOT_SHARED: Final = (
+    "no stack of this name shares a lock service in this account and region; check all three, and "
+    "that the stack calls `LockService.share`"
+)
+_NO_PERMISSION: Final = (
+    "the caller may not read it: allow ssm:GetParameter on it, or set "
+    f"{TABLE_NAME_VARIABLE} to the table's name"
+)
+_ADVICE: Final = {
+    "ParameterNotFound": _NOT_SHARED,
+    "AccessDeniedException": _NO_PERMISSION,
+    "AccessDenied": _NO_PERMISSION,
+}
+
+
+def table_or_default(table_name: str | None) -> str:
+    """The lock table that was named, or else that of the environment.
+
+    Raises:
+        InvalidRequest: neither names one.
+    """
+    table = os.environ.get(TABLE_NAME_VARIABLE) if table_name is None else table_name
+    if table_name is None and not table:
+        rule = (
+            f"give the name of the lock table, set {TABLE_NAME_VARIABLE} to it, or make the client "
+            "by `from_stack`"
+        )
+        raise InvalidRequest(field="table_name", rule=rule, missing=True)
+    return table or ""
+
+
+def table_of_stack(stack_name: str, make_client: Callable[[], Any]) -> str:
+    """Reads the name of the table that a stack shares: one request.
+
+    Args:
+        stack_name: the stack with the lock service.
+        make_client: makes a client for Systems Manager.
+
+    Raises:
+        InvalidRequest: no stack can have this name.
+        LockStoreMisconfigured: there is no such stack or parameter in this region, no permission to
+            read it, no region or no credentials.
+        LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
+    """
+    rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
+    path = stack_parameter(stack_name, TABLE_NAME_PARAMETER)
+    region = None
+    try:
+        client = make_client()
+        region = client.meta.region_name
+        found = client.get_parameter(Name=path)
+    except (BotoCoreError, ClientError, ValueError) as error:
+        if may_pass(error):
+            message = (
+                f"parameter {path!r}: the Parameter Store did not answer: {error}; repeat the call"
+            )
+            raise LockStoreUnavailable(message) from error
+        raise _misconfigured(error, path, region) from error
+    return str(found["Parameter"]["Value"])
+
+
+def _misconfigured(error: Exception, path: str, region: str | None) -> LockStoreMisconfigured:
+    place = f"parameter {path!r} in {region or 'no known region'}"
+    advice = _ADVICE.get(error_code(error))
+    return misconfigured_call(error, place=place, region=region, advice=advice)

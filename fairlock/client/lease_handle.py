@@ -7,14 +7,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
+from fairlock.client.connection import StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
-from fairlock.client.logging import logger
-from fairlock.client.process import is_held_by_this_thread
-from fairlock.client.store_factory import StoreFactory
+from fairlock.client.reporting import logger
+from fairlock.client.threads import is_held_by_this_thread
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.guarded.pending_calls import PendingCall
+from fairlock.guarded.guarded_table import PendingCall
 from fairlock.protocol.lease_time import longest_own_ms
-from fairlock.protocol.model import Grant, HeartbeatRequest, ReleaseRequest
+from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Grant
 
 _RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "another owner has it, or somebody has freed it"

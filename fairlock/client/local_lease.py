@@ -20,10 +20,10 @@ from enum import Enum, auto
 from typing import Final
 
 from fairlock.client.arguments import Timing
-from fairlock.client.logging import logger
+from fairlock.client.reporting import logger
 from fairlock.clock import Clock
 from fairlock.errors import LockLost
-from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Grant
 
 LONGEST_NAP_SECONDS: Final = 1.0
 """Between two checks of the lease by `LostEvent`: heartbeats end when their client is closed."""

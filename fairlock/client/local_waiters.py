@@ -6,6 +6,10 @@
 
 All this is only news that comes sooner. A waiter that is not told finds its grant by its own poll;
 one that is told, and has left the queue in this moment, gives the grant back like any other.
+
+How many waiters are in front of one, and so when it polls next.
+
+Whether a waiter should send a request, although nobody has handed a permit over to it.
 """
 
 from __future__ import annotations
@@ -17,10 +21,14 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
+from fairlock.aws.aws_clock import AwsClock
+from fairlock.backoff import Random, poll_seconds
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.clock import Clock
-from fairlock.protocol.model import Grant, LockState, SeenLock
-from fairlock.store.own_end import shown
+from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, is_over, over_at_ms
+from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
+from fairlock.protocol.outcomes import Grant
+from fairlock.store.keep_alive import shown
 
 _JUST_NOW_SECONDS: Final = 1.0
 """Clocks that differ by so much order waiters wrongly anyway."""
@@ -202,3 +210,124 @@ class LocalWaiters:
     def _is_held(self, owner_id: str) -> bool:
         lease = self._leases.get(owner_id)
         return lease is not None and not lease.is_over() and lease.state() in _ENDS_BY_A_RELEASE
+
+
+class QueuePosition:
+    """The position of one waiter: counted when it joins, and lower by one with each grant.
+
+    The fencing token, which each poll reads anyway, counts the grants. A waiter in front that gives
+    up is no grant, so the position may be too high, until a poll shows the waiter at the head. A
+    position that was counted while others joined may be too low.
+
+    Args:
+        queue: what this client knows of the lock.
+        began: reading of the monotonic clock at which the acquisition began.
+    """
+
+    def __init__(self, queue: LocalQueue, *, began: float) -> None:
+        self._queue = queue
+        self._began = began
+        self._position = 1
+        self._token = 0
+        self._joined_token: int | None = None
+
+    @property
+    def ahead(self) -> int:
+        """How many waiters are in front, as far as is known."""
+        return max(0, self._position - 1 - self._queue.grants_since(self._token))
+
+    def note(self, position: int, seen: SeenLock) -> None:
+        """The position as it was counted, in the queue of this lock or a moment later."""
+        self._position, self._token = position, seen.state.fencing_token
+        if self._joined_token is None:
+            self._joined_token = self._token
+
+    def correct(self, owner_id: str, seen: SeenLock) -> bool:
+        """Corrects the position by the head of the queue; returns whether it must be counted anew.
+
+        Clients that join at the same moment do not count each other.
+        """
+        oldest = [waiter.request.owner_id for waiter in seen.waiters]
+        if owner_id in oldest:
+            self.note(oldest.index(owner_id) + 1, seen)
+            return False
+        return self.ahead < len(oldest)
+
+    def seconds_to_poll(
+        self, now: float, *, longest: float, until_free: float, random: Random
+    ) -> float:
+        """How long to wait before the next poll; see `poll_seconds`."""
+        token = self._joined_token
+        return poll_seconds(
+            unchanged=now - max(self._queue.changed_at, self._began),
+            ahead=self.ahead,
+            served=0 if token is None else self._queue.grants_since(token),
+            waited=now - self._began,
+            seconds_per_grant=self._queue.seconds_per_grant,
+            longest=longest,
+            until_free=until_free,
+            random=random,
+        )
+
+
+_REQUEST_AGAIN_SECONDS: Final = 30.0
+"""A lock that seemed free, but was not granted, is requested again after that, or once it moved."""
+
+
+class FreePermit:
+    """Finds permits that are free, or whose leases are over, in what the polls of a waiter read.
+
+    Args:
+        clock: the present.
+        aws_clock: tells when it is worth looking whether a lease is over.
+        request: the acquisition that waits.
+
+    Attributes:
+        expected_at: reading of the monotonic clock at which the lease is over that has to end
+            before this acquisition may be granted, unless it is renewed; inf if none is expected.
+    """
+
+    def __init__(self, clock: Clock, aws_clock: AwsClock, request: AcquireRequest) -> None:
+        self._clock = clock
+        self._aws_clock = aws_clock
+        self._limit = request.limit
+        self._last_tried: tuple[object, float] = (None, -math.inf)
+        self.expected_at = math.inf
+
+    def is_worth_a_request(self, lock: SeenLock) -> bool:
+        """Whether a request may be granted by the lock as it was read just now.
+
+        Yes if a permit is free or enough leases are over; and if nobody waits, because then this
+        waiter was dropped from the queue. But no for 30 s if the lock is as it was at the last yes.
+        """
+        now, state = self._clock.monotonic(), lock.state
+        needed = state.held - state.limit_for(self._limit) + 1  # As the store judges.
+        self.expected_at = self._end_of_lease(state, needed, now)
+        is_open = needed <= 0 or self._has_leases_over(lock, needed)
+        if state.contended and not is_open:
+            return False
+        seen = (state.held, state.fencing_token, state.contended, state.holders)
+        last_seen, last_tried_at = self._last_tried
+        if seen == last_seen:
+            self.expected_at = math.inf
+            if now < last_tried_at + _REQUEST_AGAIN_SECONDS:
+                return False
+        self._last_tried = (seen, now)
+        return True
+
+    def _has_leases_over(self, lock: SeenLock, needed: int) -> bool:
+        """As the store will judge, by the Date of an answer that is a little later."""
+        date_ms = lock.date_ms
+        if date_ms is None:
+            return False
+        over = [h for h in lock.state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
+        return len(over) >= needed
+
+    def _end_of_lease(self, state: LockState, needed: int, now: float) -> float:
+        """When a Date shows that so many leases are over; inf if none has to be, or too few are."""
+        if not 0 < needed <= len(state.holders):
+            return math.inf
+        ends_ms = sorted(over_at_ms(holder.expires_at_ms) for holder in state.holders)
+        # A Date is cut to the second: only the next whole second shows that this moment is over.
+        shown_ms = -(-ends_ms[needed - 1] // DATE_RESOLUTION_MS) * DATE_RESOLUTION_MS
+        return now + (shown_ms - self._aws_clock.now_ms()) / 1000

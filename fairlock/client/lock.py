@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fairlock.client.arguments import LockOptions
 from fairlock.client.base_lock import BaseLock
-from fairlock.client.callbacks import Callbacks
-from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.connection import StoreFactory
 from fairlock.client.heartbeats import Heartbeats
+from fairlock.client.hold import EnteredLocks
 from fairlock.client.lease_handle import UnreleasedHandles
 from fairlock.client.local_lease import LeaseState
-from fairlock.client.lock_events import LockEvents
+from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
-from fairlock.client.store_factory import StoreFactory
+from fairlock.client.threads import Callbacks
 from fairlock.clock import Seconds
-from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef

@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import boto3
 
+from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client import arguments
-from fairlock.client.administration import LockAdministration
-from fairlock.client.adoption import Adoption
 from fairlock.client.arguments import LockOptions, Timing
-from fairlock.client.callbacks import Callbacks
-from fairlock.client.connection import Connection
-from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.connection import Connection, StoreFactory, table_of_stack, table_or_default
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.holding import Hold
+from fairlock.client.hold import EnteredLocks, Hold
 from fairlock.client.lease_handle import LeaseHandle, UnreleasedHandles
 from fairlock.client.lock import Callback, Lock, LockServices
-from fairlock.client.lock_events import LockEvents, OnEvent
-from fairlock.client.process import reset_in_children
-from fairlock.client.settings import DEFAULT_LEASE_SECONDS, ClientOptions, ClientSettings
-from fairlock.client.stack_table import table_of_stack, table_or_default
-from fairlock.client.store_factory import StoreFactory
-from fairlock.client.worker_pool import WorkerPool
+from fairlock.client.reporting import LockEvents, OnEvent
+from fairlock.client.settings import DEFAULT_LEASE_SECONDS, Adoption, ClientOptions, ClientSettings
+from fairlock.client.table_client import LockAdministration
+from fairlock.client.threads import Callbacks, WorkerPool, reset_in_children
 from fairlock.clock import BootClock, Clock, Seconds, in_seconds
-from fairlock.dynamodb.client_config import CLIENT_CONFIG
 from fairlock.errors import ClientUnusable, LockWaitTimeout
 
 if TYPE_CHECKING:
@@ -44,7 +38,7 @@ class LockClient(LockAdministration):
             too.
         session: a boto3 session to make clients from; None takes boto3's default session.
         client: a DynamoDB client to use as it is, instead of one made from the session. Give it
-            `fairlock.dynamodb.client_config.CLIENT_CONFIG`: with boto3's own time-outs one lost
+            `fairlock.aws.retry.CLIENT_CONFIG`: with boto3's own time-outs one lost
             reply takes a minute, as long as no other heartbeat of that lock is sent.
         stepfunctions: a client to wake waiting workflows, and to ask whether a workflow still runs;
             None makes one from the session when it is first needed.

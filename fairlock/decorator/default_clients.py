@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from fairlock.client.lock_client import LockClient
-from fairlock.client.process import reset_in_children
+from fairlock.client.threads import reset_in_children
 from fairlock.errors import InvalidRequest
-from fairlock.metrics import TABLE_NAME_VARIABLE
+from fairlock.names import TABLE_NAME_VARIABLE
 
 if TYPE_CHECKING:
     from fairlock.aio import AsyncLockClient

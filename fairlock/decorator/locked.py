@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, ca
 from fairlock.client.arguments import require_bool, require_max_wait
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import Seconds, in_seconds
-from fairlock.decorator.call import LOCK_PARAMETER, Call, IfTaken, Plan, plan_for, refuse_coroutine
 from fairlock.decorator.default_clients import default_async_client, default_client
-from fairlock.decorator.lock_name import NameOf, is_function_to_decorate
+from fairlock.decorator.locked_call import (
+    LOCK_PARAMETER,
+    Call,
+    IfTaken,
+    NameOf,
+    Plan,
+    is_function_to_decorate,
+    plan_for,
+    refuse_coroutine,
+)
 from fairlock.errors import InvalidRequest, LockStoreUnavailable, LockWaitTimeout
 from fairlock.wire import rules
 

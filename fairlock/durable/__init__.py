@@ -22,7 +22,7 @@ except ImportError as missing:
     )
     raise ImportError(message, name=missing.name) from missing
 
-from fairlock.durable.acquisition import DurableLock
+from fairlock.durable.durable_lock import DurableLock
 from fairlock.durable.holding import hold
 from fairlock.durable.lock_functions import LockFunctions
 

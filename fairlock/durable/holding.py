@@ -1,22 +1,154 @@
-"""`hold`: a lock around a part of a durable execution."""
+"""`hold`: a lock around a part of a durable execution.
+
+Checks the arguments of `hold`, before anything is asked or recorded.
+
+Refuses a lock inside itself: its wait would end only with `max_wait`.
+
+Branches of `context.parallel` and `context.map` stand beside each other, not inside each other, and
+may wait for the same lock. So a lock counts as taken only for the part of the execution that runs
+inside of the `with` block: its own context, and the contexts below that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, overload
+from typing import Any, Final, Literal, overload
+from weakref import WeakKeyDictionary
 
 from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.exceptions import UnrecoverableError
 
-from fairlock.durable.acquisition import Acquisition, DurableLock, Options
-from fairlock.durable.arguments import Span, options_of
-from fairlock.durable.lock_functions import LockRequests
-from fairlock.durable.nesting import enter, leave, require_not_inside
-from fairlock.errors import LockLost
+from fairlock.durable.durable_lock import Acquisition, DurableLock, Options
+from fairlock.durable.lock_functions import Json, LockFunctions, LockRequests
+from fairlock.errors import InvalidRequest, LockLost
+from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
+from fairlock.wire import rules
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
+
+MOST_FALLBACK_PERIODS: Final = 1_000
+"""Two operations each, of the 3,000 that an execution may have."""
+_WHOLE_SECONDS: Final = "must be a whole number of seconds, or a timedelta of whole seconds"
+_LONGEST_WAIT_SECONDS: Final = 366 * 86_400
+
+Span = int | timedelta
+"""A time: whole seconds, or a timedelta of them. Durable timers know no shorter ones."""
+
+
+def options_of(
+    *,
+    name: str,
+    limit: int,
+    lease: Span,
+    max_wait: Span | None,
+    data: Mapping[str, Any] | None,
+    fallback: Span | None,
+    service: LockRequests | None,
+) -> Options:
+    """What `hold` was asked for.
+
+    Raises:
+        InvalidRequest: names the argument and its rule.
+        LockStoreMisconfigured: no service was named.
+    """
+    rules.require("name", rules.LOCK_NAME, name, show_text=True)
+    rules.require("limit", rules.LIMIT, limit)
+    lease_seconds = _seconds("lease", lease)
+    rules.require("lease", rules.LEASE_SECONDS, lease_seconds)
+    request: Json = {"lock_name": name, "limit": limit, "lease_seconds": lease_seconds}
+    if data is not None:
+        rules.require("data", rules.DATA, data)
+        request["data"] = dict(data)
+    wait_seconds = None if max_wait is None else _wait_seconds(max_wait)
+    return Options(
+        name=name,
+        request=request,
+        max_wait=wait_seconds,
+        fallback=_fallback_seconds(fallback, wait_seconds or 0),
+        service=service or LockFunctions.from_environment(),
+    )
+
+
+def _wait_seconds(max_wait: Span) -> int:
+    seconds = _seconds("max_wait", max_wait)
+    if not 1 <= seconds <= _LONGEST_WAIT_SECONDS:
+        rule = "must be from 1 s to 366 days, the longest execution; skip=True does not wait"
+        raise InvalidRequest(field="max_wait", rule=rule, value=seconds)
+    return seconds
+
+
+def _fallback_seconds(fallback: Span | None, wait_seconds: int) -> int:
+    shortest = -(-wait_seconds // MOST_FALLBACK_PERIODS)
+    if fallback is None:
+        return max(rules.DEFAULT_FALLBACK_SECONDS, shortest)
+    seconds = _seconds("fallback", fallback)
+    least = max(rules.SHORTEST_FALLBACK_SECONDS, shortest)
+    if not least <= seconds <= LONGEST_FALLBACK_SECONDS:
+        rule = f"must be from {least} s to 12 h: the execution has room for 1,000 such periods"
+        raise InvalidRequest(field="fallback", rule=rule, value=seconds)
+    return seconds
+
+
+def _seconds(field: str, value: object) -> int:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds % 1:
+        # NaN and infinity leave a remainder that is not 0.
+        raise InvalidRequest(field=field, rule=_WHOLE_SECONDS, value=value)
+    return int(seconds)
+
+
+Scope = tuple[str | None, str]
+"""The context that holds a lock, and the lock's name."""
+
+_held: WeakKeyDictionary[Any, set[Scope]] = WeakKeyDictionary()
+"""By the state of an invocation. Each invocation replays, and so fills its own anew."""
+_mutex = threading.Lock()
+
+
+def require_not_inside(context: DurableContext, name: str) -> None:
+    """Refuses a name that an enclosing `hold` of the same execution has.
+
+    Raises:
+        InvalidRequest: the lock is held by the part of the execution around this one.
+    """
+    with _mutex:
+        held = set(_held.get(context.state, ()))
+    if any((enclosing, name) in held for enclosing in _contexts_around(context)):
+        rule = "must not be held already by this part of the execution: it would wait for itself"
+        raise InvalidRequest(field="name", rule=rule, value=name)
+
+
+def enter(context: DurableContext, name: str) -> None:
+    """From now on the context holds the lock."""
+    with _mutex:
+        _held.setdefault(context.state, set()).add((_identity(context), name))
+
+
+def leave(context: DurableContext, name: str) -> None:
+    """The context has left the `with` block: it has released, or was suspended."""
+    with _mutex:
+        _held.get(context.state, set()).discard((_identity(context), name))
+
+
+def _identity(context: DurableContext) -> str | None:
+    """The id of the operation that made the context; None of the root."""
+    operation: str | None = context._step_id_prefix  # noqa: SLF001 - the SDK has no public name for it
+    return operation
+
+
+def _contexts_around(context: DurableContext) -> Iterator[str | None]:
+    """The context itself, and those around it up to the root."""
+    yield _identity(context)
+    parent: str | None = context._parent_id  # noqa: SLF001 - same
+    while parent is not None:
+        yield parent
+        operation = context.state.operations.get(parent)
+        parent = None if operation is None else operation.parent_id
+    yield None
 
 
 @overload

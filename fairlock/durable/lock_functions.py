@@ -1,4 +1,7 @@
-"""Invokes the functions of the lock service, and tells an answer from an error."""
+"""Invokes the functions of the lock service, and tells an answer from an error.
+
+Errors by name and text: as a function reports them, and as an execution records them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,40 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.durable.failures import error_named
-from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
-from fairlock.metrics import ACQUIRE_FUNCTION_VARIABLE, RELEASE_FUNCTION_VARIABLE
+from fairlock.errors import (
+    FairlockError,
+    InvalidRequest,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+)
+from fairlock.names import ACQUIRE_FUNCTION_VARIABLE, RELEASE_FUNCTION_VARIABLE
+from fairlock.wire.answers import invalid_request_text, read_invalid_request
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
+
+
+def text_of(error: Exception) -> str:
+    """The text from which `error_named` makes the same error again."""
+    return invalid_request_text(error) if isinstance(error, InvalidRequest) else str(error)
+
+
+def error_named(kind: str, message: str) -> FairlockError:
+    """The error of this class name and text.
+
+    What Lambda itself reports of a function that it ended is an unknown outcome, like any other
+    name.
+    """
+    match kind:
+        case "InvalidRequest":
+            return read_invalid_request(message)
+        case "LockStoreMisconfigured" | "LockItemMalformed":
+            return LockStoreMisconfigured(message, code=kind)
+        case "LockStoreUnavailable":
+            return LockStoreUnavailable(message)
+        case _:
+            return LockStoreUnavailable(f"{kind}: {message}")
+
 
 Json = dict[str, Any]
 

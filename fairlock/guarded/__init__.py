@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fairlock.guarded.condition_check import condition_check
-from fairlock.guarded.fencing import FenceCondition, fence_condition
+from fairlock.guarded.conditions import FenceCondition, condition_check, fence_condition
 from fairlock.guarded.guarded_writes import GuardedWrites
 
 __all__ = ["FenceCondition", "GuardedWrites", "condition_check", "fence_condition"]

@@ -15,20 +15,30 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from fairlock.dynamodb.lock_table import LockTable, Written
+from fairlock.aws.lock_table import LockTable, Written
 from fairlock.errors import InvalidRequest, LockStoreUnavailable
-from fairlock.guarded.fencing import DEFAULT_ATTRIBUTE, FenceCondition, fence_condition
-from fairlock.guarded.guarded_table import GrantKey, GuardedTable, lock_lost
-from fairlock.guarded.pending_calls import PendingCall, PendingCalls, SentTransaction
-from fairlock.protocol.condition_check import MOST_ITEMS, condition_check
+from fairlock.guarded.conditions import (
+    DEFAULT_ATTRIBUTE,
+    MOST_ITEMS,
+    FenceCondition,
+    GrantKey,
+    fence_condition,
+    grant_check,
+)
+from fairlock.guarded.guarded_table import (
+    GuardedTable,
+    PendingCall,
+    PendingCalls,
+    SentTransaction,
+    lock_lost,
+)
 from fairlock.protocol.departure import DepartingHolder
-from fairlock.protocol.holders import read_holder
-from fairlock.protocol.items import read_state
+from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import LockState, ReleaseRequest
 from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import PARTITION_KEY, partition_of
-from fairlock.store.context import LockContext
-from fairlock.store.hand_over import hand_over, pause_or_give_up
+from fairlock.store.context import LockContext, pause_or_give_up
+from fairlock.store.hand_off import hand_over
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -58,7 +68,7 @@ class GuardedWrites:
 
     Args:
         client: a boto3 DynamoDB client (not the one of a Table resource, which converts values);
-            `fairlock.dynamodb.client_config.CLIENT_CONFIG` suits it.
+            `fairlock.aws.retry.CLIENT_CONFIG` suits it.
         table_name: the lock table's name or ARN.
         lock_name: the lock.
         owner_id: the acquisition that was granted.
@@ -85,7 +95,7 @@ class GuardedWrites:
     def condition_check(self) -> TransactWriteItemTypeDef:
         """An item for the caller's own transaction, see `fairlock.guarded.condition_check`."""
         grant = self._grant
-        return condition_check(
+        return grant_check(
             table_name=self._table_name,
             lock_name=grant.lock_name,
             owner_id=grant.owner_id,
@@ -93,7 +103,7 @@ class GuardedWrites:
         )
 
     def fence_condition(self, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
-        """A fence for single writes, see `fairlock.guarded.fencing.fence_condition`."""
+        """A fence for single writes, see `fairlock.guarded.conditions.fence_condition`."""
         return fence_condition(self._grant.fencing_token, attribute=attribute)
 
     def transact_write(

@@ -25,7 +25,19 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import all_of, conditional_update, names_in, number
+from fairlock.protocol.expressions import (
+    Check,
+    Item,
+    Put,
+    Query,
+    Transaction,
+    Update,
+    all_of,
+    conditional_update,
+    names_in,
+    number,
+)
+from fairlock.protocol.items import reads_an_item
 from fairlock.protocol.model import (
     AcquireRequest,
     HeartbeatRequest,
@@ -34,8 +46,6 @@ from fairlock.protocol.model import (
     ReleaseRequest,
 )
 from fairlock.protocol.permits import reacquire_permit, renew_as_seen
-from fairlock.protocol.reading import reads_an_item
-from fairlock.protocol.requests import Check, Item, Put, Query, Transaction, Update
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

@@ -1,4 +1,7 @@
-"""What people may see of a lock: its holders and waiters, and never what proves ownership."""
+"""What people may see of a lock: its holders and waiters, and never what proves ownership.
+
+The reads by which people see locks: the queue of one lock, and the locks of the whole table.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any, Final
 from fairlock.clock import utc
 from fairlock.errors import LockItemMalformed, VisibleHolder
 from fairlock.protocol import schema
+from fairlock.protocol.expressions import Item, Query, Scan, names_in
 from fairlock.protocol.lease_time import is_over
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter
 
@@ -201,3 +205,41 @@ def _forced_release(last: ForcedRelease | None) -> DescribedForcedRelease | None
         requested_by=last.requested_by,
         reason=last.reason,
     )
+
+
+def waiters_to_show(lock_name: str) -> Query:
+    """All waiters of a lock, the oldest first, without what they alone should know."""
+    condition = "#pk = :pk AND begins_with(#sk, :prefix)"
+    attributes = (
+        "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, #execution_arn"
+    )
+    return Query(
+        condition=condition,
+        names=names_in(f"{condition} {attributes}"),
+        values={
+            ":pk": {"S": schema.partition_of(lock_name)},
+            ":prefix": {"S": schema.WAITER_PREFIX},
+        },
+        attributes=attributes,
+    )
+
+
+def locks_of_the_table(prefix: str, *, after: Item | None = None) -> Scan:
+    """The locks and waiters whose lock names begin so; not the claims of workflows."""
+    only = "begins_with(#pk, :prefix)"
+    return Scan(
+        only=only,
+        names=names_in(only),
+        values={":prefix": {"S": schema.partition_of(prefix)}},
+        after=after,
+    )
+
+
+def lock_name_of(item: Item) -> str:
+    """The name of the lock that a state or a waiter belongs to."""
+    return item[schema.PARTITION_KEY]["S"].removeprefix(schema.LOCK_PREFIX)
+
+
+def is_state(item: Item) -> bool:
+    """Whether the item is a lock's state, and no waiter."""
+    return item[schema.SORT_KEY]["S"] == schema.STATE

@@ -13,38 +13,192 @@ Release marks the claim as ended before it frees the lock. So a heartbeat that f
 and the claim without that mark has lost the lock, whatever others did in between. Only a lock that
 the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
 released.
+
+Claims around the operations of a workflow: written before it asks, done once it has released.
+
+Callers without an execution pay nothing here.
+
+How long a holder may rely on a grant, and what is done if a wrong clock has written its end.
+
+The first write of a process knows nothing of AWS's time, and goes by the wall clock. Its answer has
+a Date. If the end that was written is wrong by that, the holder writes it once more, now that it
+knows better: one request more, for wrong clocks only. A holder that dies in between keeps the lock
+taken for as long as its clock was ahead: 5 minutes at most, because AWS refuses the requests of a
+clock that is wrong by more.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Final
 
-from fairlock.dynamodb.lock_table import Cancelled, Written
+from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import (
     Claim,
     claim_of,
     has_ended,
     is_fenced,
+    mark_done,
+    mark_ended,
+    place_in,
     reacquire_after_redrive,
     read_claim,
     record_heartbeat,
     renew_under_fence,
+    task_token_in,
+    write_claim,
 )
-from fairlock.protocol.holders import read_holder
-from fairlock.protocol.items import read_state
+from fairlock.protocol.expressions import Answer
+from fairlock.protocol.items import read_holder, read_state
+from fairlock.protocol.lease_time import is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.protocol.model import (
     AcquireRequest,
-    Grant,
     HeartbeatRequest,
+    Holder,
     KeepAliveRequest,
     LockState,
+    ReleaseRequest,
 )
-from fairlock.protocol.permits import renew, renew_as_seen
-from fairlock.protocol.retention import needs_longer_retention
+from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.permits import correct_grant, needs_longer_retention, renew, renew_as_seen
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import LockContext
-from fairlock.store.hand_over import hand_over, outcome_unknown, pause_or_give_up
-from fairlock.store.own_end import with_right_end
+from fairlock.store.context import ClaimNotRemoved, LockContext, outcome_unknown, pause_or_give_up
+from fairlock.store.hand_off import hand_over
+
+_FIRST: Final = 1
+
+
+def register_claim(
+    context: LockContext, request: AcquireRequest, execution_arn: str
+) -> AcquireRequest | None:
+    """Writes the claim of an acquisition before it asks for its lock.
+
+    Returns:
+        The request, with its place in the queue; None if its work has ended, or its execution was
+        found to be over.
+    """
+    claim = claim_of(request, execution_arn)
+    # Before the claim is written: if this call stalls afterwards, while a later call of the same
+    # acquisition is granted the lock and releases it, what it asks for counts as that old.
+    called_at_ms = context.aws_clock.now_ms()
+    now_ms = context.aws_clock.now_ms()
+    outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
+    if not isinstance(outcome, Written):
+        return None
+    written = read_claim(execution_arn, outcome.item)
+    place = written.entered_at_ms
+    # Nobody waits under a claim that was not there before.
+    return replace(
+        request,
+        claimed_at_ms=place,
+        ticket=None if written.revision == _FIRST else place,
+        called_at_ms=called_at_ms,
+    )
+
+
+def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireRequest | None:
+    """The request of a call as of now, if its claim says that its work is not over; else None."""
+    if request.execution_arn is None:
+        return request
+    called_at_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
+    found = context.table.read(claim_of(request, request.execution_arn).key)
+    if not found or has_ended(found) or is_fenced(found):
+        return None
+    return replace(request, called_at_ms=called_at_ms)
+
+
+def close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
+    """Marks the claim of an acquisition as done; never fails, as the lock is free.
+
+    The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
+    still be under way.
+    """
+    gave_back = isinstance(answer, Released) and answer.gave_back
+    if request.waits and not gave_back:
+        return
+    execution_arn = request.execution_arn
+    if execution_arn is None and isinstance(answer, Released):
+        execution_arn = answer.execution_arn
+    if execution_arn is None:
+        return
+    try:
+        claim = claim_of(request, execution_arn)
+        context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
+    except LockStoreUnavailable:
+        context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
+
+
+@dataclass(frozen=True, slots=True)
+class EndedClaim:
+    """A claim whose work has ended.
+
+    Attributes:
+        task_token: of the heartbeat state, to complete once the lock is free; None if there is
+            none.
+        entered_at_ms: the place in the queue; None if this acquisition does not wait.
+    """
+
+    task_token: str | None
+    entered_at_ms: int | None
+
+
+def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str) -> EndedClaim:
+    """Marks the claim as ended, before the lock is freed or the queue is left.
+
+    From now on no heartbeat takes the absence of the lock for a loss, and no acquire of this owner
+    writes the claim again.
+    """
+    claim = claim_of(request, execution_arn)
+    now_ms = context.aws_clock.now_ms()
+    outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
+    return EndedClaim(task_token_in(outcome.item), place_in(outcome.item))
+
+
+def shown(grant: Grant, *, sent: float, date_ms: int) -> Grant:
+    """A grant with its owner's own end, by an answer of that Date to a request of ours."""
+    own = own_ms(grant.lease_ms, grant.expires_at_ms, date_ms=date_ms)
+    return replace(grant, since=sent, own_ms=own)
+
+
+def has_enough_left(grant: Grant, *, now: float) -> bool:
+    """Whether its owner may begin to rely on a grant; else it renews the lease before."""
+    return is_enough((grant.ends_at - now) * 1000, grant.lease_ms)
+
+
+def with_right_end(
+    context: LockContext,
+    lock_name: str,
+    holder: Holder,
+    answer: Answer,
+    *,
+    first_of_all: bool = False,
+) -> Grant | None:
+    """The grant that this caller has just written, once its end is right.
+
+    Args:
+        context: the table.
+        lock_name: the lock.
+        holder: as it was written.
+        answer: to that write.
+        first_of_all: whether its fencing token was made from the clock.
+
+    Returns:
+        None if somebody has changed the grant since.
+    """
+    grant = Grant.of(lock_name, holder)
+    date_ms = context.date_ms(answer)
+    if was_written_by_a_wrong_clock(grant.lease_ms, grant.expires_at_ms, date_ms=date_ms):
+        update = correct_grant(
+            lock_name, holder, raises_token=first_of_all, now_ms=context.aws_clock.now_ms()
+        )
+        answer = context.table.update(update)
+        if not isinstance(answer, Written):
+            return None
+        grant = Grant.of(lock_name, read_holder(answer.item, holder.owner_id))
+        date_ms = context.date_ms(answer)
+    return shown(grant, sent=answer.sent, date_ms=date_ms)
 
 
 class KeepAliveOutcome(Enum):

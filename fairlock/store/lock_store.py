@@ -11,25 +11,25 @@ from fairlock.protocol.model import (
     AcquireRequest,
     ExecutionEnded,
     ForceReleaseRequest,
-    Grant,
     HeartbeatRequest,
     KeepAliveRequest,
     LockState,
-    NotHeld,
-    Queued,
-    Reaped,
-    Refusal,
-    Released,
     ReleaseRequest,
     SeenLock,
 )
+from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Reaped, Refusal, Released
 from fairlock.protocol.schema import lock_key
 from fairlock.store.acquire import acquire, already_released
-from fairlock.store.claims import close_claim, end_claim, register_claim
+from fairlock.store.administration import describe, force_release, list_locks
 from fairlock.store.context import LockContext
-from fairlock.store.force_release import force_release
-from fairlock.store.inspect import describe, list_locks
-from fairlock.store.keep_alive import KeepAliveOutcome, keep_alive, renew_lease
+from fairlock.store.keep_alive import (
+    KeepAliveOutcome,
+    close_claim,
+    end_claim,
+    keep_alive,
+    register_claim,
+    renew_lease,
+)
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.store.reap import reap
 from fairlock.store.release import release

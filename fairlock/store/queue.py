@@ -3,33 +3,39 @@
 A dead waiter has stopped asking, was served already, or belongs to a workflow that is over. Dead
 waiters delay nobody: they are skipped while the queue is read, and removed after the permit has
 been handed over, as many as there is time for. The next departure removes more, and TTL the rest.
+
+Joins the queue, and advises when to ask again.
+
+has a ticket ─▶ keep the place ─▶ written ─────────────────────────▶ queued
+    │                └──▶ no waiter of mine is there ─┐
+    └─ has none ──▶ read who waits ◀──────────────────┘
+                      ├─ I do already ─▶ keep that place ──────────▶ queued
+                      ├─ as many as may wait ──────────────────────▶ refused: QUEUE_FULL
+                      └─ join ─▶ written ─▶ confirm ─▶ still waiting ▶ queued
 """
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
-from fairlock.errors import LockStoreUnavailable
+from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.backoff import advise_retry_seconds
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
-from fairlock.protocol.lease_time import is_over
-from fairlock.protocol.model import LockState, Place, SeenLock, Waiter
-from fairlock.protocol.queue import (
-    MOST_DELETES,
+from fairlock.protocol.lease_time import is_over, over_at_ms
+from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
+from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
+from fairlock.protocol.waiters import (
+    MOST_PLACES_READ,
+    MOST_WAITERS,
     MOST_WAITERS_POLLED,
-    clear_waiters,
+    confirm_join,
+    join_queue,
     lock_and_oldest_waiters,
-    oldest_waiters,
     places,
 )
-from fairlock.protocol.requests import Item
-from fairlock.protocol.schema import waiter_sort_key
 from fairlock.store.context import LockContext
-
-_MOST_CLEARED: Final = 5 * MOST_DELETES
-"""Dead waiters that one departure removes: five transactions, about 0.1 s."""
 
 
 def read_places(context: LockContext, lock_name: str, *, up_to: str | None = None) -> list[Place]:
@@ -77,126 +83,220 @@ def count_live(waiting: list[Place], *, now_ms: int) -> int:
     return sum(not is_over(place.expires_at_ms, date_ms=now_ms) for place in waiting)
 
 
-@dataclass(slots=True, kw_only=True)
-class SeenQueue:
-    """The queue of a contended lock, read as far as its oldest waiters that still ask.
+_POLL_SECONDS_PER_POSITION: Final = 5
+"""The next in the queue asks at least every 5 s, so that a permit handed to it is not idle for
+long."""
+_POLLS_MISSED: Final = 2
+_POLL_GRACE_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The caller waits.
 
     Attributes:
-        context: the table and its services.
-        lock_name: the lock.
-        requester: owner_id of a waiter that is asking at this moment, however late.
-        began: when the operation that reads it began, by the monotonic clock.
-        live: the oldest waiters that still ask, in order; empty if none was found.
-        has_more: whether there is more of the queue than was read.
-        seen_at: when the queue was as it was read, or a little before, by the monotonic clock.
-        is_whole: whether `live` has all waiters that still ask, but for those that were served.
+        state: the lock as it was seen last: after the caller joined, if it joined just now. None if
+            the caller was handed the lock meanwhile.
+    """
+
+    queued: Queued
+    state: LockState | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One try to get or to keep a place.
+
+    Attributes:
+        asked_at_ms: when this call was sent.
+        advised_seconds: when to ask again, if the position does not make it sooner.
+        began: reading of the monotonic clock at which it began.
+        known: the lock with its whole queue, if that is known.
     """
 
     context: LockContext
-    lock_name: str
-    requester: str | None
+    request: AcquireRequest
+    state: LockState
+    behind_others: bool
+    now_ms: int
+    asked_at_ms: int
+    advised_seconds: int
     began: float
-    live: list[Waiter] = field(default_factory=list)
-    has_more: bool = False
-    seen_at: float = -math.inf
-    is_whole: bool = False
-    _dead: dict[str, Waiter] = field(default_factory=dict)
-    """By the sort key."""
-    _dropped: set[tuple[str, int]] = field(default_factory=set)
-    """Sort keys and ends of waiters of workflows that are over, as they were seen."""
+    known: SeenLock | None = None
 
-    def read(self, state: LockState) -> None:
-        """Reads the head of the queue, and goes on behind dead waiters until one still asks.
+    def enter(self, entered_at_ms: int, *, again: bool) -> Written | Cancelled:
+        transaction = join_queue(
+            self.waiter(entered_at_ms),
+            self.state,
+            behind_others=self.behind_others,
+            again=again,
+            now_ms=self.now_ms,
+        )
+        return self.context.table.transact(transaction)
 
-        If nobody does, the lock is about to be opened, and no waiter item should stay behind: they
-        are removed first if one transaction can do it. One that asked again meanwhile is live.
+    def waiter(self, entered_at_ms: int) -> Waiter:
+        gone_ms = _keeps_place_ms(self.request, self.advised_seconds)
+        return Waiter(
+            request=self.request,
+            entered_at_ms=entered_at_ms,
+            asked_at_ms=self.asked_at_ms,
+            expires_at_ms=self.now_ms + gone_ms,
+        )
+
+    def joined(
+        self,
+        entered_at_ms: int,
+        position: int | None,
+        *,
+        state: LockState | None = None,
+        date_ms: int | None = None,
+    ) -> Joined:
+        """The answer.
+
+        Args:
+            entered_at_ms: the place.
+            position: how many wait up to that place, if it was counted.
+            state: the lock as it was after the caller joined; None if the caller is in it since
+                before.
+            date_ms: the Date of the answer that showed that state.
         """
-        while True:
-            self._read(state)
-            if self.live or self.has_more or not 0 < len(self._dead) <= MOST_DELETES:
-                return
-            asked_again = False
-            with suppress(LockStoreUnavailable):  # It must not keep anybody from leaving.
-                asked_again = self._clear([*self._dead.values()])
-                self._dead = {}
-            if not asked_again or self._time_is_over():
-                return
+        seconds = self.advised_seconds
+        if position is not None:
+            seconds = min(seconds, position * _POLL_SECONDS_PER_POSITION)
+        queued = Queued(
+            lock_name=self.request.lock_name,
+            owner_id=self.request.owner_id,
+            entered_at_ms=entered_at_ms,
+            position=position,
+            holders=self.state.holders,
+            retry_after_seconds=seconds,
+            seen=self._seen(entered_at_ms, position, state or self.state, date_ms),
+        )
+        return Joined(queued, state or self.state)
 
-    @property
-    def has_passed_over(self) -> bool:
-        """Whether waiters that were read are not `live`, and may ask again."""
-        return bool(self._dead)
+    def _seen(
+        self, entered_at_ms: int, position: int | None, state: LockState, date_ms: int | None
+    ) -> SeenLock:
+        me, seen = self.waiter(entered_at_ms), SeenLock(state=state, date_ms=date_ms)
+        if self.known is not None:
+            waiters = (*self.known.waiters, me)
+            return replace(self.known, state=state, waiters=waiters, date_ms=date_ms)
+        if position != 1:
+            return seen
+        return replace(seen, waiters=(me,), queue_seen_at=self.began, is_whole=True)
 
-    def forget(self) -> None:
-        """Others have changed the lock: the queue is to be read again."""
-        self.live = []
 
-    def serve_head(self) -> None:
-        """The head of the queue was handed a permit."""
-        self.live = self.live[1:]
+def join(
+    context: LockContext,
+    request: AcquireRequest,
+    state: LockState,
+    *,
+    behind_others: bool,
+    known: SeenLock | None = None,
+) -> Joined | Refusal | None:
+    """Puts the caller into the queue or keeps its place; None if a permit became free meanwhile.
 
-    def drop_execution(self, execution_arn: str) -> None:
-        """A workflow is over: none of its waiters that were read is there to be told.
+    Three requests to join: a query that counts who waits, the transaction that joins, and the write
+    that confirms it. One to keep a place that the caller has a ticket for, and one more if it is to
+    be told its position.
 
-        One that asks again is of the redriven workflow, and lives.
-        """
-        for waiter in self.live:
-            if waiter.request.execution_arn == execution_arn:
-                self._dead[waiter.sort_key] = waiter
-                self._dropped.add((waiter.sort_key, waiter.expires_at_ms))
-        self.live = [w for w in self.live if w.request.execution_arn != execution_arn]
+    The query comes first, so that a full queue is refused with nothing written, and so that a
+    caller whose ticket was lost with a reply is found in its place. It is left out if the whole
+    queue is `known` from just now, by a caller that cannot be in it.
+    """
+    now_ms = context.aws_clock.now_ms()
+    began = context.retry_budget.clock.monotonic()
+    advised = advise(context, request, state)
+    asked_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
+    if known is not None and known.is_whole and request.ticket is None:
+        entry = replace(entry, known=known)
+    if request.ticket is not None:
+        kept = entry.enter(request.ticket, again=True)
+        if isinstance(kept, Written):
+            return entry.joined(request.ticket, _position(entry, request.ticket))
+        if kept.state is not None:
+            return None
+    return _join_anew(entry)
 
-    def clear(self) -> None:
-        """Removes dead waiters, some and not all if there is little time; never fails."""
-        dead = [*self._dead.values()][:_MOST_CLEARED]
-        with suppress(LockStoreUnavailable):
-            for first in range(0, len(dead), MOST_DELETES):
-                if self._time_is_over():
-                    return
-                self._clear(dead[first : first + MOST_DELETES])
 
-    def _read(self, state: LockState) -> None:
-        served = {holder.owner_id for holder in state.holders} | {state.last_released}
-        after: Item | None = None
-        self.live, self._dead = [], {}
-        self.seen_at = self.context.retry_budget.clock.monotonic()
-        while True:
-            page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
-            date_ms = self.context.date_ms(page)
-            for waiter in (read_waiter(self.lock_name, item) for item in page.items):
-                if self._is_dead(waiter, served, date_ms=date_ms):
-                    self._dead[waiter.sort_key] = waiter
-                else:
-                    self.live.append(waiter)
-            after = page.next
-            self.has_more = after is not None
-            self.is_whole = not self.has_more
-            if self.live or not self.has_more or self._time_is_over():
-                return
+def _join_anew(entry: _Entry) -> Joined | Refusal | None:
+    context, request, now_ms = entry.context, entry.request, entry.now_ms
+    waiting = (
+        read_places(context, request.lock_name)
+        if entry.known is None
+        else [waiter.place for waiter in entry.known.waiters]
+    )
+    mine = [place for place in waiting if place.owner_id == request.owner_id]
+    if mine:
+        # An earlier call of this waiter was made by a clock that is ahead of ours.
+        latest_ms = max(place.asked_at_ms for place in mine)
+        entry = replace(entry, asked_at_ms=max(entry.asked_at_ms, latest_ms + 1))
+    if mine and request.claimed_at_ms is None:
+        entered_at_ms = mine[0].entered_at_ms
+        if not isinstance(entry.enter(entered_at_ms, again=True), Written):
+            return None
+        return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
+    length = count_live(waiting, now_ms=now_ms)
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
+        return _queue_full(request, entry)
+    entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
+    if not isinstance(entry.enter(entered_at_ms, again=False), Written):
+        return None
+    # A departing holder may have seen the mark of that transaction, and a queue without us.
+    confirmed = context.table.update(confirm_join(request, now_ms=now_ms))
+    ahead = [place for place in waiting if place.entered_at_ms <= entered_at_ms]
+    position = count_live(ahead, now_ms=now_ms) + 1
+    if not isinstance(confirmed, Written):
+        # Handed over meanwhile: it is told, or asks again. A further try of this call might land
+        # when it has released.
+        return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
+    state = read_state(confirmed.item)
+    return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
 
-    def _is_dead(self, waiter: Waiter, served: set[str | None], *, date_ms: int) -> bool:
-        """Whether a waiter is not to be handed the lock.
 
-        One whose owner holds or has released has entered twice, for instance because the reply that
-        told its place was lost.
-        """
-        request = waiter.request
-        if request.owner_id in served:
-            return True
-        if request.owner_id == self.requester:
-            return False
-        stopped = is_over(waiter.expires_at_ms, date_ms=date_ms)
-        return stopped or (waiter.sort_key, waiter.expires_at_ms) in self._dropped
+def _position(entry: _Entry, entered_at_ms: int) -> int | None:
+    """The position of a waiter that keeps its place, if its caller is to be told."""
+    request = entry.request
+    if request.task_token is not None or request.poll_interval_ms is not None:
+        return None
+    ahead = count_ahead(
+        entry.context,
+        request.lock_name,
+        request.owner_id,
+        entered_at_ms=entered_at_ms,
+        now_ms=entry.now_ms,
+    )
+    return ahead + 1
 
-    def _clear(self, waiters: list[Waiter]) -> bool:
-        """Removes waiters; those that asked again stay. Returns whether there were any of these."""
-        deletes = clear_waiters(waiters)
-        asked_again = self.context.table.delete_all(deletes)
-        for_each = zip(waiters, deletes.deletes, strict=True)
-        others = [waiter for waiter, delete in for_each if delete not in asked_again]
-        if asked_again and others:
-            self.context.table.delete_all(clear_waiters(others))
-        return bool(asked_again)
 
-    def _time_is_over(self) -> bool:
-        return self.context.retry_budget.is_over(since=self.began)
+def _queue_full(request: AcquireRequest, entry: _Entry) -> Refusal:
+    return Refusal(
+        lock_name=request.lock_name,
+        owner_id=request.owner_id,
+        reason=RefusalReason.QUEUE_FULL,
+        holders=entry.state.holders,
+        retry_after_seconds=entry.advised_seconds,
+    )
+
+
+def advise(context: LockContext, request: AcquireRequest, state: LockState) -> int:
+    """When to ask again, in whole seconds."""
+    began_ms = next(
+        (at for at in (request.waiting_since_ms, request.claimed_at_ms, request.ticket) if at), None
+    )
+    return advise_retry_seconds(
+        now_ms=context.aws_clock.now_ms(),
+        waiting_since_ms=began_ms,
+        lease_ends_ms=[over_at_ms(holder.expires_at_ms) for holder in state.holders],
+        random=context.random,
+    )
+
+
+def _keeps_place_ms(request: AcquireRequest, advised_seconds: int) -> int:
+    """How long the waiter keeps its place without asking; one that polls, for two polls."""
+    if request.waiter_timeout_ms is not None:
+        return request.waiter_timeout_ms
+    if request.task_token is not None:
+        return LONGEST_FALLBACK_SECONDS * 1000 + WAITER_GRACE_MS
+    return _POLLS_MISSED * advised_seconds * 1000 + _POLL_GRACE_MS

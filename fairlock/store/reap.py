@@ -28,7 +28,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fairlock.dynamodb.lock_table import Written
+from fairlock.aws.executions import Execution
+from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import (
     SECOND_PASS_MS,
@@ -40,11 +41,11 @@ from fairlock.protocol.claims import (
     read_claim,
     still_reaped,
 )
-from fairlock.protocol.model import ExecutionEnded, Liveness, Reaped, Released, ReleaseRequest
-from fairlock.protocol.queue import leave_queue
+from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
+from fairlock.protocol.outcomes import Reaped, Released
+from fairlock.protocol.waiters import leave_queue
 from fairlock.store.context import LockContext
 from fairlock.store.release import release
-from fairlock.workflows.engine import Execution
 
 _EARLIEST_MS: Final = 2_000
 """SQS counts a delay from its own receipt, and two services of AWS may differ by a second."""

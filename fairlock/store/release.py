@@ -14,25 +14,18 @@ from __future__ import annotations
 
 import itertools
 
-from fairlock.dynamodb.lock_table import ConditionFailed, Written
+from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol.departure import DepartingHolder
-from fairlock.protocol.holders import read_holder
-from fairlock.protocol.items import read_state
-from fairlock.protocol.model import (
-    Holder,
-    LockState,
-    NotHeld,
-    Released,
-    ReleaseRequest,
-    SeenLock,
-)
+from fairlock.protocol.expressions import Check, Transaction
+from fairlock.protocol.items import read_holder, read_state
+from fairlock.protocol.model import Holder, LockState, ReleaseRequest, SeenLock
+from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.permits import release_permit
-from fairlock.protocol.queue import give_up, leave_queue, mark_released
-from fairlock.protocol.requests import Check, Transaction
 from fairlock.protocol.schema import lock_key
-from fairlock.store.claims import end_claim
-from fairlock.store.context import LockContext
-from fairlock.store.hand_over import REPLY_LOST, hand_over, outcome_unknown, pause_or_give_up
+from fairlock.protocol.waiters import give_up, leave_queue, mark_released
+from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up
+from fairlock.store.hand_off import REPLY_LOST, hand_over
+from fairlock.store.keep_alive import end_claim
 from fairlock.store.queue import read_places
 
 

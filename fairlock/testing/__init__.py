@@ -1,13 +1,12 @@
 """For tests of code that takes locks: clients without AWS, and a clock to move.
 
     fake_table         the lock table in memory, which counts requests and can fail
-    clock              time that passes when a test says so
-    lock_client        `FakeLockClient`: a `LockClient` over both, without threads
-    async_lock_client  `FakeAsyncLockClient`, for asyncio
-    virtual_time       an event loop that does not wait
+    interpreter        the table's conditions and updates
+    manual_clock       time that passes when a test says so, and an event loop that does not wait
+    fake_client        `FakeLockClient`: a `LockClient` over both, without threads
+    fake_async_client  `FakeAsyncLockClient`, for asyncio
     locked_functions   what `@locked` functions without a client use
     plugin             pytest fixtures
-    memory_table       what the table does; expressions: its conditions and updates
 
 docs/testing.md shows how to use them.
 """
@@ -18,12 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairlock.testing.async_lock_client import FakeAsyncLockClient
-    from fairlock.testing.clock import ManualClock
+    from fairlock.testing.fake_async_client import FakeAsyncLockClient
+    from fairlock.testing.fake_client import FakeLockClient
     from fairlock.testing.fake_table import FakeTable
-    from fairlock.testing.lock_client import FakeLockClient
     from fairlock.testing.locked_functions import used_by_locked_functions
-    from fairlock.testing.virtual_time import run_in_virtual_time
+    from fairlock.testing.manual_clock import ManualClock, run_in_virtual_time
 
 __all__ = [
     "FakeAsyncLockClient",
@@ -35,11 +33,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "FakeAsyncLockClient": "async_lock_client",
-    "FakeLockClient": "lock_client",
+    "FakeAsyncLockClient": "fake_async_client",
+    "FakeLockClient": "fake_client",
     "FakeTable": "fake_table",
-    "ManualClock": "clock",
-    "run_in_virtual_time": "virtual_time",
+    "ManualClock": "manual_clock",
+    "run_in_virtual_time": "manual_clock",
     "used_by_locked_functions": "locked_functions",
 }
 """Imported when first asked for: not everybody has the extra `async`."""

@@ -1,18 +1,229 @@
-"""`FakeTable`: a lock table in memory for tests, which counts requests and can fail."""
+"""`FakeTable`: a lock table in memory for tests, which counts requests and can fail.
+
+A lock table in memory, with the methods of a boto3 client: a write takes 0.1 ms.
+
+One request at a time, one table; moto takes 20 ms a write. `tests/model/test_memory_table.py`
+compares it with moto's DynamoDB, request by request, and so does one of the property tests.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from fairlock.clock import Clock, SystemClock
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.interpreter import (
+    InvalidExpression,
+    Item,
+    Scope,
+    changed,
+    holds,
+    placeholders,
+)
+
+Key = tuple[str, str]
+
+
+class ConditionalCheckFailedException(ClientError):  # noqa: N818 - boto3's name
+    """The condition of a write was false."""
+
+
+class TransactionCanceledException(ClientError):  # noqa: N818 - boto3's name
+    """The condition of at least one write was false."""
+
+
+class _Exceptions:
+    ConditionalCheckFailedException = ConditionalCheckFailedException
+    TransactionCanceledException = TransactionCanceledException
+
+
+@dataclass
+class MemoryTable:
+    """The calls of a boto3 client that the lock protocol makes.
+
+    An item is never changed: a write puts another in its place.
+
+    Attributes:
+        items: by their keys; an item that is replaced stays in its place.
+        page_size: how many items a query reads; DynamoDB's pages end after 1 MB.
+        tokens: request tokens of transactions that happened: a repeat changes nothing.
+    """
+
+    items: dict[Key, Item] = field(default_factory=dict)
+    page_size: int = 1_000
+    tokens: set[str] = field(default_factory=set)
+    exceptions: type[_Exceptions] = _Exceptions
+    meta: ClassVar = SimpleNamespace(region_name="us-east-1")
+
+    def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """One conditional update."""
+        old = self.items.get(_key(request))
+        self._require(request)
+        self._write("Update", request)
+        new = self.items[_key(request)]
+        shown = {"ALL_NEW": new, "UPDATED_OLD": _updated(old or {}, new), "ALL_OLD": old or {}}
+        return {"Attributes": dict(shown.get(request.get("ReturnValues", "NONE"), {}))}
+
+    def put_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """One conditional put."""
+        self._require(request)
+        self._write("Put", request)
+        return {}
+
+    def delete_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """One conditional delete."""
+        self._require(request)
+        self._write("Delete", request)
+        return {}
+
+    def get_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """One item."""
+        item = self.items.get(_key(request))
+        return {} if item is None else {"Item": dict(item)}
+
+    def transact_write_items(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """All writes, or none if the condition of one is false."""
+        token = request.get("ClientRequestToken", "")
+        if token in self.tokens:
+            return {}
+        writes = [next(iter(write.items())) for write in request["TransactItems"]]
+        reasons = [self._reason(write) for _, write in writes]
+        if any(reason["Code"] != "None" for reason in reasons):
+            response: Any = {
+                "Error": {"Code": "TransactionCanceledException", "Message": "no"},
+                "CancellationReasons": reasons,
+            }
+            raise TransactionCanceledException(response, "TransactWriteItems")
+        for kind, write in writes:
+            self._write(kind, write)
+        if token:
+            self.tokens.add(token)
+        return {}
+
+    def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """The items of one partition within a range of sort keys, page by page."""
+        values = request["ExpressionAttributeValues"]
+        partition, low = values[":pk"]["S"], values.get(":prefix", {"S": ""})["S"]
+        is_range = "BETWEEN" in request["KeyConditionExpression"]
+        high = values[":me"]["S"] if is_range else low + "\uffff"
+        start = request.get("ExclusiveStartKey")
+        after = ("", "") if start is None else _key({"Key": start})
+        found = [
+            item
+            for (pk, sk), item in sorted(self.items.items())
+            if pk == partition and low <= sk <= high and (pk, sk) > after
+        ]
+        page = found[: min(request.get("Limit", self.page_size), self.page_size)]
+        only = request.get("FilterExpression")
+        wanted = [item for item in page if not only or holds(only, _scope(request, item))]
+        shown = [_projected(request, item) for item in wanted]
+        answer: dict[str, Any] = {"Items": shown, "Count": len(shown)}
+        if len(found) > len(page):
+            answer["LastEvaluatedKey"] = {
+                name: page[-1][name] for name in (PARTITION_KEY, SORT_KEY)
+            }
+        return answer
+
+    def scan(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        """Partitions in the order of their keys, which DynamoDB does not promise."""
+        start = request.get("ExclusiveStartKey")
+        after = ("", "") if start is None else _key({"Key": start})
+        found = [item for key, item in sorted(self.items.items()) if key > after]
+        page = found[: self.page_size]
+        only = request.get("FilterExpression")
+        shown = [dict(i) for i in page if not only or holds(only, _scope(request, i))]
+        answer: dict[str, Any] = {"Items": shown, "Count": len(shown)}
+        if len(found) > len(page):
+            answer["LastEvaluatedKey"] = {n: page[-1][n] for n in (PARTITION_KEY, SORT_KEY)}
+        return answer
+
+    def state(self, lock_name: str) -> Item:
+        """The item of a lock; empty if there is none."""
+        return self.items.get((f"LOCK#{lock_name}", "STATE"), {})
+
+    def waiters(self, lock_name: str) -> list[Item]:
+        """The items of the waiters of a lock, the oldest first."""
+        return [
+            item
+            for (pk, sk), item in sorted(self.items.items())
+            if pk == f"LOCK#{lock_name}" and sk.startswith("WAITER#")
+        ]
+
+    def _holds(self, write: Mapping[str, Any]) -> bool:
+        if "ConditionExpression" not in write:
+            return True
+        _check_placeholders(write)
+        return holds(write["ConditionExpression"], _scope(write, self.items.get(_key(write), {})))
+
+    def _require(self, write: Mapping[str, Any]) -> None:
+        if self._holds(write):
+            return
+        response: Any = {"Error": {"Code": "ConditionalCheckFailedException", "Message": "no"}}
+        if item := self.items.get(_key(write)):
+            response["Item"] = dict(item)
+        raise ConditionalCheckFailedException(response, "UpdateItem")
+
+    def _reason(self, write: Mapping[str, Any]) -> dict[str, Any]:
+        """Why a write cancels its transaction, if it does."""
+        if self._holds(write):
+            return {"Code": "None"}
+        item = self.items.get(_key(write))
+        wanted = write.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
+        return {"Code": "ConditionalCheckFailed", **({"Item": item} if wanted else {})}
+
+    def _write(self, kind: str, write: Mapping[str, Any]) -> None:
+        key = _key(write)
+        match kind:
+            case "Update":
+                scope = _scope(write, self.items.get(key, {}))
+                self.items[key] = {**write["Key"], **changed(write["UpdateExpression"], scope)}
+            case "Put":
+                self.items[key] = dict(write["Item"])
+            case "Delete":
+                self.items.pop(key, None)
+            case _:
+                pass  # A ConditionCheck.
+
+
+def _scope(request: Mapping[str, Any], item: Item) -> Scope:
+    names = request.get("ExpressionAttributeNames", {})
+    return Scope(item, names, request.get("ExpressionAttributeValues", {}))
+
+
+def _projected(request: Mapping[str, Any], item: Item) -> Item:
+    if "ProjectionExpression" not in request:
+        return dict(item)
+    names = request["ExpressionAttributeNames"]
+    wanted = {names[name] for name in request["ProjectionExpression"].split(", ")}
+    return {name: value for name, value in item.items() if name in wanted}
+
+
+def _key(request: Mapping[str, Any]) -> Key:
+    key = request["Key"] if "Key" in request else request["Item"]
+    return key[PARTITION_KEY]["S"], key[SORT_KEY]["S"]
+
+
+def _updated(old: Item, new: Item) -> Item:
+    """The attributes that an update has set, as they were before."""
+    return {n: value for n, value in old.items() if n in new and value is not new[n]}
+
+
+def _check_placeholders(request: Mapping[str, Any]) -> None:
+    """DynamoDB refuses placeholders that are declared and not used, or used and not declared."""
+    used = placeholders(request.get("UpdateExpression", ""), request["ConditionExpression"])
+    names = request.get("ExpressionAttributeNames", {})
+    declared = {*names, *request.get("ExpressionAttributeValues", {})}
+    if used != declared:
+        message = f"unused or undeclared: {used ^ declared}"
+        raise InvalidExpression(message)
+
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.decorator.default_clients import ClientKind, default_clients_from
-from fairlock.testing.lock_client import FakeLockClient
+from fairlock.testing.fake_client import FakeLockClient
 
 if TYPE_CHECKING:
-    from fairlock.testing.async_lock_client import FakeAsyncLockClient
+    from fairlock.testing.fake_async_client import FakeAsyncLockClient
 
 _TABLE_NAME: Final = "fake-locks"
 

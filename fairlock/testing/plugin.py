@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from fairlock.testing.async_lock_client import FakeAsyncLockClient
-    from fairlock.testing.clock import ManualClock
-    from fairlock.testing.lock_client import FakeLockClient
+    from fairlock.testing.fake_async_client import FakeAsyncLockClient
+    from fairlock.testing.fake_client import FakeLockClient
+    from fairlock.testing.manual_clock import ManualClock
 
 _TABLE_NAME = "fairlock-test-locks"
 
@@ -21,7 +21,7 @@ _TABLE_NAME = "fairlock-test-locks"
 @pytest.fixture
 def fairlock_clock() -> ManualClock:
     """The clock of `fairlock_locks`: time passes when the test says so, or when code waits."""
-    from fairlock.testing.clock import ManualClock  # noqa: PLC0415 - costs nothing if not used
+    from fairlock.testing.manual_clock import ManualClock  # noqa: PLC0415 - costs nothing if not used
 
     return ManualClock()
 
@@ -71,7 +71,7 @@ def fairlock_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         raise ImportError(message, name=missing.name) from missing
     import boto3  # noqa: PLC0415 - costs nothing if not used
 
-    from fairlock.dynamodb.create_table import create_table  # noqa: PLC0415 - same
+    from fairlock.client.create_table import create_table  # noqa: PLC0415 - same
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")

@@ -3,28 +3,87 @@
 A caller is told how long it may rely on its own lease in seconds from its sending, not when: its
 clock may be wrong. A grant that is pushed to a waiter has been under way for a time that nobody
 knows, so it does not tell: a heartbeat does.
+
+The JSON of a lock's description, as `fairlock show --json` and the functions answer it.
+
+The answer of a list: as many locks as fit into one, and where the next call goes on.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Final
 
 from fairlock.clock import iso_utc
-from fairlock.errors import InvalidRequest
-from fairlock.protocol.description import LockDescription
-from fairlock.protocol.model import (
-    ForceReleaseRequest,
-    Grant,
-    Holder,
-    NotHeld,
-    Queued,
-    Refusal,
-    RefusalReason,
-    Released,
+from fairlock.errors import InvalidRequest, LockItemMalformed
+from fairlock.protocol.description import (
+    DescribedForcedRelease,
+    DescribedHolder,
+    DescribedWaiter,
+    LockDescription,
 )
-from fairlock.protocol.queue import MOST_WAITERS
-from fairlock.wire.descriptions import lock_json
+from fairlock.protocol.model import ForceReleaseRequest, Holder
+from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.waiters import MOST_WAITERS
+
+
+def lock_json(lock: LockDescription) -> dict[str, Any]:
+    """One lock. Times are ISO 8601 in UTC; what a lock does not have is null."""
+    last = lock.last_forced_release
+    return {
+        "lock_name": lock.name,
+        "seen_at": _iso(lock.seen_at),
+        "limit": lock.limit,
+        "holders": [_holder(holder) for holder in lock.holders],
+        "waiters": {
+            "count": lock.waiters.count,
+            "oldest": _iso_or_none(lock.waiters.oldest),
+            "first": [_waiter(waiter) for waiter in lock.waiters.first],
+        },
+        "last_forced_release": None if last is None else _forced_release(last),
+    }
+
+
+def _holder(holder: DescribedHolder) -> dict[str, Any]:
+    return {
+        "owner_name": holder.owner_name,
+        "acquired_at": _iso(holder.acquired_at),
+        "expires_at": _iso(holder.expires_at),
+        "lease_seconds": holder.lease,
+        "limit": holder.limit,
+        "fencing_token": holder.fencing_token,
+        "data": holder.data,
+        "execution_arn": holder.execution_arn,
+    }
+
+
+def _waiter(waiter: DescribedWaiter) -> dict[str, Any]:
+    return {
+        "owner_name": waiter.owner_name,
+        "entered_at": _iso(waiter.entered_at),
+        "limit": waiter.limit,
+        "execution_arn": waiter.execution_arn,
+    }
+
+
+def _forced_release(last: DescribedForcedRelease) -> dict[str, Any]:
+    return {
+        "fencing_token": last.fencing_token,
+        "at": _iso(last.at),
+        "requested_by": last.requested_by,
+        "reason": last.reason,
+    }
+
+
+def _iso(moment: datetime) -> str:
+    return iso_utc(round(moment.timestamp() * 1000))
+
+
+def _iso_or_none(moment: datetime | None) -> str | None:
+    return None if moment is None else _iso(moment)
+
 
 Json = dict[str, Any]
 
@@ -143,3 +202,41 @@ def _seconds(milliseconds: int) -> float:
     """Seconds; a whole number is an integer, so that 60 does not become 60.0 in the JSON."""
     whole, rest = divmod(milliseconds, 1000)
     return milliseconds / 1000 if rest else whole
+
+
+MOST_LOCKS: Final = 1_000
+MOST_BYTES: Final = 2_000_000
+"""Of the locks of one answer; Lambda answers 6 MB at most, and the largest lock takes 0.4 MB."""
+
+
+def list_answer(
+    found: Iterator[LockDescription | LockItemMalformed],
+    *,
+    free: bool,
+    has_time: Callable[[], bool],
+) -> dict[str, Any]:
+    """Makes the answer of a list.
+
+    Args:
+        found: the locks of the table, as they are read.
+        free: whether locks are wanted that nobody holds or waits for.
+        has_time: whether there is time for another lock.
+
+    Returns:
+        `locks`; `after`, the name to go on after, null if these were all; and `malformed`, the keys
+        of locks whose items somebody has changed.
+    """
+    locks: list[dict[str, Any]] = []
+    malformed: list[str] = []
+    after, size = None, 0
+    for lock in found:
+        if isinstance(lock, LockItemMalformed):
+            malformed.append(lock.partition_key)
+            continue
+        if free or lock.holders or lock.waiters.count:
+            locks.append(lock_json(lock))
+            size += len(json.dumps(locks[-1]))
+        if len(locks) >= MOST_LOCKS or size >= MOST_BYTES or not has_time():
+            after = lock.name
+            break
+    return {"locks": locks, "after": after, "malformed": malformed}

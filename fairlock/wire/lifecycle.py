@@ -1,11 +1,131 @@
-"""The JSON of a lifecycle event: `detail` of an event in EventBridge."""
+"""What a write has changed for a lock's owners, told by the item before and after it.
+
+The lock table's stream has both. So nothing on the way of a call has to tell, and nothing is told
+that was not written.
+
+The JSON of a lifecycle event: `detail` of an event in EventBridge.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from fairlock.clock import iso_utc
-from fairlock.protocol.lifecycle import LifecycleEvent, LifecycleKind
+from fairlock.protocol import schema
+from fairlock.protocol.claims import is_fenced, read_claim
+from fairlock.protocol.expressions import Item
+from fairlock.protocol.items import read_state
+from fairlock.protocol.model import Holder, LockState
+
+
+class LifecycleKind(StrEnum):
+    """What happened to an owner, as the `detail-type` of EventBridge names it."""
+
+    GRANTED = "Lock granted"
+    """An owner got the lock: by its call, or by a hand-off while it waited."""
+    RELEASED = "Lock released"
+    """A holder gave the lock back, or the reaper did so on its behalf."""
+    RELEASED_BY_FORCE = "Lock released by force"
+    """Somebody else has ended the grant."""
+    TAKEN_OVER = "Lock taken over"
+    """A holder's lease was over, and another owner got its place."""
+    LOST = "Lock lost"
+    """A holder's lease was over, and it lost its place to nobody."""
+    REAPED = "Lock reaped"
+    """An execution is over without a release: what it holds, or waits for, is about to be freed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleEvent:
+    """One event of one owner. Nothing in it proves ownership.
+
+    Attributes:
+        holder: the grant that began or ended; None of a reaped execution.
+        execution_arn: of the owner, if it is a workflow's.
+        successor: the fencing token of the grant in the place of one that was taken over.
+        requested_by: who released by force, as the request said.
+        reason: why.
+    """
+
+    kind: LifecycleKind
+    lock_name: str
+    holder: Holder | None = None
+    execution_arn: str | None = None
+    successor: int | None = None
+    requested_by: str | None = None
+    reason: str | None = None
+
+
+def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
+    """What a write of one item tells; nothing of a renewal, and of waiters.
+
+    Args:
+        before: the item before the write; empty if there was none.
+        after: the item after it; empty if it was deleted.
+
+    Raises:
+        LockItemMalformed: somebody has changed the item.
+    """
+    item = after or before
+    partition, sort_key = item[schema.PARTITION_KEY]["S"], item[schema.SORT_KEY]["S"]
+    if sort_key == schema.STATE:
+        lock_name = partition.removeprefix(schema.LOCK_PREFIX)
+        yield from _of_lock(lock_name, read_state(before), read_state(after))
+    elif is_fenced(after) and not is_fenced(before):
+        claim = read_claim(partition.removeprefix(schema.partition_of_execution("")), after)
+        if not claim.ended:
+            yield LifecycleEvent(
+                kind=LifecycleKind.REAPED,
+                lock_name=claim.lock_name,
+                execution_arn=claim.execution_arn,
+            )
+
+
+def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[LifecycleEvent]:
+    """No write takes an owner out and in again: who is in both images has the same grant.
+
+    Its fencing token may have moved all the same: see `correct_grant`.
+    """
+    old = {holder.owner_id for holder in before.holders}
+    new = {holder.owner_id for holder in after.holders}
+    granted = [holder for holder in after.holders if holder.owner_id not in old]
+    for holder in before.holders:
+        if holder.owner_id not in new:
+            yield _departure(lock_name, holder, after, granted)
+    for holder in granted:
+        yield LifecycleEvent(
+            kind=LifecycleKind.GRANTED,
+            lock_name=lock_name,
+            holder=holder,
+            execution_arn=holder.execution_arn,
+        )
+
+
+def _departure(
+    lock_name: str, holder: Holder, after: LockState, granted: list[Holder]
+) -> LifecycleEvent:
+    forced, successor, requested_by, reason = after.last_forced_release, None, None, None
+    if forced is not None and forced.fencing_token == holder.fencing_token:
+        kind = LifecycleKind.RELEASED_BY_FORCE
+        requested_by, reason = forced.requested_by, forced.reason
+    elif after.last_released == holder.owner_id:
+        kind = LifecycleKind.RELEASED
+    elif granted:
+        kind, successor = LifecycleKind.TAKEN_OVER, granted[0].fencing_token
+    else:
+        kind = LifecycleKind.LOST
+    return LifecycleEvent(
+        kind=kind,
+        lock_name=lock_name,
+        holder=holder,
+        execution_arn=holder.execution_arn,
+        successor=successor,
+        requested_by=requested_by,
+        reason=reason,
+    )
 
 
 def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.schema import WAITER_GRACE_MS
 from fairlock.wire import rules
-from fairlock.wire.executions import callback_token, is_durable
-from fairlock.wire.item_size import require_room_for_all
+from fairlock.wire.rules import callback_token, is_durable, require_room_for_all
 
 _RULES: Final = {
     "lock_name": rules.LOCK_NAME,

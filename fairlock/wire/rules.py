@@ -1,6 +1,19 @@
 """The input rules, one for each field of a request.
 
 Each rule is a predicate, with the sentence that the error shows to a caller.
+
+The two kinds of executions that hold locks, told apart by their ARNs and by their tokens.
+
+    arn:…:states:…:execution:MACHINE:NAME                               Standard workflow
+    arn:…:lambda:…:function:NAME:VERSION/durable-execution/NAME/ID      durable function
+
+A workflow that waits names a task token, a durable execution a callback id. Both are opaque texts
+that look alike. So a callback id is stored with a prefix that no task token has.
+
+A lock is one item of at most 400 KB in DynamoDB: requests are refused long before.
+
+No more hold than the limit of any holder. So if the limit of each, times its own bytes, is within
+a bound, all of them together are.
 """
 
 from __future__ import annotations
@@ -16,7 +29,43 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
-from fairlock.wire.executions import is_callback_id, is_durable, is_standard
+
+_NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
+_STANDARD: Final = re.compile(
+    rf"arn:[a-z0-9-]+:states:[a-z0-9-]+:[0-9]{{12}}:execution:{_NAMED}{{1,200}}:{_NAMED}{{1,80}}"
+)
+_DURABLE: Final = re.compile(
+    r"arn:[a-z0-9-]+:lambda:[a-z0-9-]+:[0-9]{12}:function:[a-zA-Z0-9_-]{1,140}"
+    r":(\$LATEST(\.PUBLISHED)?|[0-9]+)/durable-execution/[a-zA-Z0-9_-]+/[a-zA-Z0-9_-]+"
+)
+_CALLBACK_ID: Final = re.compile(r"[A-Za-z0-9+/]{1,1022}={0,2}")
+_PREFIX: Final = "callback:"
+
+
+def is_standard(arn: str) -> bool:
+    """Whether this is the ARN of an execution of a Standard workflow."""
+    return _STANDARD.fullmatch(arn) is not None
+
+
+def is_durable(arn: str) -> bool:
+    """Whether this is the ARN of a durable execution."""
+    return _DURABLE.fullmatch(arn) is not None
+
+
+def is_callback_id(text: str) -> bool:
+    """Whether Lambda takes this text for the id of a callback."""
+    return _CALLBACK_ID.fullmatch(text) is not None
+
+
+def callback_token(callback_id: str) -> str:
+    """The text that stands for a callback where a workflow has its task token."""
+    return f"{_PREFIX}{callback_id}"
+
+
+def callback_id_in(token: str) -> str | None:
+    """The callback's id; None if the token is a workflow's task token."""
+    return token.removeprefix(_PREFIX) if token.startswith(_PREFIX) else None
+
 
 LONGEST_LOCK_NAME_BYTES: Final = 512
 LONGEST_OWNER_NAME: Final = 512
@@ -231,3 +280,28 @@ FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
     lambda value: _is_number(value, 1, LONGEST_FALLBACK_SECONDS),
 )
+
+
+MOST_HOLDERS_BYTES: Final = 300 * 1024
+"""Of all holders of one lock; three quarters of DynamoDB's limit."""
+HOLDER_BYTES: Final = 350
+"""Of a holder without data, owner_name and execution_arn: its owner_id twice, and numbers."""
+
+
+def require_room_for_all(*, limit: int, owner_name: str, execution_arn: str | None) -> None:
+    """Refuses a holder of whom `limit` would make too large an item.
+
+    Whatever its data: a heartbeat may change that.
+
+    Raises:
+        InvalidRequest: names the highest limit that is possible with these texts.
+    """
+    texts = {owner_name, execution_arn or ""}  # A guard's owner_name is its ARN, stored once.
+    text_bytes = sum(len(text.encode()) for text in texts)
+    highest = MOST_HOLDERS_BYTES // (HOLDER_BYTES + LARGEST_DATA_BYTES + text_bytes)
+    if limit > highest:
+        rule = (
+            f"must be at most {highest} with an owner_name and an execution_arn of {text_bytes} "
+            "bytes together: all holders of a lock are in one item"
+        )
+        raise InvalidRequest(field="limit", rule=rule, value=limit)

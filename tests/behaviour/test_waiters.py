@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairlock.protocol.model import Grant, Queued
+from fairlock.protocol.outcomes import Grant, Queued
 from tests.behaviour.waiters import Waiters, all_at_once
 from tests.support import TABLE, owner
 

@@ -7,19 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fairlock.dynamodb.lock_table import LockTable
-from fairlock.dynamodb.retry import RetryBudget
-from fairlock.protocol.model import (
-    AcquireRequest,
-    Grant,
-    Queued,
-    Refusal,
-    Released,
-    ReleaseRequest,
-)
+from fairlock.aws.executions import Delivery
+from fairlock.aws.lock_table import LockTable
+from fairlock.aws.retry import RetryBudget
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import Delivery
 from tests.support import TABLE, CountingClient, owner
 from tests.support.workflows import FakeWorkflows
 

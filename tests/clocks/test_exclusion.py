@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-from fairlock.dynamodb import aws_clock
+from fairlock.aws import aws_clock
 from fairlock.protocol import lease_time
-from fairlock.store import own_end
+from fairlock.store import keep_alive
 from tests.clocks.world import ELSEWHERE, Node, Outcome, Sabotage, Weather, contend
 
 TRIALS: Final = int(os.environ.get("CLOCK_TRIALS", "40"))
@@ -108,7 +108,7 @@ def counted_from_the_answer(grant: Any, *, sent: float, date_ms: int) -> Any:  #
     return replace(late, since=sent + 6)
 
 
-shown: Final = own_end.shown
+shown: Final = keep_alive.shown
 
 CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
     "all go by their wall clocks": ("clocks 4 minutes off", by_the_wall_clock, {}),
@@ -117,12 +117,18 @@ CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
     "a holder relies on its whole lease": (
         "clocks 4 minutes off",
         nothing,
-        {(own_end, "own_ms"): a_whole_lease, (own_end, "was_written_by_a_wrong_clock"): never},
+        {
+            (keep_alive, "own_ms"): a_whole_lease,
+            (keep_alive, "was_written_by_a_wrong_clock"): never,
+        },
     ),
     "a holder that was frozen relies on its whole lease": (
         "frozen before a write",
         nothing,
-        {(own_end, "own_ms"): a_whole_lease, (own_end, "was_written_by_a_wrong_clock"): never},
+        {
+            (keep_alive, "own_ms"): a_whole_lease,
+            (keep_alive, "was_written_by_a_wrong_clock"): never,
+        },
     ),
     "no margin for front ends": (
         "front ends 0.4 s off",
@@ -137,7 +143,7 @@ CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
     "a lease counts from the answer": (
         "answers and requests 5 s late",
         nothing,
-        {(own_end, "shown"): counted_from_the_answer},
+        {(keep_alive, "shown"): counted_from_the_answer},
     ),
     "a Date of a cache counts": (
         "Dates from a cache",

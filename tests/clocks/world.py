@@ -15,8 +15,7 @@ from botocore.exceptions import ClientError
 from fairlock import FairlockError, Lock, LockClient
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lock import LockServices
-from fairlock.testing.fake_table import dated
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable, dated
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
 ELSEWHERE: Final = "http://127.0.0.1:8000"

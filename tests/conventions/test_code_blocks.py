@@ -34,8 +34,8 @@ import typer.main
 from examples.fenced_sql.fence import SCHEMA
 from fairlock.cli.app import app
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.lifecycle import LifecycleKind
 from fairlock.protocol.schema import lock_key
+from fairlock.wire.lifecycle import LifecycleKind
 from fairlock.wire.requests import parse_acquire, parse_force_release
 from tests.support.documents import (
     PYTHON_WORLDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS
-from fairlock.protocol.queue import MOST_WAITERS
+from fairlock.protocol.waiters import MOST_WAITERS
 from fairlock.wire import rules
 from tests.support.documents import ROOT
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlock.metrics import MetricName
+from fairlock.names import MetricName
 from fairlock.protocol import schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,9 +60,9 @@ WHO_AS_SUBJECT = re.compile(r"(?:^|[.:;|*]\s+)Who\s+\w+s\b[^?]*$")
 """A sentence whose subject is "who", and which is no question."""
 
 ONE_MEANING = {
-    "claim": ("the record of a workflow's acquisition", "protocol store metrics cdk"),
-    "reap": ("what is done for ended executions", "protocol store metrics cdk lambdas infra"),
-    "redrive": ("the restart of an execution", "protocol store workflows"),
+    "claim": ("the record of a workflow's acquisition", "protocol store names cdk"),
+    "reap": ("what is done for ended executions", "protocol store names cdk lambdas infra"),
+    "redrive": ("the restart of an execution", "protocol store aws"),
     "evict": ("taking out a holder whose lease is over", "protocol store client"),
 }
 """Words that were used for something else as well; what each means, and the places it is for."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, read_claim
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from fairlock.clock import SystemClock
 from fairlock.errors import FairlockError, InvalidRequest
-from fairlock.testing.memory_table import (
+from fairlock.testing.fake_table import (
     ConditionalCheckFailedException,
     MemoryTable,
     TransactionCanceledException,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.histories.faulty_endpoint import Backend, Reply
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")

@@ -15,8 +15,8 @@ import boto3
 from botocore.config import Config
 
 from fairlock import Lock, LockClient
+from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.clock import Clock
-from fairlock.dynamodb.client_config import CLIENT_CONFIG
 from tests.histories.calls import Answer, Call, Recorder
 from tests.histories.checker import Violation, find_violation
 

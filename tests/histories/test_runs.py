@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlock.clock import BootClock
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.histories.calls import Answer, Call
 from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint
 from tests.histories.memory_backend import memory_backend

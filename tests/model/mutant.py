@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from fairlock.protocol.requests import Delete, Transaction, Update
-from fairlock.testing.expressions import placeholders
+from fairlock.protocol.expressions import Delete, Transaction, Update
+from fairlock.testing.interpreter import placeholders
 from tests.model.contention.configurations import Configuration
 from tests.model.executions.scene import Scene
 

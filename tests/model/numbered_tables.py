@@ -10,13 +10,13 @@ from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.lock_table import LockTable
 from fairlock.protocol import schema
+from fairlock.protocol.expressions import Put
 from fairlock.protocol.items import read_place, read_state, read_waiter
 from fairlock.protocol.model import LockState, Place, SeenLock
-from fairlock.protocol.requests import Put
-from fairlock.testing.expressions import Item
-from fairlock.testing.memory_table import Key, MemoryTable
+from fairlock.testing.fake_table import Key, MemoryTable
+from fairlock.testing.interpreter import Item
 from tests.model.replay import Call
 from tests.support import TABLE
 

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, cast
 
+from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
+from fairlock.aws.retry import RetryBudget
 from fairlock.clock import Alarm
-from fairlock.dynamodb.lock_table import ConditionFailed, LockTable, Written
-from fairlock.dynamodb.retry import RetryBudget
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.protocol.model import Grant, NotHeld, Released
-from fairlock.protocol.requests import Answer, Delete, Query, Update
+from fairlock.protocol.expressions import Answer, Delete, Query, Update
+from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.protocol.schema import PARTITION_KEY
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.expressions import Item, Scope, changed
-from fairlock.workflows.engine import Delivery, Execution
+from fairlock.testing.interpreter import Item, Scope, changed
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
 from tests.support import START_MS
 

@@ -10,22 +10,9 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from fairlock.protocol import claims, next_step, permits, queue
-from fairlock.protocol import hand_over as hand_over_protocol
-from fairlock.protocol.requests import Transaction
-from fairlock.store import (
-    acquire,
-    force_release,
-    hand_over,
-    join,
-    keep_alive,
-    own_end,
-    reap,
-    release,
-    takeover,
-)
-from fairlock.store import claims as claims_of_store
-from fairlock.store import queue as queue_of_store
+from fairlock.protocol import claims, leaving, permits, waiters
+from fairlock.protocol.expressions import Transaction
+from fairlock.store import acquire, administration, hand_off, keep_alive, queue, reap, release
 
 _NO_REQUESTS: Final = frozenset(
     {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}
@@ -33,6 +20,8 @@ _NO_REQUESTS: Final = frozenset(
     | {"still_reaped"}
     # The poll of a Python client: it decides nothing, and no operation of the model makes it.
     | {"lock_and_oldest_waiters"}
+    # Parts of requests, and the rules that choose one.
+    | {"delete_waiter", "needs_longer_retention", "next_step", "removal", "retain_item"}
 )
 
 
@@ -45,18 +34,21 @@ def _places(
         (module, name)
         for module in users
         for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ in made_in and name not in _NO_REQUESTS
+        if inspect.isfunction(value)
+        and value.__module__ in made_in
+        and not name.startswith("_")
+        and name not in _NO_REQUESTS
     ]
 
 
 _PLACES: Final = _places(
-    (permits, queue, hand_over_protocol),
+    (permits, waiters, leaving),
     (
-        *(acquire, join, takeover, release, force_release, keep_alive),
-        *(hand_over, queue_of_store, next_step, own_end),
+        *(acquire, queue, release, administration, keep_alive),
+        *(hand_off, leaving),
     ),
 )
-_PLACES_OF_CLAIMS: Final = _places((claims, queue), (claims_of_store, keep_alive, reap))
+_PLACES_OF_CLAIMS: Final = _places((claims, waiters), (keep_alive, reap))
 REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES)
 CLAIM_REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES_OF_CLAIMS)
 PUSH: Final = "wake_waiter"

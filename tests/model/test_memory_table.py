@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from fairlock.dynamodb.lock_table import LockTable, Written
-from fairlock.protocol.queue import lock_and_oldest_waiters
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.aws.lock_table import LockTable, Written
+from fairlock.protocol.waiters import lock_and_oldest_waiters
+from fairlock.testing.fake_table import MemoryTable
 from tests.model.contention import transitions as contention
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import workflows

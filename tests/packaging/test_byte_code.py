@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlock.cdk.service import byte_code
-from fairlock.cdk.service.byte_code import add_byte_code
+from fairlock.cdk.service import asset as asset_module
+from fairlock.cdk.service.asset import add_byte_code
 from tests.support.compiling import COUNT_COMPILED
 
 RUNTIME = "python3.13"
@@ -72,7 +72,7 @@ def test_the_import_of_every_handler_compiles_nothing(compiled: Path, boto3_home
 
 def test_without_byte_code_it_compiles_all_that_it_imports(asset: Path, boto3_home: Path) -> None:
     counts = imported_and_compiled(sys.executable, asset, boto3_home, "acquire")
-    assert counts["compiled"] == counts["imported"] > 100
+    assert counts["compiled"] == counts["imported"] > 70
 
 
 def test_every_module_has_byte_code_and_the_zip_stays_small(
@@ -94,7 +94,7 @@ def test_two_compilations_of_the_asset_are_equal_to_the_byte(
 ) -> None:
     again = tmp_path / "asset"
     shutil.copytree(asset, again)
-    byte_code._compiled.cache_clear()  # noqa: SLF001 - as in another process
+    asset_module._compiled.cache_clear()  # noqa: SLF001 - as in another process
     add_byte_code(again, HERE)
     paths = [path.relative_to(compiled) for path in compiled.rglob("*.pyc")]
     assert [

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fairlock.testing.expressions import placeholders
+from fairlock.testing.interpreter import placeholders
 from tests.property.bench import Mutation
 
 Request = dict[str, Any]

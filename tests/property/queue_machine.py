@@ -13,17 +13,12 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import (
-    AcquireRequest,
-    Grant,
-    HeartbeatRequest,
-    Queued,
-    ReleaseRequest,
-)
+from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Grant, Queued
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
-from fairlock.workflows.engine import Delivery
+from fairlock.testing.fake_table import MemoryTable
 from tests.property.bench import Bench, Killed
 from tests.property.stored_lock import read_stored
 

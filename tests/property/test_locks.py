@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.property.bench import Bench
 from tests.property.lock_machine import LockMachine
 from tests.support import TABLE

@@ -7,8 +7,8 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from fairlock.errors import LockItemMalformed, LockStoreUnavailable
-from fairlock.protocol import verdict
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol import outcomes
+from fairlock.testing.fake_table import MemoryTable
 from tests.property.bench import Bench
 from tests.property.lock_machine import LockMachine
 from tests.property.mutants import MUTANTS, QUEUE_MUTANTS
@@ -55,7 +55,7 @@ def test_a_contender_that_does_not_wait_for_the_end_is_found(
     def is_over(expires_at_ms: int, *, date_ms: int) -> bool:
         return date_ms >= expires_at_ms - 1_500
 
-    monkeypatch.setattr(verdict, "is_over", is_over)
+    monkeypatch.setattr(outcomes, "is_over", is_over)
 
     class Hasty(LockMachine):
         make_bench = staticmethod(lambda: Bench(MemoryTable()))

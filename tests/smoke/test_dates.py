@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from fairlock.dynamodb.aws_clock import date_in
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.aws_clock import date_in
+from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.schema import lock_key
 from tests.smoke.account import Account
 

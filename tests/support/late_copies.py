@@ -6,13 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.lease_time import stored_end_ms
-from fairlock.protocol.model import ForceReleaseRequest, Grant
+from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.permits import correct_grant
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import Delivery
 from tests.support import LOCK, acquire, heartbeat, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
 from tests.support.wire import Wire

@@ -6,19 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlock.aws.executions import Execution
 from fairlock.protocol import schema
-from fairlock.protocol.model import (
-    ExecutionEnded,
-    Grant,
-    KeepAliveRequest,
-    Liveness,
-    Queued,
-    Reaped,
-    Refusal,
-)
-from fairlock.store.events import Event
+from fairlock.protocol.model import ExecutionEnded, KeepAliveRequest, Liveness
+from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
+from fairlock.store.context import Event
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import Execution
 from tests.support import (
     LOCK,
     TABLE,

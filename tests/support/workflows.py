@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from fairlock.aws.executions import Delivery, Execution
 from fairlock.errors import LockLost
-from fairlock.protocol.model import Grant, Liveness, NotHeld, Released
-from fairlock.workflows.engine import Delivery, Execution
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, NotHeld, Released
 
 
 @dataclass

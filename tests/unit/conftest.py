@@ -13,7 +13,7 @@ import pytest
 from botocore.session import get_session
 from hypothesis import settings
 
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from lambdas import runtime, telemetry
 from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
 

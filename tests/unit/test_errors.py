@@ -24,8 +24,8 @@ from fairlock.errors import (
     LockStoreUnavailable,
     LockWaitTimeout,
     VisibleHolder,
-    shorten,
 )
+from fairlock.text import shorten
 
 
 def test_the_class_names_are_those_that_workflows_match_on() -> None:

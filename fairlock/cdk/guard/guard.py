@@ -1,28 +1,92 @@
-"""`LockGuard`: runs a part of a workflow while it holds a lock."""
+"""`LockGuard`: runs a part of a workflow while it holds a lock.
+
+The numbers and choices of a guard, checked together, and their defaults.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
 
 import jsii
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from fairlock.cdk.construct_arguments import check_place
-from fairlock.cdk.guard.arguments import check_service, check_work, name_of_service
-from fairlock.cdk.guard.guarded_work import (
+from fairlock.cdk.fragments import WorkflowVariable, check_place
+from fairlock.cdk.guard.guard_arguments import (
+    check_flag,
+    check_service,
+    check_work,
+    checked_keep_alive_seconds,
+    checked_lease_seconds,
+    checked_limit,
+    checked_max_wait_seconds,
+    literal_lock_name,
+    name_of_service,
+    workflow_lock_name,
+)
+from fairlock.cdk.guard.guard_rules import GuardInMachine
+from fairlock.cdk.guard.guard_states import (
+    GuardStates,
     is_bare_task,
     work_beside_heartbeat,
     work_then_release,
 )
-from fairlock.cdk.guard.lock_name import literal_lock_name, workflow_lock_name
-from fairlock.cdk.guard.machine_rules import GuardInMachine
-from fairlock.cdk.guard.options import checked_options
-from fairlock.cdk.guard.service_calls import ServiceCalls
-from fairlock.cdk.guard.states import GuardStates
-from fairlock.cdk.guard.waiting import NextStates, Waiting
-from fairlock.cdk.machine_checks import MachineChecks
-from fairlock.cdk.service.imported_service import ILockService
-from fairlock.cdk.workflow_variable import WorkflowVariable
+from fairlock.cdk.guard.service_calls import AcquireOptions, ServiceCalls
+from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
+from fairlock.cdk.machines import MachineChecks
+from fairlock.cdk.service.service_base import ILockService
+from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
+
+_DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
+_DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
+_DEFAULT_EXPRESS_MAX_WAIT: Final = Duration.minutes(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardOptions:
+    """What a guard asks for, how it waits, and how often it sends heartbeats, None for never."""
+
+    acquire: AcquireOptions
+    waiting: Waiting
+    interval_seconds: int | None
+
+
+def checked_options(
+    *,
+    limit: int | str,
+    lease: Duration | None,
+    max_wait: Duration | None,
+    waiting: Waiting | None,
+    keep_alive: Duration | None,
+    express: bool,
+) -> GuardOptions:
+    """The options, None replaced by the default.
+
+    Raises:
+        InvalidRequest: one of them breaks its rule.
+    """
+    check_flag("express", express)
+    way_to_wait = checked_waiting(waiting, express=express)
+    if max_wait is None:
+        max_wait = _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
+    acquire = AcquireOptions(
+        lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
+        limit=checked_limit(limit),
+        max_wait_seconds=checked_max_wait_seconds(
+            max_wait,
+            shortest_seconds=way_to_wait.shortest_seconds,
+            longest=way_to_wait.longest,
+            express=express,
+        ),
+    )
+    if acquire.max_wait_seconds == 0:
+        way_to_wait = DOES_NOT_WAIT
+    interval_seconds = checked_keep_alive_seconds(
+        keep_alive, lease_seconds=acquire.lease_seconds, express=express
+    )
+    return GuardOptions(acquire=acquire, waiting=way_to_wait, interval_seconds=interval_seconds)
 
 
 class LockGuard(sfn.StateMachineFragment):

@@ -1,4 +1,17 @@
-"""The states that call the service: acquire, release and the heartbeat beside the work."""
+"""The states that call the service: acquire, release and the heartbeat beside the work.
+
+Dividing `max_wait` into equal periods, after each of which a waiter asks again.
+
+A guard believes only the answer to its own acquisition.
+
+A task token can be completed by every caller that knows it, with anything. The owner id is known
+to the service and to this workflow only, so an answer that names another one is not the service's.
+
+An acquisition that was released meanwhile begins anew: another owner, in the same wait.
+
+Somebody released it by hand, or the reaper did, before its execution was redriven. The pauses
+before each new beginning double, so a wait has few of them, whatever happens to it.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +26,124 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from fairlock.cdk.guard.fallback_periods import FallbackPeriods
-from fairlock.cdk.guard.own_answer import ANSWER, catch_unknown, if_own
-from fairlock.cdk.guard.restart import restarted
-from fairlock.cdk.repeats import (
+from fairlock.cdk.fragments import (
     ANY_ERROR,
     ERROR_OUTPUT,
+    EVALUATION_ERROR,
     NOT_WORTH_REPEATING,
     TIMEOUT,
     UNCHANGED,
+    WorkflowVariable,
+    is_jsonata,
+    jsonata,
     never_repeat,
     repeat,
     repeat_unknown,
 )
-from fairlock.cdk.service.imported_service import ILockService
-from fairlock.cdk.workflow_variable import WorkflowVariable, is_jsonata, jsonata
-from fairlock.errors import KeepAliveEnded, LockLost
+from fairlock.cdk.service.service_base import ILockService
+from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
+
+_PAUSES_SECONDS: Final = range(1, 11)
+"""A Retry of Step Functions pauses for a second at least. In a pause no push reaches a waiter."""
+_LARGEST_MISS_SECONDS: Final = 2
+_SHORTEST_SECONDS: Final = 5
+_LATEST: Final = 20
+_MOST_AFTER_RESTART: Final = 1000
+"""At eleven events a period: less than half of an execution's history of 25,000 events."""
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackPeriods:
+    """`number` periods of `seconds` each, with a pause between each two."""
+
+    number: int
+    seconds: int
+    pause_seconds: int
+
+    @property
+    def total_seconds(self) -> int:
+        """How long the periods and the pauses between them last."""
+        return self.number * (self.seconds + self.pause_seconds) - self.pause_seconds
+
+
+def divide_wait(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
+    """Divides `max_wait_seconds` into equal periods of at most `fallback_seconds`, pause included.
+
+    Whole seconds do not always come out even: these are the longest periods that, with some pause,
+    miss the wait by two seconds at most. The tests show that there always are such periods.
+    """
+    if max_wait_seconds <= fallback_seconds:
+        return FallbackPeriods(1, max_wait_seconds, min(_PAUSES_SECONDS))
+
+    candidates = (
+        FallbackPeriods(round((max_wait_seconds + pause) / (seconds + pause)), seconds, pause)
+        for seconds in range(fallback_seconds, fallback_seconds // 10, -1)
+        for pause in _PAUSES_SECONDS
+        if seconds + pause <= fallback_seconds
+    )
+    return next(
+        candidate
+        for candidate in candidates
+        if abs(candidate.total_seconds - max_wait_seconds) <= _LARGEST_MISS_SECONDS
+    )
+
+
+def period_after_restart(max_wait_seconds: int, *, fallback_seconds: int) -> FallbackPeriods:
+    """One period of an acquisition that has begun anew, in the middle of its wait.
+
+    A Retry cannot count the rest of a wait, so the time is looked at after each period. The last
+    one ends a twentieth of the wait too late at most, or five seconds.
+    """
+    seconds = max(
+        _SHORTEST_SECONDS,
+        min(fallback_seconds, max_wait_seconds // _LATEST),
+        max_wait_seconds // _MOST_AFTER_RESTART,
+    )
+    return FallbackPeriods(1, seconds, min(_PAUSES_SECONDS))
+
+
+_ANOTHER: Final = "$error('the answer names another lock or another owner')"
+ANSWER: Final = "$answer"
+"""The answer, in what `if_own` is given."""
+
+
+def if_own(variable: WorkflowVariable, answer: str, *, then: str, only_if: str = "true") -> str:
+    """A value, if the answer is one to this very acquisition; else an evaluation error."""
+    own = (
+        f"{ANSWER}.lock_name = {variable.field('lock_name')}"
+        f" and {ANSWER}.owner_id = {variable.field('owner_id')} and {only_if}"
+    )
+    return jsonata(f"({ANSWER} := {answer}; {own} ? {then} : {_ANOTHER})")
+
+
+def catch_unknown(
+    acquire: sfn.TaskStateBase, variable: WorkflowVariable, on_error: sfn.IChainable
+) -> None:
+    """Goes to `on_error` when repeats did not help: the outcome of an acquire is unknown.
+
+    Only the check of its answer can fail to evaluate there: the guard evaluates what its caller
+    wrote when it is entered.
+    """
+    lock_name = variable.field("lock_name")
+    unknown = {
+        "Error": LockStoreUnavailable.__name__,
+        "Cause": jsonata(f"'lock ' & {lock_name} & ': the answers were to another acquisition'"),
+    }
+    acquire.add_catch(on_error, errors=[EVALUATION_ERROR], outputs=unknown)
+    acquire.add_catch(on_error, errors=[ANY_ERROR], outputs=ERROR_OUTPUT)
+
+
+def pause_before_restart(variable: WorkflowVariable) -> str:
+    """JSONata: 1, 2, 4 … seconds."""
+    return f"$power(2, {variable.field('restarts')})"
+
+
+def restarted(variable: WorkflowVariable) -> str:
+    """JSONata: the guard's variable for the next owner."""
+    restarts = f"{variable.field('restarts')} + 1"
+    pause = pause_before_restart(variable)
+    return variable.merged(f"'owner_id': $uuid(), 'restarts': {restarts}, 'pause_seconds': {pause}")
+
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
 _TASK_TOKEN: Final = jsonata("$states.context.Task.Token")

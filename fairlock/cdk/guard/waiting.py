@@ -9,13 +9,17 @@ from typing import ClassVar, Final
 from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
-from fairlock.cdk.guard.arguments import checked_fallback_seconds
-from fairlock.cdk.guard.fallback_periods import divide_wait, period_after_restart
-from fairlock.cdk.guard.restart import pause_before_restart, restarted
-from fairlock.cdk.guard.states import GuardStates
-from fairlock.cdk.workflow_variable import jsonata
+from fairlock.cdk.fragments import jsonata
+from fairlock.cdk.guard.guard_arguments import checked_fallback_seconds
+from fairlock.cdk.guard.guard_states import GuardStates
+from fairlock.cdk.guard.service_calls import (
+    divide_wait,
+    pause_before_restart,
+    period_after_restart,
+    restarted,
+)
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.model import RefusalReason
+from fairlock.protocol.outcomes import RefusalReason
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS
 
 _LONGEST_POLL_HOURS: Final = 24

@@ -1,24 +1,81 @@
-"""The functions of the service, each with a log group and a role of its own."""
+"""The functions of the service, each with a log group and a role of its own.
+
+Tracing and processors of the functions, with defaults that exist in the region of the stack.
+
+Lambda has no X-Ray in the regions of China, and not everywhere arm64. A stack may name no region,
+so CloudFormation decides by the partition, when the stack is deployed.
+
+The functions by which people see locks and free them without access to the table.
+
+Two functions, because IAM grants whole functions: many may see, and few may free. Neither shows an
+owner_id, and only these two roles read all of the table.
+
+The function that tells EventBridge of grants, releases and losses, by the table's stream.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from aws_cdk import Acknowledgment, ArnFormat, Duration, RemovalPolicy, Stack, Stage, Validations
+from aws_cdk import (
+    Acknowledgment,
+    ArnFormat,
+    Aws,
+    CfnCondition,
+    Duration,
+    Fn,
+    RemovalPolicy,
+    Stack,
+    Stage,
+    Validations,
+)
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
-from fairlock.cdk.service.asset import AssetError, assemble
-from fairlock.cdk.service.byte_code import add_byte_code
-from fairlock.cdk.service.platform import Platform
-from fairlock.metrics import NAMESPACE, SERVICE_NAME_VARIABLE, TABLE_NAME_VARIABLE
+from fairlock.cdk.service.asset import AssetError, add_byte_code, assemble
+from fairlock.errors import InvalidRequest
+from fairlock.names import NAMESPACE, SERVICE_NAME_VARIABLE, TABLE_NAME_VARIABLE
+from fairlock.protocol import schema
+
+
+class Platform:
+    """Tracing and architecture of functions, as they were asked for or by default.
+
+    Attributes:
+        tracing, architecture: for the construct of a function.
+    """
+
+    def __init__(
+        self, scope: Construct, *, tracing: bool | None, architecture: lambda_.Architecture | None
+    ) -> None:
+        """Takes None for a default, and then adds a condition to the stack."""
+        self.tracing = lambda_.Tracing.DISABLED if tracing is False else lambda_.Tracing.ACTIVE
+        self.architecture = architecture or lambda_.Architecture.ARM_64
+        self._defaults: dict[str, tuple[str, str]] = {}
+        if tracing is None:
+            self._defaults["TracingConfig.Mode"] = ("Active", "PassThrough")
+        if architecture is None:
+            names = (lambda_.Architecture.ARM_64.name, lambda_.Architecture.X86_64.name)
+            self._defaults["Architectures.0"] = names
+        if self._defaults:
+            usual = Fn.condition_equals(Aws.PARTITION, "aws")
+            self._usual = CfnCondition(scope, "PartitionAws", expression=usual).logical_id
+
+    def set_defaults(self, function: lambda_.Function) -> None:
+        """Lets the partition decide about what nobody asked for."""
+        resource = cast("lambda_.CfnFunction", function.node.default_child)
+        for property_path, (usual, elsewhere) in self._defaults.items():
+            value = Fn.condition_if(self._usual, usual, elsewhere)
+            resource.add_property_override(property_path, value)
+
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
 FUNCTION_TIMEOUT_SECONDS: Final = 20
@@ -180,3 +237,87 @@ def grant_workflow_action(scope: Construct, grantee: iam.IGrantable, action: str
     return iam.Grant.add_to_principal(
         grantee=grantee, actions=[f"states:{action}"], resource_arns=[workflows]
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdministrationFunctions:
+    """What a service with `administration=True` has besides.
+
+    Attributes:
+        inspect: describes a lock, or lists those that are in use; None if it was not imported.
+        force_release: releases a holder by force, and logs who did it and why; None if it was
+            not imported.
+    """
+
+    inspect: lambda_.IFunction | None
+    force_release: lambda_.IFunction | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAdministrationFunctions(AdministrationFunctions):
+    """Those of a service that is made here."""
+
+    inspect: lambda_.Function
+    force_release: lambda_.Function
+
+
+def make_administration(functions: FunctionFactory) -> OwnAdministrationFunctions:
+    """Makes both functions."""
+    return OwnAdministrationFunctions(
+        inspect=functions.make(
+            "Inspect",
+            description="Fairlock: describes and lists locks",
+            table_actions=["GetItem", "Query", "Scan"],
+            workflow_actions=[],
+        ),
+        force_release=functions.make(
+            "ForceRelease",
+            description="Fairlock: releases holders by force",
+            handler="force_release",
+            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
+            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+        ),
+    )
+
+
+_BATCH_SIZE: Final = 100
+_BATCHING_SECONDS: Final = 1
+_LOCKS: Final = {"Keys": {schema.SORT_KEY: {"S": [schema.STATE]}}}
+_FENCED_CLAIMS: Final = {
+    "Keys": {schema.PARTITION_KEY: {"S": [{"prefix": schema.partition_of_execution("")}]}},
+    "NewImage": {schema.FENCED: {"N": [{"exists": True}]}},
+}
+
+
+def make_publisher(functions: FunctionFactory) -> lambda_.Function:
+    """Makes the function, which reads the stream and may do nothing else but put events.
+
+    Raises:
+        InvalidRequest: the table has no stream.
+    """
+    if functions.table.table_stream_arn is None:
+        rule = "must be False for a table without a stream of new and old images"
+        raise InvalidRequest(field="lifecycle_events", rule=rule, value=True)
+    function = functions.make(
+        "Publish",
+        description="Fairlock: tells EventBridge what happens to locks",
+        table_actions=[],
+        workflow_actions=[],
+    )
+    bus = Stack.of(functions.scope).format_arn(
+        service="events", resource="event-bus", resource_name="default"
+    )
+    function.add_to_role_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[bus]))
+    function.add_event_source(
+        sources.DynamoEventSource(
+            functions.table,
+            starting_position=lambda_.StartingPosition.LATEST,
+            batch_size=_BATCH_SIZE,
+            max_batching_window=Duration.seconds(_BATCHING_SECONDS),
+            filters=[
+                lambda_.FilterCriteria.filter({"dynamodb": pattern})
+                for pattern in (_LOCKS, _FENCED_CLAIMS)
+            ],
+        )
+    )
+    return function

@@ -3,35 +3,222 @@
 EventBridge rule ──▶ queue ──▶ Reap     a first pass at once, a second one a little later
 │                │
 └────────────────┴─────▶ dead-letter queue
+
+The events that the reaper is told of, and its queue as the target of their rules.
+
+The reaper's queues, and who may send to them: its own rules, and its function.
+
+Which state machines a reaper can watch.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
-from aws_cdk import ArnFormat, Duration, IResource, Names, Stack, Token
+import jsii
+from aws_cdk import ArnFormat, Duration, IResource, IStableListProducer, Lazy, Names, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.interfaces.aws_events import IRuleRef
 from constructs import Construct
 
+from fairlock.cdk.fragments import first_difference
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS, FunctionFactory
-from fairlock.cdk.service.metrics import MetricOptions
-from fairlock.cdk.service.reap_queue import allow_rules, deny_all_but, reap_queues
-from fairlock.cdk.service.reaper_target import (
-    OF_DURABLE_FUNCTIONS,
-    OF_WORKFLOWS,
-    ReaperTarget,
-    StatusEvents,
-)
-from fairlock.cdk.service.watched_machines import check_machine
+from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
-from fairlock.metrics import REAP_QUEUE_VARIABLE
+from fairlock.names import REAP_QUEUE_VARIABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusEvents:
+    """The events by which a service of AWS reports the ends of executions.
+
+    Attributes:
+        ends: the statuses of executions that ended without releasing.
+        paths: where the event has the fields of the message to the reaper.
+        message: that message, with the names of `paths` as placeholders.
+    """
+
+    source: str
+    detail_type: str
+    ends: tuple[str, ...]
+    paths: Mapping[str, str]
+    message: str
+
+    def pattern(self, detail: Mapping[str, object]) -> events.EventPattern:
+        """The ends of executions whose event has these details."""
+        return events.EventPattern(
+            source=[self.source],
+            detail_type=[self.detail_type],
+            detail={"status": [*self.ends], **detail},
+        )
+
+
+OF_WORKFLOWS: Final = StatusEvents(
+    source="aws.states",
+    detail_type="Step Functions Execution Status Change",
+    ends=("FAILED", "TIMED_OUT", "ABORTED"),
+    paths={"arn": "$.detail.executionArn", "redrives": "$.detail.redriveCount"},
+    message='{"detail": {"executionArn": "<arn>", "redriveCount": "<redrives>"}}',
+)
+OF_DURABLE_FUNCTIONS: Final = StatusEvents(
+    source="aws.lambda",
+    detail_type="Durable Execution Status Change",
+    ends=("FAILED", "TIMED_OUT", "STOPPED"),
+    paths={"arn": "$.detail.durableExecutionArn"},
+    message='{"detail": {"executionArn": "<arn>"}}',
+)
+
+
+@jsii.implements(events.IRuleTarget)
+class ReaperTarget:
+    """A queue whose policy names the rules; CDK's own target would refer to each rule."""
+
+    def __init__(
+        self, queue: sqs.IQueue, dead_letter_queue: sqs.IQueue, reported: StatusEvents
+    ) -> None:
+        """Takes the queue of the events, and that of the events it could not get."""
+        self._queue = queue
+        self._dead_letter_queue = dead_letter_queue
+        self._reported = reported
+
+    def bind(
+        self,
+        rule: IRuleRef,  # noqa: ARG002 - the interface's
+        id: str | None = None,  # noqa: A002, ARG002 - the interface's
+    ) -> events.RuleTargetConfig:
+        """What the rule sends, and where."""
+        return events.RuleTargetConfig(
+            arn=self._queue.queue_arn,
+            dead_letter_config=events.CfnRule.DeadLetterConfigProperty(
+                arn=self._dead_letter_queue.queue_arn
+            ),
+            input=_NameOfExecution(self._reported),
+        )
+
+
+class _NameOfExecution(events.RuleTargetInput):
+    """The part of an event that the reaper needs, without the execution's input and output.
+
+    The placeholders are quoted, so that the message is JSON even if a field is missing.
+    """
+
+    def __init__(self, reported: StatusEvents) -> None:
+        super().__init__()
+        self._reported = reported
+
+    def bind(
+        self,
+        rule: IRuleRef,  # noqa: ARG002 - the base class's
+    ) -> events.RuleTargetInputProperties:
+        return events.RuleTargetInputProperties(
+            input_paths_map=dict(self._reported.paths), input_template=self._reported.message
+        )
+
+
+_DAYS_OF_DEAD_LETTERS: Final = 14
+_MOST_TRIES: Final = 10
+"""One each visibility timeout: twenty minutes, longer than throttles of Step Functions last."""
+
+
+def reap_queues(scope: Construct, *, visibility_timeout: Duration) -> tuple[sqs.Queue, sqs.Queue]:
+    """The queue of the events, and the dead-letter queue behind it."""
+    dead_letter_queue = sqs.Queue(
+        scope,
+        "DeadLetterQueue",
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=True,
+        retention_period=Duration.days(_DAYS_OF_DEAD_LETTERS),
+    )
+    queue = sqs.Queue(
+        scope,
+        "Queue",
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=True,
+        visibility_timeout=visibility_timeout,
+        dead_letter_queue=sqs.DeadLetterQueue(
+            queue=dead_letter_queue, max_receive_count=_MOST_TRIES
+        ),
+    )
+    return queue, dead_letter_queue
+
+
+def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str]) -> None:
+    """Allows these EventBridge rules to send, and those that the list gets until synth."""
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            actions=["sqs:SendMessage"],
+            principals=[iam.ServicePrincipal("events.amazonaws.com")],
+            resources=[queue.queue_arn],
+            conditions={"ArnEquals": {"aws:SourceArn": _at_synth(rule_arns)}},
+        )
+    )
+
+
+def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) -> None:
+    """Denies sending to everybody else, also to who may send to every queue of the account."""
+    senders = {"aws:SourceArn": _at_synth(rule_arns), "aws:PrincipalArn": role.role_arn}
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=["sqs:SendMessage"],
+            principals=[iam.AnyPrincipal()],
+            resources=[queue.queue_arn],
+            conditions={"ArnNotEquals": senders},
+        )
+    )
+
+
+def _at_synth(arns: Sequence[str]) -> list[str]:
+    return Lazy.list(_Arns(arns))
+
+
+@jsii.implements(IStableListProducer)
+class _Arns:
+    def __init__(self, arns: Sequence[str]) -> None:
+        self._arns = arns
+
+    def produce(self) -> list[str]:
+        return list(self._arns)
+
+
+_FIELD: Final = "machine"
+_COLONS: Final = "arn:aws:states:region:account:stateMachine:name".count(":")
+
+
+def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
+    """Checks that Step Functions reports the ends of the machine's executions to this service.
+
+    Raises:
+        InvalidRequest: it is no state machine, a version or an alias of one, an Express one, or one
+            of another account or region, as far as that is known at synth.
+    """
+    arn = getattr(machine, "state_machine_arn", None)
+    if not isinstance(arn, str):
+        rule = "must be a state machine, made or imported (StateMachine.from_state_machine_arn)"
+        raise InvalidRequest(field=_FIELD, rule=rule, value=machine)
+    if isinstance(machine, sfn.StateMachine) and (
+        machine.state_machine_type == sfn.StateMachineType.EXPRESS
+    ):
+        rule = "must be a Standard workflow: Step Functions reports the end of no Express workflow"
+        raise InvalidRequest(field=_FIELD, rule=rule, value=machine.node.path)
+    if not Token.is_unresolved(arn) and arn.count(":") > _COLONS:
+        rule = "must be the machine itself, whose events name it, not a version or an alias of it"
+        raise InvalidRequest(field=_FIELD, rule=rule, value=arn)
+    difference = first_difference(Stack.of(service), machine.env)
+    if difference is not None:
+        kind, own, _ = difference
+        rule = f"must be in the service's {kind} {own}: events of other places do not arrive"
+        raise InvalidRequest(field=_FIELD, rule=rule, value=arn)
+
 
 _BATCH: Final = 10
 _MOST_AT_ONCE: Final = 5

@@ -6,9 +6,10 @@ import uuid
 
 import pytest
 
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.lock_table import LockTable
 from fairlock.protocol import limits
-from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
 from tests.e2e.deployment import wait_until

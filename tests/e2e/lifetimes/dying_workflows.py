@@ -18,7 +18,7 @@ from constructs import Construct
 
 from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
-from fairlock.metrics import REAP_QUEUE_VARIABLE
+from fairlock.names import REAP_QUEUE_VARIABLE
 from tests.e2e.guard.faults import Spoilt
 from tests.e2e.guard.stack import INPUT, RESULT, Form, Forms
 from tests.e2e.known_failures.parts import Chain, Mistake

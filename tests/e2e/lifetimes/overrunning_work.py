@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.executions import StepFunctions
+from fairlock.aws.lock_table import LockTable
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import AcquireRequest, Grant, Liveness
-from fairlock.store.context import LockContext
-from fairlock.store.events import Event, Extended
+from fairlock.protocol.model import AcquireRequest, Liveness
+from fairlock.protocol.outcomes import Grant
+from fairlock.store.context import Event, Extended, LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.step_functions import StepFunctions
 from localaws import LocalAws
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment, Ended
 from tests.e2e.lifetimes.contested_lock import ContestedLock, calling

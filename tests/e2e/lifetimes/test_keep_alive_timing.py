@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.model import AcquireRequest, KeepAliveRequest
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.executions import NoWorkflows, StepFunctions, WorkflowEngine
+from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import NoWorkflows, WorkflowEngine
-from fairlock.workflows.step_functions import StepFunctions
 from tests.e2e.deployment import Deployment, wait_until
 
 HOLDER: Final = "a test"

@@ -11,10 +11,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import Waiting
+from fairlock.cdk.fragments import jsonata
 from fairlock.cdk.guard import service_calls
-from fairlock.cdk.guard.fallback_periods import divide_wait
-from fairlock.cdk.guard.own_answer import ANSWER
-from fairlock.cdk.workflow_variable import jsonata
+from fairlock.cdk.guard.service_calls import ANSWER, divide_wait
 from tests.e2e.guard.stack import (
     INPUT,
     JSONATA,

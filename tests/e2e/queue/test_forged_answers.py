@@ -13,10 +13,10 @@ from typing import Final
 
 import pytest
 
-from fairlock.dynamodb.lock_table import LockTable
+from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.claims import ReapStage, claims_of, task_token_in
-from fairlock.protocol.queue import oldest_waiters
 from fairlock.protocol.schema import EXECUTION_ARN, TASK_TOKEN
+from fairlock.protocol.waiters import oldest_waiters
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.queue.queued_lock import HOLDER, QueuedLock
 from tests.e2e.queue.stack import KEEP_ALIVE_SECONDS

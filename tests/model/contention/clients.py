@@ -12,20 +12,15 @@ from fairlock.protocol.expressions import number
 from fairlock.protocol.model import (
     AcquireRequest,
     ForceReleaseRequest,
-    Grant,
     HeartbeatRequest,
     Holder,
     LockState,
-    NotHeld,
-    Queued,
-    Refusal,
-    RefusalReason,
-    Released,
     ReleaseRequest,
     SeenLock,
 )
+from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.expressions import Item
+from fairlock.testing.interpreter import Item
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import time_ms
 from tests.support import START_MS

@@ -5,14 +5,13 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from fairlock.protocol import departure, next_step, permits, queue
-from fairlock.protocol import hand_over as hand_over_protocol
+from fairlock.protocol import departure, leaving, permits, waiters
 from fairlock.protocol.departure import not_outdated
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
 from fairlock.protocol.model import LockState
-from fairlock.store import acquire, force_release, hand_over, join, keep_alive, release
-from fairlock.store.queue import SeenQueue
+from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
+from fairlock.store.hand_off import SeenQueue
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import (
@@ -64,21 +63,21 @@ _JOINS_BLINDLY: Final[Patch] = (acquire, "join", weak_functions.join_seeing_noth
 MUTANTS: Final[dict[str, Mutant]] = {
     "the queue is closed without wait_seq": _mutant(
         Invariant.WAKE_UP,
-        *_each(next_step, ("close_queue", "leave_without_successor"), "#wait_seq = :wait_seq"),
+        *_each(leaving, ("close_queue", "leave_without_successor"), "#wait_seq = :wait_seq"),
     ),
     "a release does not ask whether a client waits": _mutant(
         Invariant.WAKE_UP, weak(release, "release_permit", NOT_CONTENDED)
     ),
     "neither joining nor what follows asks whether permits are out": _mutant(
-        Invariant.WAKE_UP, weak(join, "join_queue", "#held >= :limit"), _JOINS_BLINDLY
+        Invariant.WAKE_UP, weak(queue, "join_queue", "#held >= :limit"), _JOINS_BLINDLY
     ),
     "the push comes before the state": _mutant(
         Invariant.TOLD,
-        (hand_over, "_send", weak_functions.send_pushing_first),
+        (hand_off, "_send", weak_functions.send_pushing_first),
         clients=(_ANNA, Client(name="ben", gives_up=True)),
     ),
     "a hand-off is two writes": _mutant(
-        Invariant.QUEUE, (hand_over, "_send", weak_functions.send_in_two_writes)
+        Invariant.QUEUE, (hand_off, "_send", weak_functions.send_in_two_writes)
     ),
     "joining is two writes, the waiter first": _mutant(
         Invariant.GONE,
@@ -87,7 +86,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "joining does not ask whether I hold": _mutant(
         Invariant.QUEUE,
-        weak(join, "join_queue", I_DO_NOT_HOLD),
+        weak(queue, "join_queue", I_DO_NOT_HOLD),
         clients=(_ANNA, Client(name="ben", polls=2)),
     ),
     "the limit is compared with <>": _mutant(
@@ -102,12 +101,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,
-        weak(next_step, "hand_over_permit", "#fencing_token = :seen_token"),
+        weak(leaving, "hand_over_permit", "#fencing_token = :seen_token"),
         clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
     ),
     "a hand-off to the last waiter ignores wait_seq": _mutant(
         Invariant.WAKE_UP,
-        weak(next_step, "hand_over_permit", "#wait_seq = :wait_seq"),
+        weak(leaving, "hand_over_permit", "#wait_seq = :wait_seq"),
         clients=(
             Client(name="anna", limit=2),
             Client(name="ben", limit=1),
@@ -118,9 +117,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a hand-off to a remembered waiter ignores that it asked again": _mutant(
         Invariant.UNTOLD,
         (
-            next_step,
+            leaving,
             "hand_over_permit",
-            weak_functions.hand_over_to_any(hand_over_protocol.hand_over_permit),
+            weak_functions.hand_over_to_any(leaving.hand_over_permit),
         ),
         clients=(
             _ANNA,
@@ -131,7 +130,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "an eviction ignores the revision": _mutant(
         Invariant.EVICTED,
         *_each(
-            next_step,
+            leaving,
             ("hand_over_permit", "leave_without_successor"),
             "#over0.#h_revision = :seen0",
             instead="attribute_exists(#over0)",
@@ -194,12 +193,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a hand-off ignores the limits of the holders": _mutant(
         Invariant.LIMIT,
-        (hand_over, "next_step", weak_functions.next_step_by_the_waiters_limit),
+        (hand_off, "next_step", weak_functions.next_step_by_the_waiters_limit),
         clients=_TWO_NARROW_ONE_WIDE,
     ),
     "a hand-off does not lower the limit in force": _mutant(
         Invariant.LIMIT,
-        (hand_over_protocol, "SET_LIMIT", _LIMIT_STAYS),
+        (leaving, "SET_LIMIT", _LIMIT_STAYS),
         clients=(
             Client(name="anna", limit=2),
             Client(name="ben", limit=1),
@@ -208,7 +207,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "joining does not ask whether the holders with a lower limit still hold": _mutant(
         Invariant.WAKE_UP,
-        weak(join, "join_queue", NOBODY_CAME_IN),
+        weak(queue, "join_queue", NOBODY_CAME_IN),
         _JOINS_BLINDLY,
         clients=(
             Client(name="anna", limit=1, waits=False),
@@ -218,23 +217,23 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a join is not confirmed": _mutant(
         Invariant.WAKE_UP,
-        (join, "confirm_join", weak_functions.confirm_nothing(queue.confirm_join)),
+        (queue, "confirm_join", weak_functions.confirm_nothing(waiters.confirm_join)),
         faults=Faults(late_joins=1),
     ),
     "a join is confirmed by a read": _mutant(
         Invariant.WAKE_UP,
-        (join, "_join_anew", weak_functions.join_confirmed_by_a_read),
+        (queue, "_join_anew", weak_functions.join_confirmed_by_a_read),
         faults=Faults(late_joins=1),
     ),
     "a release by force does not ask whether the grant is there": _mutant(
         Invariant.LIMIT,
-        weak(force_release, "release_by_force", _THE_GRANT_SEEN),
+        weak(administration, "release_by_force", _THE_GRANT_SEEN),
         clients=(_ANNA, OLGA),
     ),
     "a release by force names the owner and not the grant": _mutant(
         Invariant.EVICTED,
         weak(
-            force_release,
+            administration,
             "release_by_force",
             _THE_GRANT_SEEN,
             instead="attribute_exists(#departing)",
@@ -248,7 +247,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a release by force does not ask whether a client waits": _mutant(
         Invariant.WAKE_UP,
-        weak(force_release, "release_by_force", NOT_CONTENDED),
+        weak(administration, "release_by_force", NOT_CONTENDED),
         clients=(_ANNA, _BEN, OLGA),
     ),
     "a heartbeat moves the end of the lease back": Mutant(
@@ -267,22 +266,22 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.ENDED, weak(acquire, "acquire_permit", _NOT_OUTDATED), faults=_ONE_COPY
     ),
     "a join does not ask who left after it was sent": Mutant(
-        Invariant.GONE, ONE_GIVES_UP_LATE, (weak(join, "join_queue", _NOT_OUTDATED),)
+        Invariant.GONE, ONE_GIVES_UP_LATE, (weak(queue, "join_queue", _NOT_OUTDATED),)
     ),
     "giving up does not tell when": Mutant(
-        Invariant.ENDED, ONE_GIVES_UP_LATE, ((queue, "LEFT_NOW", "#limit = #limit"),)
+        Invariant.ENDED, ONE_GIVES_UP_LATE, ((waiters, "LEFT_NOW", "#limit = #limit"),)
     ),
     "a departure that was held up sets its time back": Mutant(
         Invariant.GONE,
         ONE_GIVES_UP_LATE,
         (
-            *((place, "LEFT_LAST", "attribute_exists(#held)") for place in (departure, queue)),
+            *((place, "LEFT_LAST", "attribute_exists(#held)") for place in (departure, waiters)),
             (permits, "LEFT_LAST", "attribute_exists(#held)"),
         ),
     ),
     "a ticket is believed": _mutant(
         Invariant.ORDER,
-        (join, "join_queue", weak_functions.join_at_any_ticket(queue.join_queue)),
+        (queue, "join_queue", weak_functions.join_at_any_ticket(waiters.join_queue)),
         clients=(_ANNA, _BEN, Client(name="carl", pushed=False, forges=True)),
     ),
     "a hand-off ignores that a waiter before the last one may have asked again": _mutant(
@@ -298,9 +297,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a hand-off ignores that the waiter asked again": _mutant(
         Invariant.UNTOLD,
         (
-            next_step,
+            leaving,
             "hand_over_permit",
-            weak_functions.hand_over_to_any(hand_over_protocol.hand_over_permit),
+            weak_functions.hand_over_to_any(leaving.hand_over_permit),
         ),
         # Of the last waiter that was seen, wait_seq tells, too. So carl waits behind ben.
         clients=(_ANNA, Client(name="ben", polls=1), _CARL),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from fairlock.dynamodb.lock_table import Written
-from fairlock.protocol.model import Grant, Liveness
-from fairlock.workflows.engine import Delivery, Execution
+from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.lock_table import Written
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant
 from tests.model.contention.clients import OVER, Client, Status
 from tests.model.contention.faults import (
     COPY,

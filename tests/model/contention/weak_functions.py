@@ -7,25 +7,26 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from fairlock.dynamodb.lock_table import ConditionFailed, Written
+from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol import schema
+from fairlock.protocol.expressions import Delete, Put, Transaction, Update
 from fairlock.protocol.items import read_state
+from fairlock.protocol.leaving import Step, next_step
 from fairlock.protocol.limits import NOBODY_CAME_IN
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
-from fairlock.protocol.next_step import Step, next_step
 from fairlock.protocol.permits import acquire_permit_as_seen
-from fairlock.protocol.requests import Delete, Put, Transaction, Update
-from fairlock.store import hand_over, join, release
+from fairlock.store import hand_off as hand_off_module
+from fairlock.store import queue, release
+from fairlock.store.acquire import ExpiredHolders
 from fairlock.store.context import LockContext
-from fairlock.store.takeover import ExpiredHolders
 from tests.model.mutant import Maker, weaker
 
-_SEND: Final = hand_over._send  # noqa: SLF001 - mutants differ in this step
-_JOIN: Final = join.join
+_SEND: Final = hand_off_module._send  # noqa: SLF001 - mutants differ in this step
+_JOIN: Final = queue.join
 _NO_LIMIT: Final = 100
 _NEXT_STEP: Final = next_step
 _ACQUIRE_PERMIT_AS_SEEN: Final = acquire_permit_as_seen
-_JOIN_ANEW: Final = join._join_anew  # noqa: SLF001 - same
+_JOIN_ANEW: Final = queue._join_anew  # noqa: SLF001 - same
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
 
@@ -53,7 +54,7 @@ def send_in_two_writes(context: LockContext, step: Step, state: LockState) -> An
         return _SEND(context, step, state)
     outcome = context.table.update(step.write.state)
     if isinstance(outcome, ConditionFailed):
-        return hand_over._Moved(read_state(outcome.item))  # noqa: SLF001 - same
+        return hand_off_module._Moved(read_state(outcome.item))  # noqa: SLF001 - same
     assert isinstance(step.write.other, Delete)
     context.table.delete(step.write.other)
     return outcome
@@ -101,7 +102,7 @@ def join_seeing_nothing_after(
 ) -> Any:  # noqa: ANN401 - what the real one answers
     """Joins, and goes on from the state that was seen before."""
     joined = _JOIN(context, request, state, **more)
-    return replace(joined, state=state) if isinstance(joined, join.Joined) else joined
+    return replace(joined, state=state) if isinstance(joined, queue.Joined) else joined
 
 
 def join_at_any_ticket(maker: Maker) -> Maker:

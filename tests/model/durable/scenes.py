@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fairlock.durable import acquisition, attempt, holding
+from fairlock.durable import durable_lock, holding
 from tests.model.durable.recorded_context import Recorded, RecordedContext
 from tests.model.durable.scene import DurableScene, Invariant
 
@@ -100,11 +100,11 @@ DURABLE_MUTANTS: Final = {
     "an execution that gives up does not leave": (
         Invariant.FREE,
         DurableScene(name="gives up", anna_holds=True, gives_up=True),
-        ((acquisition.Acquisition, "_leave", _never_leaves),),
+        ((durable_lock.Acquisition, "_leave", _never_leaves),),
     ),
     "a release does not count its repeats": (
         Invariant.FALSE_LOSS,
         DurableScene(name="repeated", kills=1, passes_through=True),
-        ((attempt, "REPEATS_COUNTED", attempt.REPEATED),),
+        ((durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),),
     ),
 }

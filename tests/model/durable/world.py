@@ -12,15 +12,16 @@ from unittest.mock import patch
 
 from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 
-from fairlock.durable import acquisition, attempt, hold
+from fairlock.aws import executions as executions_module
+from fairlock.durable import durable_lock, hold
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
-from fairlock.protocol.model import ExecutionEnded, Grant, Liveness
+from fairlock.protocol.model import ExecutionEnded, Liveness
+from fairlock.protocol.outcomes import Grant
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
-from fairlock.wire.executions import callback_id_in
 from fairlock.wire.requests import parse_acquire, parse_release
-from fairlock.workflows import engine
+from fairlock.wire.rules import callback_id_in
 from tests.model.durable.recorded_context import Recorded, RecordedContext, Stopped
 from tests.model.durable.scene import DurableScene, Execution, Invariant, Move, State
 from tests.support import START_MS, FakeClock, acquire, release, store_over
@@ -174,28 +175,28 @@ class _Service:
             self.store.release(release("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
         return answer
 
-    def wake_waiter(self, token: str, grant: Grant) -> engine.Delivery:
+    def wake_waiter(self, token: str, grant: Grant) -> executions_module.Delivery:
         wanted = _unwired(callback_id_in(token) or "")
         arn, _, name = wanted.partition("|")
         at = int(arn.removeprefix(_ARN))
         execution = self.executions[at]
         log = dict(execution.log)
         if execution.status != "running" or log[name].status != "started":
-            return engine.Delivery.GONE
+            return executions_module.Delivery.GONE
         self.pushed = True
         if self.loses:
-            return engine.Delivery.UNKNOWN
+            return executions_module.Delivery.UNKNOWN
         result = json.dumps(json.dumps(acquire_answer(grant)))
         log[name] = Recorded("done", result)
         self.executions[at] = execution._replace(log=tuple(log.items()))
-        return engine.Delivery.DELIVERED
+        return executions_module.Delivery.DELIVERED
 
-    def end_heartbeat(self, *_: object) -> engine.Delivery:
+    def end_heartbeat(self, *_: object) -> executions_module.Delivery:
         raise NotImplementedError
 
-    def describe(self, arn: str) -> engine.Execution:
+    def describe(self, arn: str) -> executions_module.Execution:
         runs = self.executions[int(arn.removeprefix(_ARN))].status == "running"
-        return engine.Execution(Liveness.RUNNING if runs else Liveness.OVER)
+        return executions_module.Execution(Liveness.RUNNING if runs else Liveness.OVER)
 
 
 @dataclass
@@ -230,16 +231,18 @@ class _Play:
         now = _BEGAN + (10**6 if execution.is_late else 0)
         made = [execution.entered]
 
+        # An entry takes its time right after its owner_id: at the beginning, if it is late, too.
+        times: list[float] = []
+
         def owner_id() -> str:
             made[0] += 1
+            times.append(_BEGAN)
             return f"owner-of-{self.at}-number-{made[0]}"
 
-        clock = SimpleNamespace(time=lambda: now)
-        entry = SimpleNamespace(time=lambda: _BEGAN)
+        clock = SimpleNamespace(time=lambda: times.pop() if times else now)
         with (
-            patch.object(attempt, "time", clock),
-            patch.object(acquisition, "time", entry),
-            patch.object(acquisition, "uuid", SimpleNamespace(uuid4=owner_id)),
+            patch.object(durable_lock, "time", clock),
+            patch.object(durable_lock, "uuid", SimpleNamespace(uuid4=owner_id)),
         ):
             status = self._outcome()
         # Pushes may have reached others, and even this one.

@@ -11,13 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.errors import LockLost
-from fairlock.protocol.model import (
-    AcquireRequest,
-    ExecutionEnded,
-    KeepAliveRequest,
-    Released,
-    ReleaseRequest,
-)
+from fairlock.protocol.model import AcquireRequest, ExecutionEnded, KeepAliveRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.lock_store import LockStore
 from tests.model.executions.state import Local, Operation, Status

@@ -6,7 +6,7 @@ from typing import Final
 
 from fairlock.protocol import expressions
 from fairlock.protocol.schema import ENTERED_AT_MS
-from fairlock.testing.expressions import Item
+from fairlock.testing.interpreter import Item
 from tests.model.executions.actors import STOPPABLE, Actor, Workflow
 from tests.model.executions.state import Operation
 from tests.model.numbered_tables import Numbered, NumberedTables

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from fairlock.protocol import claims as claims_protocol
-from fairlock.protocol.model import NotHeld, Released, ReleaseRequest
-from fairlock.protocol.requests import Put
+from fairlock.protocol import claims
+from fairlock.protocol.expressions import Put
+from fairlock.protocol.model import ReleaseRequest
+from fairlock.protocol.outcomes import AlreadyHolder, NotHeld, Released, judge
 from fairlock.protocol.schema import FENCED
-from fairlock.protocol.verdict import AlreadyHolder, judge
-from fairlock.store import acquire, claims, keep_alive, lock_store, reap, release
+from fairlock.store import acquire, keep_alive, lock_store, reap, release
 from fairlock.store.context import LockContext
 from tests.model.executions.actors import Heartbeats
 from tests.model.executions.scene import Invariant, Scene
@@ -30,7 +30,7 @@ from tests.model.executions.scenes import (
 )
 from tests.model.mutant import Mutant, weak
 
-_ALL_CLAIMS: Final = claims_protocol.claims_of
+_ALL_CLAIMS: Final = claims.claims_of
 _CHOOSE: Final = reap._choose_pass  # noqa: SLF001 - a mutant goes on with it
 _FORGED: Final = Scene(name="forged", actors=(ANNA, FORGED), arrived=("anna",))
 _IN_FLIGHT: Final = Scene(name="in flight", actors=(ANNA, FIRST, SECOND), stops=1)
@@ -52,20 +52,20 @@ def _release_that_ends_the_claim_late(
 ) -> Released | NotHeld:
     context: LockContext = self._context
     answer = release.release(context, request)
-    task_token = claims.end_claim(context, request, request.execution_arn or "").task_token
+    task_token = keep_alive.end_claim(context, request, request.execution_arn or "").task_token
     if task_token is not None:
         context.workflows.end_heartbeat(task_token, answer)
     return answer
 
 
-def _claims_whose_work_goes_on(execution_arn: str, *, before: claims_protocol.ReapStage) -> Any:  # noqa: ANN401 - a query
+def _claims_whose_work_goes_on(execution_arn: str, *, before: claims.ReapStage) -> Any:  # noqa: ANN401 - a query
     query = _ALL_CLAIMS(execution_arn, before=before)
     names = {**query.names, "#ended": "ended"}
     return replace(query, names=names, only=f"attribute_not_exists(#ended) AND ({query.only})")
 
 
 def _register_again_without_asking(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the maker
-    transaction = claims_protocol.reacquire_after_redrive(*args, **kwargs)
+    transaction = claims.reacquire_after_redrive(*args, **kwargs)
     assert isinstance(transaction.other, Put)
     return replace(transaction, other=Put(item=transaction.other.item))
 
@@ -133,7 +133,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
         (weak(reap, "fence_claim", "#revision = :seen", instead="attribute_exists(#revision)"),),
     ),
     "an acquire ignores that its claim is fenced": Mutant(
-        Invariant.SPARED, _REDRIVEN, (weak(claims, "write_claim", "attribute_not_exists(#fenced)"),)
+        Invariant.SPARED,
+        _REDRIVEN,
+        (weak(keep_alive, "write_claim", "attribute_not_exists(#fenced)"),),
     ),
     "a reap pass does not ask whether the execution was redriven": Mutant(
         Invariant.SPARED, _REDRIVEN, ((reap, "_choose_pass", _pass_without_asking),)

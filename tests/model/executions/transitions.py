@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from fairlock.dynamodb.lock_table import Written
+from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant, Liveness, Queued, Reaped, Refusal
-from fairlock.workflows.engine import Delivery, Execution
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
 from tests.model.executions.actors import (
     ACQUIRE,
     REAP,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLockClient
-from fairlock.testing.async_lock_client import LoopClock
+from fairlock.testing.fake_async_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
 
 MakeClient = Callable[..., AsyncLockClient]

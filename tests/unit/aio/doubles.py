@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import READS, WRITES
 

@@ -10,7 +10,7 @@ import pytest
 
 from fairlock import AsyncLockClient
 from fairlock.client.acquisition import Acquisition
-from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Grant
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import LATENCY_SECONDS, AsyncTable
@@ -139,7 +139,7 @@ async def test_cancelled_in_the_moment_of_the_grant_the_lock_is_given_back(
 def test_without_that_some_moment_would_leak_the_lock(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.aio.acquisitions._undo", undo_nothing)
+    monkeypatch.setattr("fairlock.aio.tasks._undo", undo_nothing)
     held = []
 
     @in_virtual_time

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLockClient, ClientUnusable
-from fairlock.aio.heartbeats import AsyncHeartbeats
-from fairlock.aio.tasks import BackgroundTasks
-from fairlock.testing.async_lock_client import LoopClock
+from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks
+from fairlock.testing.fake_async_client import LoopClock
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable

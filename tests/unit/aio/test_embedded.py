@@ -21,8 +21,8 @@ from fairlock import (
     LockStoreUnavailable,
     create_table,
 )
-from fairlock.protocol.model import Queued
-from fairlock.store.events import Event, HandedOver, PushUnknown
+from fairlock.protocol.outcomes import Queued
+from fairlock.store.context import Event, HandedOver, PushUnknown
 from localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
 
@@ -150,7 +150,7 @@ def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
     events: list[Event] = []
-    monkeypatch.setattr("fairlock.client.store_factory.log_event", events.append)
+    monkeypatch.setattr("fairlock.client.connection.log_event", events.append)
     name = f"pushed-{is_told}"
 
     async def release_to_a_workflow() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fairlock import AsyncLockClient, LockWaitTimeout
 from fairlock.client.settings import ClientSettings
-from fairlock.testing.async_lock_client import LoopClock
+from fairlock.testing.fake_async_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time, virtual_loop
 

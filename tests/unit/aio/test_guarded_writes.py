@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLock, LockLost
-from fairlock.guarded.pending_calls import PendingCall, PendingCalls
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.guarded.guarded_table import PendingCall, PendingCalls
+from fairlock.testing.fake_table import MemoryTable
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable

@@ -217,7 +217,7 @@ async def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(
 async def test_without_that_the_heartbeat_would_land_after_the_release(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.aio.lock.BridgedMutex", nullcontext)
+    monkeypatch.setattr("fairlock.aio.async_lock.BridgedMutex", nullcontext)
     async with make_client() as locks:
         assert await release_during_a_heartbeat(locks, table) > 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairlock import AsyncLockClient, LockEvent, LockWaitTimeout
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
-from fairlock.testing.async_lock_client import _Awaitable
+from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
 
 

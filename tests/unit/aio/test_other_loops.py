@@ -16,10 +16,10 @@ from fairlock import (
     LockLost,
     LockStoreUnavailable,
 )
-from fairlock.aio.heartbeats import AsyncHeartbeats
-from fairlock.aio.lock import AsyncLock
+from fairlock.aio.async_lock import AsyncLock
+from fairlock.aio.tasks import AsyncHeartbeats
 from fairlock.testing import run_in_virtual_time
-from fairlock.testing.virtual_time import VirtualTimeLoop
+from fairlock.testing.manual_clock import VirtualTimeLoop
 from tests.unit.aio.conftest import MakeClient
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import virtual_loop
@@ -62,7 +62,7 @@ def test_in_a_second_event_loop_the_client_says_so_at_once(make_client: MakeClie
 def test_without_that_it_would_wait_for_the_end_of_an_outage(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.aio.lock_client.is_another_running", lambda _loop: False)
+    monkeypatch.setattr("fairlock.aio.async_lock_client.is_another_running", lambda _loop: False)
     locks = make_client()
     run_in_virtual_time(failure_to_hold(locks))
     error, seconds = run_in_virtual_time(failure_to_hold(locks))
@@ -192,7 +192,7 @@ def test_a_client_whose_loop_still_runs_is_closed_in_no_other(make_client: MakeC
 def test_without_that_closing_would_end_late_and_without_an_error_and_release_nothing(
     make_client: MakeClient, table: AsyncTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.aio.lock_client.is_another_running", lambda _loop: False)
+    monkeypatch.setattr("fairlock.aio.async_lock_client.is_another_running", lambda _loop: False)
     locks = make_client()
     run_in_virtual_time(locks.acquire("a"))
     error, seconds = close_in_a_second_loop(locks)

@@ -111,7 +111,7 @@ async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(
     if not is_known:
         polls = backoff.poll_seconds
         monkeypatch.setattr(
-            "fairlock.client.queue_position.poll_seconds",
+            "fairlock.client.local_waiters.poll_seconds",
             lambda **arguments: polls(**{**arguments, "ahead": 0}),
         )
     few = await pass_through(make_client, table, waiters=5, clients=5)

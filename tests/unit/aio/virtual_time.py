@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-from fairlock.testing.virtual_time import VirtualTimeLoop, run_in_virtual_time
+from fairlock.testing.manual_clock import VirtualTimeLoop, run_in_virtual_time
 
 _P = ParamSpec("_P")
 

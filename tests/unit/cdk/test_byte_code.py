@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairlock.cdk.service import byte_code
-from fairlock.cdk.service.byte_code import add_byte_code
+from fairlock.cdk.service import asset as asset_module
+from fairlock.cdk.service.asset import add_byte_code
 from tests.support.compiling import COUNT_COMPILED
 
 RUNTIME = f"python3.{sys.version_info.minor}"
@@ -31,9 +31,9 @@ RUN = "import sys; sys.path.insert(0, sys.argv[1]); import one; print(one.VALUE)
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> Iterator[None]:
-    byte_code._compiled.cache_clear()  # noqa: SLF001 - as in a new process
+    asset_module._compiled.cache_clear()  # noqa: SLF001 - as in a new process
     yield
-    byte_code._compiled.cache_clear()  # noqa: SLF001
+    asset_module._compiled.cache_clear()  # noqa: SLF001
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_byte_code(asset, RUNTIME)
-    byte_code._compiled.cache_clear()  # noqa: SLF001 - compiled again
+    asset_module._compiled.cache_clear()  # noqa: SLF001 - compiled again
     for name, value in {
         "PYTHONPYCACHEPREFIX": str(tmp_path / "elsewhere"),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -119,7 +119,7 @@ def test_the_bytes_depend_on_no_path_and_no_setting_of_this_machine(
 def invalidated_by(mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte code of another kind than the product's; of that, if no mode is given."""
     if mode is not None:
-        monkeypatch.setattr(byte_code, "_COMPILE", (*byte_code._COMPILE[:-1], mode))  # noqa: SLF001
+        monkeypatch.setattr(asset_module, "_COMPILE", (*asset_module._COMPILE[:-1], mode))  # noqa: SLF001
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_only_calls_itself_the_runtimes_python_leaves_sources_only(
     if text is not None:
         executable(tmp_path / "bin", ELSEWHERE, text)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(byte_code, "_MOST_SECONDS", 0.2 if program == "hangs" else 30)
+    monkeypatch.setattr(asset_module, "_MOST_SECONDS", 0.2 if program == "hangs" else 30)
     before = files_of(asset)
     add_byte_code(asset, ELSEWHERE)
     assert files_of(asset) == before
@@ -209,7 +209,9 @@ def test_the_runtimes_python_is_found_on_the_path_if_another_one_runs(
     asset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = SimpleNamespace(cache_tag="pypy311")
-    monkeypatch.setattr(byte_code, "sys", SimpleNamespace(implementation=other, executable="none"))
+    monkeypatch.setattr(
+        asset_module, "sys", SimpleNamespace(implementation=other, executable="none")
+    )
     executable(tmp_path / "bin", RUNTIME, LAUNCHER)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     add_byte_code(asset, RUNTIME)
@@ -241,7 +243,7 @@ def test_a_process_that_dies_while_it_writes_leaves_whole_files_and_the_next_one
         written.append(target)
         shutil.move(source, target)
 
-    byte_code._compiled.cache_clear()  # noqa: SLF001
+    asset_module._compiled.cache_clear()  # noqa: SLF001
     with monkeypatch.context() as patched:
         patched.setattr("os.replace", replace)
         with pytest.raises(Killed):
@@ -275,7 +277,7 @@ def test_byte_code_that_is_there_is_not_made_again(
     asset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_byte_code(asset, RUNTIME)
-    monkeypatch.setattr(byte_code, "_compiled", None)
+    monkeypatch.setattr(asset_module, "_compiled", None)
     add_byte_code(asset, RUNTIME)
     (asset / f"__pycache__/one.{TAG}.pyc").unlink()
     with pytest.raises(TypeError):
@@ -285,8 +287,8 @@ def test_byte_code_that_is_there_is_not_made_again(
 def test_one_process_compiles_the_same_sources_once(asset: Path, tmp_path: Path) -> None:
     add_byte_code(asset, RUNTIME)
     add_byte_code(made(tmp_path / "again"), RUNTIME)
-    assert byte_code._compiled.cache_info().misses == 1  # noqa: SLF001
+    assert asset_module._compiled.cache_info().misses == 1  # noqa: SLF001
     (made(tmp_path / "changed") / "one.py").write_text("VALUE = 4\n")
     add_byte_code(tmp_path / "changed", RUNTIME)
-    assert byte_code._compiled.cache_info().misses == 2  # noqa: SLF001
+    assert asset_module._compiled.cache_info().misses == 2  # noqa: SLF001
     assert run(tmp_path / "changed") == ("4", 0)

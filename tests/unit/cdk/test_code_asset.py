@@ -13,7 +13,7 @@ from aws_cdk import App, AssetStaging, Stack, Stage
 
 from fairlock.cdk import LockService
 from fairlock.cdk.service import functions
-from fairlock.cdk.service.byte_code import add_byte_code
+from fairlock.cdk.service.asset import add_byte_code
 
 HERE = f"python3.{sys.version_info.minor}"
 Json = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlock.cdk.guard.fallback_periods import FallbackPeriods, divide_wait, period_after_restart
+from fairlock.cdk.guard.service_calls import FallbackPeriods, divide_wait, period_after_restart
 
 
 @pytest.mark.parametrize("fallback_seconds", [10, 60, 300, 3600])

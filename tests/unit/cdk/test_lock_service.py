@@ -15,9 +15,9 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.assertions import Match, Template
 
 from fairlock.cdk import LockService
-from fairlock.cdk.service.metrics import MetricOptions
+from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
-from fairlock.metrics import MetricName
+from fairlock.names import MetricName
 
 Json = dict[str, Any]
 

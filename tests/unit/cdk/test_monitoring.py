@@ -14,9 +14,9 @@ from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
 
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
-from fairlock.cdk.monitoring.saved_queries import QUERIES
+from fairlock.cdk.monitoring import QUERIES
 from fairlock.errors import InvalidRequest
-from fairlock.metrics import NAMESPACE, LogMessage, MetricName
+from fairlock.names import NAMESPACE, LogMessage, MetricName
 from tests.unit.cdk.template import resources
 
 Json = dict[str, Any]
@@ -191,7 +191,7 @@ def test_the_queries_read_the_logs_of_the_shared_functions(watching: Stack, temp
 
 def test_a_query_names_only_fields_that_the_functions_log() -> None:
     root = DOCUMENT.parent.parent
-    paths = ("lambdas/telemetry.py", "fairlock/store/events.py")
+    paths = ("lambdas/telemetry.py", "fairlock/store/context.py")
     logged = "".join((root / path).read_text() for path in paths)
     for query in QUERIES.values():
         for name in re.findall(r"\b(\w+_(?:name|arn|token|ms|by))\b", query):

@@ -14,7 +14,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.assertions import Template
 
 from fairlock.cdk import LockService
-from fairlock.cdk.service.settings import check_functions, check_table
+from fairlock.cdk.service.lock_service import check_functions, check_table
 from fairlock.errors import InvalidRequest
 
 FUNCTIONS: dict[str, Any] = {

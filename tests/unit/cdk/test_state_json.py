@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlock.cdk.state_json import targets, variables_as_text
+from fairlock.cdk.machines import targets, variables_as_text
 
 LOCK = "lock_Guard_01234567"
 TOKEN = f"${LOCK}.fencing_token"

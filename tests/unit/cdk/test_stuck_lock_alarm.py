@@ -56,9 +56,7 @@ class Now:
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeWorkflows:
     engine = FakeWorkflows()
     for name in ("wake_waiter", "describe"):
-        monkeypatch.setattr(
-            f"fairlock.workflows.step_functions.StepFunctions.{name}", getattr(engine, name)
-        )
+        monkeypatch.setattr(f"fairlock.aws.executions.StepFunctions.{name}", getattr(engine, name))
     return engine
 
 

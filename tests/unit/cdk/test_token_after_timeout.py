@@ -14,7 +14,7 @@ from aws_cdk import App, Duration
 from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, Waiting
-from fairlock.cdk.guard.machine_rules import GuardInMachine
+from fairlock.cdk.guard.guard_rules import GuardInMachine
 from tests.unit.cdk.machine_cases import Case, Cases
 
 JSONATA, JSONPATH = "Jsonata", "JsonPath"

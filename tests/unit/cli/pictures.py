@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fairlock import LockClient
-from fairlock.cli.list_locks import list_locks
-from fairlock.cli.watch import reader, watch
+from fairlock.cli.listing import list_locks, reader, watch
 from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, store_over
 from tests.unit.cli.support import PLACE, client_of

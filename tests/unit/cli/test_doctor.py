@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
-from fairlock.cli.doctor import Finding, Verdict, doctor, examine
-from fairlock.cli.probes import PROBES
+from fairlock.cli.doctor import PROBES, Finding, Verdict, doctor, examine
 from fairlock.cli.target import Target
 from tests.support import FakeClock, acquire, store_over
 from tests.support.faults import client_error

@@ -11,8 +11,7 @@ from rich.cells import cell_len
 
 from fairlock import LockClient
 from fairlock.cli import lines
-from fairlock.cli import lock_table_view as view
-from fairlock.cli.list_locks import list_locks
+from fairlock.cli.listing import list_locks
 from tests.support import FakeClock, acquire, release, store_over
 from tests.unit.cli.support import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.support.doubles import Table
@@ -62,7 +61,7 @@ def test_a_lease_that_ends_in_years_is_yellow_and_fits(table: Table, clock: Fake
     clock.advance(-3 * 365 * 86_400)
     with client_of(table, clock) as locks:
         found = [locks.describe(name) for name in ("years", "orders/1")]
-    rows = [view._row(lock) for lock in found if lock is not None]  # noqa: SLF001 - its styles
+    rows = [lines._row(lock) for lock in found if lock is not None]  # noqa: SLF001 - its styles
     assert [str(row[4]) for row in rows] == ["1095d", "29s"]
     assert [row[4].style for row in rows] == ["yellow", ""]
 
@@ -90,7 +89,7 @@ def test_without_folding_a_long_name_would_be_cut(
     locks: LockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above."""
-    monkeypatch.setattr(view, "printable", lambda text: text[:10])
+    monkeypatch.setattr(lines, "printable", lambda text: text[:10])
     assert "x" * 200 not in "".join(listed(locks, terminal(80)))
 
 
@@ -160,7 +159,7 @@ def test_json_is_one_object_a_line_with_the_documented_fields(locks: LockClient)
 def test_more_locks_than_a_batch_come_with_one_head(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.cli.list_locks._BATCH", 2)
+    monkeypatch.setattr("fairlock.cli.listing._BATCH", 2)
     table = Table()
     store = store_over(table.memory, clock)
     for number in range(5):

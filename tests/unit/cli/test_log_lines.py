@@ -6,8 +6,8 @@ import logging
 
 from botocore.exceptions import NoCredentialsError
 
-from fairlock.cli.log_lines import LogLines, NotTooOften
-from fairlock.dynamodb.failures import misconfigured
+from fairlock.aws.retry import misconfigured
+from fairlock.cli.exit_codes import LogLines, NotTooOften
 from fairlock.errors import FairlockError
 
 TOLD = "lock 'nightly': heartbeat failed"

@@ -10,11 +10,9 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from fairlock import HolderChanged, InvalidRequest, LockClient
-from fairlock.cli import exit_codes
-from fairlock.cli import release as release_module
-from fairlock.cli.caller import caller
-from fairlock.cli.release import ForcedRelease, force_release, release_own
-from fairlock.cli.target import Target
+from fairlock.cli import exit_codes, intervene
+from fairlock.cli.intervene import ForcedRelease, force_release, release_own
+from fairlock.cli.target import Target, caller
 from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, owner, release
 from tests.unit.cli.support import client_of
@@ -199,4 +197,4 @@ def test_who_releases_is_the_principal_and_the_user_of_the_machine(
 
 def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    assert release_module.ask_at_the_terminal() is None
+    assert intervene.ask_at_the_terminal() is None

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from fairlock.cli import exit_codes
-from fairlock.metrics import HELD_LOCKS_VARIABLE
+from fairlock.names import HELD_LOCKS_VARIABLE
 from localaws import LocalAws
 from tests.unit.cli.fleet import TABLE
 

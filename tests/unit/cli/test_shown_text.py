@@ -10,10 +10,9 @@ from typing import Any, cast
 import pytest
 
 from fairlock import LockClient, LockWaitTimeout
-from fairlock.cli import exit_codes, lines
-from fairlock.cli import show as show_module
+from fairlock.cli import exit_codes, lines, listing
 from fairlock.client.arguments import default_owner_name
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from fairlock.text import printable
 from tests.support import LOCK, FakeClock, acquire, store_over
 
@@ -36,7 +35,7 @@ def table() -> MemoryTable:
 
 def show(table: MemoryTable, lock_name: str = LOCK) -> int:
     with LockClient("locks", client=cast("Any", table), clock=FakeClock()) as locks:
-        return show_module.show(locks, "lock table 'locks'", lock_name)
+        return listing.show(locks, "lock table 'locks'", lock_name)
 
 
 def commands(text: str) -> list[str]:

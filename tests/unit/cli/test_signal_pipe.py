@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlock.cli.signal_pipe import Interrupted, InterruptibleClock, SignalPipe
+from fairlock.cli.child_process import Interrupted, InterruptibleClock, SignalPipe
 
 LONG = 30.0
 """Seconds, of which no test waits more than a moment."""

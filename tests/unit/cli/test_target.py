@@ -7,10 +7,10 @@ import sys
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from fairlock.aws.retry import raise_if_unknown
 from fairlock.cli import main
 from fairlock.cli.exit_codes import CONFIGURATION, UNAVAILABLE, Ended
 from fairlock.cli.target import Target
-from fairlock.dynamodb.failures import raise_if_unknown
 from fairlock.errors import LockItemMalformed
 from tests.support.faults import client_error
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlock.cli import exit_codes
-from fairlock.cli.waiting_line import told_of_a_wait, waits_for
+from fairlock.cli.run import told_of_a_wait, waits_for
 from fairlock.store.lock_store import LockStore
 from tests.support import LOCK, FakeClock, acquire
 from tests.support.faults import lost_reply

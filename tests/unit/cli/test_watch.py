@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from fairlock import LockClient, LockDescription
-from fairlock.cli.watch import reader, watch
+from fairlock.cli.listing import reader, watch
 from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import lost_reply

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairlock import LockClient, create_table
-from fairlock.store.events import Event
+from fairlock.store.context import Event
 from localaws import LocalAws
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.client.support.simulated_heartbeats import Beating, SimulatedHeartbeats
@@ -34,7 +34,7 @@ def table(clock: EventfulClock) -> Table:
 def store_events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """What clients would log of their store; not logged."""
     seen: list[Event] = []
-    monkeypatch.setattr("fairlock.client.store_factory.log_event", seen.append)
+    monkeypatch.setattr("fairlock.client.connection.log_event", seen.append)
     return seen
 
 

@@ -19,7 +19,7 @@ from fairlock import (
     VisibleHolder,
 )
 from fairlock.errors import ClientUnusable
-from fairlock.protocol.model import Queued
+from fairlock.protocol.outcomes import Queued
 from tests.support import acquire, owner, store_over
 from tests.support.faults import lost_reply, refusal
 from tests.unit.client.conftest import MakeClient

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
-from fairlock.protocol.model import Grant, ReleaseRequest
+from fairlock.protocol.model import ReleaseRequest
+from fairlock.protocol.outcomes import Grant
 from tests.support import acquire, owner, store_over
 from tests.support.faults import lost_reply
 from tests.support.store_bench import RUN

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from fairlock import Lock, LockClient, LockLost
-from fairlock.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
-from fairlock.client.logging import FailsafeLogger
+from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
+from fairlock.client.reporting import FailsafeLogger
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.simulated_heartbeats import Beating

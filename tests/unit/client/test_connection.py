@@ -24,10 +24,10 @@ from fairlock import (
     LockClient,
     LockStoreMisconfigured,
 )
+from fairlock.aws.executions import Delivery
 from fairlock.client.connection import Connection
 from fairlock.clock import BootClock
 from fairlock.protocol.model import Liveness
-from fairlock.workflows.engine import Delivery
 from tests.unit.client.support.doubles import Table
 from tests.unit.workflows.test_step_functions import GRANT, TOKEN
 

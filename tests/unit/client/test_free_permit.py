@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlock.client.free_permit import FreePermit
+from fairlock.client.local_waiters import FreePermit
 from fairlock.protocol.model import Holder, LockState, SeenLock
 from tests.support import LOCK, FakeClock, acquire, moved_clock
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fairlock import LockLost
-from fairlock.protocol.model import ForceReleaseRequest, Grant
+from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.store.lock_store import LockStore
 from tests.support import acquire, store_over
 from tests.unit.client.conftest import MakeClient

@@ -7,13 +7,12 @@ import random
 from itertools import pairwise
 
 from fairlock.client.arguments import Timing
-from fairlock.client.connection import Connection
-from fairlock.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from fairlock.client.connection import Connection, StoreFactory
+from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import LocalWaiters
-from fairlock.client.store_factory import StoreFactory
-from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Grant
 from tests.support import moved_clock
 from tests.unit.client.support.doubles import EventfulClock, Table
 

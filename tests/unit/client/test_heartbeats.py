@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlock import Lock, LockLost, LockStoreUnavailable
-from fairlock.client.heartbeat_schedule import HeartbeatSchedule, ScheduledHeartbeat
+from fairlock.client.heartbeats import HeartbeatSchedule, ScheduledHeartbeat
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.protocol.model import LockState
 from fairlock.store import keep_alive
@@ -247,7 +247,7 @@ def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As one does that joins the thread whose `with LockClient(…)` ends."""
-    monkeypatch.setattr("fairlock.client.callbacks.CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", 0.05)
     assert ends_beside_a_busy_callback(beating, table, within=20)
     assert "is still busy: the client does not wait for it any longer" in caplog.text
 
@@ -255,7 +255,7 @@ def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_it(
 def test_without_a_bound_both_would_wait_for_each_other(
     beating: Beating, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.client.callbacks.CLOSE_SECONDS", None)
+    monkeypatch.setattr("fairlock.client.threads.CLOSE_SECONDS", None)
     assert not ends_beside_a_busy_callback(beating, table, within=0.3)
 
 

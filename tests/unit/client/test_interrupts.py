@@ -15,8 +15,8 @@ from fairlock import Lock, LockClient
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lease_handle import UnreleasedHandles
-from fairlock.client.lock_events import LockEventKind, LockEvents
-from fairlock.client.worker_pool import WorkerPool
+from fairlock.client.reporting import LockEventKind, LockEvents
+from fairlock.client.threads import WorkerPool
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import Table
 from tests.unit.client.support.interrupts import TimeLimitError, interrupt

@@ -8,7 +8,8 @@ import math
 import pytest
 
 from fairlock.client.local_waiters import LocalQueue, LocalWaiter, LocalWaiters
-from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
+from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
+from fairlock.protocol.outcomes import Grant
 from tests.support import START_MS, FakeAlarm, FakeClock
 
 NAME = "nightly-report"

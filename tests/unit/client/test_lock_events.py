@@ -15,8 +15,8 @@ from fairlock import (
     LockStoreUnavailable,
     LockWaitTimeout,
 )
-from fairlock.client import lock_events
-from fairlock.client.lock_events import LockEvents
+from fairlock.client import reporting
+from fairlock.client.reporting import LockEvents
 from fairlock.testing import FakeLockClient, FakeTable
 
 BOUND_SECONDS = 30
@@ -145,7 +145,7 @@ def test_events_come_in_order_and_all_before_the_client_is_closed(told: Told) ->
 def test_a_hook_that_hangs_delays_neither_requests_nor_for_long_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lock_events, "_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(reporting, "_CLOSE_SECONDS", 0.05)
     hangs, goes_on = threading.Event(), threading.Event()
 
     def hook(_event: LockEvent) -> None:
@@ -190,8 +190,8 @@ def test_a_hook_may_close_its_client(told: Told) -> None:
 def test_a_hook_that_is_too_slow_misses_events_and_memory_stays_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lock_events, "_MOST_WAITING", 3)
-    monkeypatch.setattr(lock_events, "_CLOSE_SECONDS", BOUND_SECONDS)
+    monkeypatch.setattr(reporting, "_MOST_WAITING", 3)
+    monkeypatch.setattr(reporting, "_CLOSE_SECONDS", BOUND_SECONDS)
     begun, goes_on = threading.Event(), threading.Event()
     told = Told()
 
@@ -201,10 +201,10 @@ def test_a_hook_that_is_too_slow_misses_events_and_memory_stays_bounded(
         goes_on.wait(BOUND_SECONDS)
 
     events = LockEvents(hook)
-    events.report(lock_events.LockEventKind.GRANTED, lock_name="0", owner_name="")
+    events.report(reporting.LockEventKind.GRANTED, lock_name="0", owner_name="")
     assert begun.wait(BOUND_SECONDS)
     for number in range(1, 10):
-        events.report(lock_events.LockEventKind.GRANTED, lock_name=str(number), owner_name="")
+        events.report(reporting.LockEventKind.GRANTED, lock_name=str(number), owner_name="")
     goes_on.set()
     events.close()
     assert [event.lock_name for event in told.events] == ["0", "1", "2", "3"]
@@ -216,7 +216,7 @@ def test_without_a_hook_there_is_no_thread_and_with_one_that_cannot_start_no_err
 ) -> None:
     before = threading.enumerate()
     events = LockEvents(None)
-    events.report(lock_events.LockEventKind.LOST, lock_name="a", owner_name="")
+    events.report(reporting.LockEventKind.LOST, lock_name="a", owner_name="")
     assert (events.has_thread, threading.enumerate()) == (False, before)
 
     def refuse(_thread: threading.Thread) -> None:
@@ -225,8 +225,8 @@ def test_without_a_hook_there_is_no_thread_and_with_one_that_cannot_start_no_err
     events = LockEvents(told)
     with monkeypatch.context() as patches:
         patches.setattr(threading.Thread, "start", refuse)
-        events.report(lock_events.LockEventKind.LOST, lock_name="a", owner_name="")
-    events.report(lock_events.LockEventKind.LOST, lock_name="b", owner_name="")
+        events.report(reporting.LockEventKind.LOST, lock_name="a", owner_name="")
+    events.report(reporting.LockEventKind.LOST, lock_name="b", owner_name="")
     events.close()
     assert [event.lock_name for event in told.events] == ["a", "b"]
     assert "no thread for on_event" in caplog.text

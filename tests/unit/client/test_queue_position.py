@@ -7,8 +7,7 @@ import math
 import pytest
 
 from fairlock.backoff import poll_seconds
-from fairlock.client.local_waiters import LocalQueue, LocalWaiters
-from fairlock.client.queue_position import QueuePosition
+from fairlock.client.local_waiters import LocalQueue, LocalWaiters, QueuePosition
 from fairlock.protocol.model import LockState, SeenLock
 from tests.support import FakeClock
 from tests.unit.client.test_local_waiters import NAME, waiter_of

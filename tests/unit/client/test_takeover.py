@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from fairlock import Lock, LockClient, LockLost, LockWaitTimeout
-from fairlock.client import free_permit
-from fairlock.client.logging import log_event
-from fairlock.protocol import verdict
-from fairlock.store.events import Evicted
+from fairlock.client import local_waiters
+from fairlock.client.reporting import log_event
+from fairlock.protocol import outcomes
+from fairlock.store.context import Evicted
 from tests.support import acquire, heartbeat, store_over
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
@@ -79,7 +79,7 @@ def test_a_measure_by_the_contenders_own_lease_would_rob(
     def is_over(expires_at_ms: int, *, date_ms: int) -> bool:
         return date_ms >= expires_at_ms - 59_000
 
-    for module in (verdict, free_permit):
+    for module in (outcomes, local_waiters):
         monkeypatch.setattr(module, "is_over", is_over)
     assert robs_a_renewing_holder(make_client, clock, make_client("ben"), lease=1)
 

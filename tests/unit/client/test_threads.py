@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairlock import LockClient
-from fairlock.client.worker_pool import WorkerPool
+from fairlock.client.threads import WorkerPool
 from tests.unit.client.support.doubles import Table
 
 CHECKOUT = Path(__file__).resolve().parents[3]

@@ -18,7 +18,8 @@ from fairlock import (
     LockWaitTimeout,
 )
 from fairlock.errors import FairlockError
-from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.store.lock_store import LockStore
 from tests.support import START_MS
 from tests.support.faults import client_error, lost_reply, unknown_outcomes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlock import ClientUnusable, LockWaitTimeout
-from fairlock.client import acquisition as waiting
+from fairlock.client import acquisition
 from fairlock.protocol.schema import holder_attribute, token_attribute
 from tests.support import acquire, release, store_over
 from tests.support.faults import lost_reply
@@ -45,7 +45,7 @@ def test_a_waiter_that_writes_at_each_poll_would_be_noticed(
     clock: EventfulClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting.Acquisition, "_poll", waiting.Acquisition._request_permit)  # noqa: SLF001 - the control
+    monkeypatch.setattr(acquisition.Acquisition, "_poll", acquisition.Acquisition._request_permit)  # noqa: SLF001 - the control
     lock = make_client("anna", lease=600).acquire("a")
     clock.at(30, lock.release)
     make_client("ben").acquire("a", max_wait=60)

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, NoRegionError
 
-from fairlock.store.events import Event, HandedOver, LivenessUnknown, PushUnknown
+from fairlock.store.context import Event, HandedOver, LivenessUnknown, PushUnknown
 from fairlock.store.lock_store import LockStore
 from tests.support import acquire, owner, release, store_over
 from tests.support.faults import client_error

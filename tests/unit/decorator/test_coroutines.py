@@ -18,8 +18,8 @@ from fairlock import (
     locked,
 )
 from fairlock.decorator import default_clients
-from fairlock.decorator.call import Call
-from fairlock.testing.async_lock_client import LoopClock
+from fairlock.decorator.locked_call import Call
+from fairlock.testing.fake_async_client import LoopClock
 from tests.unit.aio.doubles import AsyncTable
 from tests.unit.aio.virtual_time import in_virtual_time
 

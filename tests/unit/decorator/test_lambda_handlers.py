@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 
 from fairlock import Lock, LockClient, LockLost, LockWaitTimeout, locked
-from fairlock.decorator.call import Call
+from fairlock.decorator.locked_call import Call
 from tests.support.faults import lost_reply
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.decorator.conftest import Context

@@ -88,7 +88,7 @@ def test_a_name_of_a_str_enum_is_the_same_in_a_template_as_elsewhere(
 def test_the_formatter_of_python_would_make_another_name_of_it(
     locks: LockClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.decorator.lock_name._Strict", Formatter)
+    monkeypatch.setattr("fairlock.decorator.locked_call._Strict", Formatter)
     locked("{event}", client=locks)(handle)(Queue.ORDERS)  # type: ignore[arg-type]  # as others
     assert names_in(table) == {"Queue.ORDERS"}
 

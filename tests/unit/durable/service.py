@@ -8,25 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlock.aws.executions import Delivery, Execution
+from fairlock.aws.lock_table import LockTable
 from fairlock.clock import SystemClock
-from fairlock.dynamodb.lock_table import LockTable
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.protocol.model import (
-    ExecutionEnded,
-    Grant,
-    Liveness,
-    LockState,
-    NotHeld,
-    Reaped,
-    Released,
-)
+from fairlock.protocol.model import ExecutionEnded, Liveness, LockState
+from fairlock.protocol.outcomes import Grant, NotHeld, Reaped, Released
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
-from fairlock.wire.executions import callback_id_in
 from fairlock.wire.requests import parse_acquire, parse_release
-from fairlock.workflows.engine import Delivery, Execution
+from fairlock.wire.rules import callback_id_in
 from tests.support import TABLE, moved_clock
 
 Json = dict[str, Any]

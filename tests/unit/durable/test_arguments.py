@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlock.durable.arguments import options_of
+from fairlock.durable.holding import options_of
 from fairlock.errors import InvalidRequest
 from tests.unit.durable.service import Service
 

@@ -14,7 +14,7 @@ import pytest
 from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.config import Duration
 
-from fairlock.durable import DurableLock, attempt, hold
+from fairlock.durable import DurableLock, durable_lock, hold
 from fairlock.errors import LockWaitTimeout
 from tests.support import acquire as acquire_request
 from tests.support import owner
@@ -172,5 +172,5 @@ def test_a_repeated_release_is_not_taken_for_a_loss() -> None:
 def test_control_a_release_that_does_not_count_its_repeats_reports_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attempt, "REPEATS_COUNTED", attempt.REPEATED)
+    monkeypatch.setattr(durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED)
     assert "LockLost" in released_twice()[0]

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from fairlock.durable import LockFunctions, lock_functions
-from fairlock.durable.failures import error_named, text_of
+from fairlock.durable.lock_functions import error_named, text_of
 from fairlock.errors import (
     InvalidRequest,
     LockStoreMisconfigured,

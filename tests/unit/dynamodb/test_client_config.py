@@ -14,7 +14,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from fairlock.dynamodb.client_config import CLIENT_CONFIG, USER_AGENT
+from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
 from fairlock.errors import LockStoreUnavailable
 from tests.support import FakeClock, acquire, store_over
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from fairlock.protocol.model import Grant, Queued, Refusal, Released
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release, store_over
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from fairlock.dynamodb import retry as sending
+from fairlock.aws import retry
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Released
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.outcomes import Released
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, client_error
 from tests.support.store_bench import Bench
@@ -71,7 +71,7 @@ def test_if_others_have_released_meanwhile_nobody_can_tell(bench: Bench) -> None
 def test_if_the_repeats_were_forgotten_it_would_be_told_that_it_did_not_hold(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "was_repeated", lambda _error: False)
+    monkeypatch.setattr(retry, "was_repeated", lambda _error: False)
     client = OthersBetween(bench, written_then_throttled(bench))
     assert not isinstance(bench.store(client).release(release("anna")), Released)
 

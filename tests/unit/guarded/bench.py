@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fairlock.dynamodb.lock_table import LockTable
-from fairlock.dynamodb.retry import RetryBudget
+from fairlock.aws.executions import NoWorkflows, WorkflowEngine
+from fairlock.aws.lock_table import LockTable
+from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockLost
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest, Grant, LockState
+from fairlock.protocol.model import AcquireRequest, LockState
+from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import WAITER_PREFIX, lock_key, partition_of
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import NoWorkflows, WorkflowEngine
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, moved_clock, release
 
 if TYPE_CHECKING:

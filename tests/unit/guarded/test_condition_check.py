@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from fairlock.errors import InvalidRequest
 from fairlock.guarded import GuardedWrites, condition_check
-from fairlock.protocol.model import Grant
+from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import holder_attribute, lock_key, token_attribute
 from tests.support import LOCK, TABLE, owner
 from tests.unit.guarded.bench import Bench, deposit

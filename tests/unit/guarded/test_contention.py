@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairlock.dynamodb.lock_table import LockTable
-from fairlock.dynamodb.retry import RetryBudget
-from fairlock.protocol.model import AcquireRequest, Grant
+from fairlock.aws.executions import Delivery
+from fairlock.aws.lock_table import LockTable
+from fairlock.aws.retry import RetryBudget
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import Delivery
 from tests.support import LOCK, TABLE, FakeClock, owner
 from tests.support.workflows import FakeWorkflows
 from tests.unit.guarded.bench import LEDGER, Bench, deposit, is_refused

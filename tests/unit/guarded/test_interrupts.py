@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavailable
-from fairlock.guarded.pending_calls import PendingCall, PendingCalls
+from fairlock.guarded.guarded_table import PendingCall, PendingCalls
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error
 from tests.unit.client.support.interrupts import TimeLimitError

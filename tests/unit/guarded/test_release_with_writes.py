@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockLost, LockStoreUnavailable, TransactionRefused
-from fairlock.protocol.model import AcquireRequest, Liveness, NotHeld, Released, ReleaseRequest
+from fairlock.protocol.model import AcquireRequest, Liveness, ReleaseRequest
+from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import lock_key
-from fairlock.workflows.engine import Delivery
 from tests.support import LOCK, START_MS, TABLE, CountingClient, owner
 from tests.support.faults import FaultyClient, client_error
 from tests.support.workflows import FakeWorkflows

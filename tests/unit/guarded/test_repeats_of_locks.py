@@ -11,8 +11,8 @@ import pytest
 
 from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.client.base_lock import BaseLock
+from fairlock.guarded.guarded_table import PendingCalls
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.guarded.pending_calls import PendingCalls
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error, lost_reply
 from tests.unit.guarded.bench import Bench, deposit

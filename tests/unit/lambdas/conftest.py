@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlock.workflows.step_functions import StepFunctions
+from fairlock.aws.executions import StepFunctions
 from tests.support.workflows import FakeWorkflows
 from tests.unit.lambdas.reaping import QUEUE_URL, Outside
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlock.aws.executions import Execution
 from fairlock.protocol.model import Liveness
-from fairlock.workflows.engine import Execution
 from lambdas import acquire, reap, release
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION
 from tests.support.lambda_context import LambdaContextStub

@@ -8,10 +8,10 @@ from typing import Any
 import botocore
 import pytest
 
+from fairlock.aws.executions import Delivery, DurableFunctions
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured
-from fairlock.protocol.model import ExecutionEnded, Grant
-from fairlock.workflows.durable_functions import DurableFunctions
-from fairlock.workflows.engine import Delivery
+from fairlock.protocol.model import ExecutionEnded
+from fairlock.protocol.outcomes import Grant
 from lambdas import acquire, release, runtime
 from lambdas.reap_messages import ReapMessage, parse_reap_message
 from tests.support.lambda_context import LambdaContextStub

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
-from fairlock.protocol.model import Liveness, NotHeld, Released
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.wire.answers import release_answer
-from fairlock.workflows.engine import Delivery
 from lambdas import acquire, force_release, heartbeat, release
 from tests.support import TABLE
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
@@ -194,7 +195,7 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
     def unavailable(*_: object) -> None:
         raise LockStoreUnavailable
 
-    monkeypatch.setattr("fairlock.dynamodb.lock_table.LockTable.update", unavailable)
+    monkeypatch.setattr("fairlock.aws.lock_table.LockTable.update", unavailable)
     engine.ends = Delivery.UNKNOWN
     with pytest.raises(LockStoreUnavailable):
         heartbeat.handler(dict(BEAT), CONTEXT)
@@ -221,7 +222,7 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     def unavailable(*_: object, **_fields: object) -> None:
         raise LockStoreUnavailable
 
-    monkeypatch.setattr("fairlock.store.claims.mark_done", unavailable)
+    monkeypatch.setattr("fairlock.store.keep_alive.mark_done", unavailable)
     assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
     values, messages = printed(capsys)
     assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.workflows.engine import Delivery
 from lambdas import acquire, heartbeat, release
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows

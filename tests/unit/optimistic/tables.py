@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlock.dynamodb.retry import RetryBudget
+from fairlock.aws.retry import RetryBudget
 from tests.support import FakeClock
 from tests.support.faults import WrappedClient
 

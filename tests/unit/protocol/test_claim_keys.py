@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairlock.protocol import schema
-from fairlock.protocol.model import AcquireRequest, Grant, ReleaseRequest
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Grant
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock
 from tests.support.store_bench import RUN, Bench
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol import holders, schema
-from fairlock.protocol.model import AcquireRequest, Grant
-from fairlock.protocol.short_ids import lengthen, shorten
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol import items, schema
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.schema import lengthen, shorten
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.store_bench import Bench
 
@@ -105,7 +106,7 @@ def test_a_record_with_a_broken_short_id_is_a_malformed_item() -> None:
     request = AcquireRequest(
         lock_name="a", owner_id=SOME_UUID, execution_arn=f"{HERE}x:{SOME_UUID}"
     )
-    record = holders.new_holder(request, HERE, now_ms=1)
+    record = items.new_holder(request, HERE, now_ms=1)
     record["M"][schema.HOLDER_EXECUTION] = {"S": "x~broken"}  # type: ignore[index]
     item: dict[str, Any] = {
         schema.holder_attribute(SOME_UUID): record,
@@ -113,4 +114,4 @@ def test_a_record_with_a_broken_short_id_is_a_malformed_item() -> None:
         schema.EXECUTIONS: {"S": HERE},
     }
     with pytest.raises(LockItemMalformed):
-        holders.read_holder(item, SOME_UUID)
+        items.read_holder(item, SOME_UUID)

@@ -12,7 +12,8 @@ import pytest
 
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState
+from fairlock.protocol.model import AcquireRequest, Holder, LockState
+from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.permits import take_over_permit
 from fairlock.protocol.schema import (
     HOLDER_REVISION,
@@ -20,9 +21,9 @@ from fairlock.protocol.schema import (
     holder_attribute,
     token_attribute,
 )
-from fairlock.testing.memory_table import MemoryTable
-from fairlock.wire.item_size import MOST_HOLDERS_BYTES
+from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
+from fairlock.wire.rules import MOST_HOLDERS_BYTES
 from tests.support import START_MS, FakeClock, store_over
 from tests.support.capacity import item_bytes
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.lifecycle import LifecycleEvent, events_of
-from fairlock.protocol.model import ForceReleaseRequest, Grant
-from fairlock.wire.lifecycle import lifecycle_json
+from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.outcomes import Grant
+from fairlock.wire.lifecycle import LifecycleEvent, events_of, lifecycle_json
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 from tests.support.stream import StreamedTable

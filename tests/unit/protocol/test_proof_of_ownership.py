@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from fairlock.dynamodb.lock_table import Cancelled, ConditionFailed, LockTable, Written
+from fairlock.aws.lock_table import Cancelled, ConditionFailed, LockTable, Written
 from fairlock.guarded import guarded_table
 from fairlock.protocol import claims, model
-from fairlock.protocol.model import AcquireRequest, Grant, HandOff, ReleaseRequest, Waiter
-from fairlock.protocol.requests import Delete, Transaction, Update
+from fairlock.protocol.expressions import Delete, Transaction, Update
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest, Waiter
+from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

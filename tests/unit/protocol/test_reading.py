@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol import claims, holders, items, schema
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol import claims, items, schema
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, FakeClock, acquire, owner, store_over
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
@@ -72,5 +72,5 @@ def test_without_the_typed_error_the_owner_id_would_be_shown() -> None:
     holder = next(name for name in state if ANNA in name)
     del state[holder]
     with pytest.raises(KeyError) as caught:
-        inspect.unwrap(holders.read_holder)(state, ANNA)
+        inspect.unwrap(items.read_holder)(state, ANNA)
     assert ANNA in str(caught.value)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairlock.protocol.model import Grant, Liveness, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
 from tests.support import (
     LOCK,
     START_MS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import (
+from fairlock.protocol.outcomes import (
     Grant,
     NotHeld,
     Queued,
@@ -16,7 +16,7 @@ from fairlock.protocol.model import (
     RefusalReason,
     Released,
 )
-from fairlock.store.events import ClaimNotRemoved
+from fairlock.store.context import ClaimNotRemoved
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import FaultyClient, RepeatingClient, client_error, lost_reply
 from tests.support.store_bench import RUN, Bench, Between, claim_key

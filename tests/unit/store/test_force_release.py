@@ -8,25 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlock.aws.executions import Execution
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import departure, permits
 from fairlock.protocol.departure import removal
 from fairlock.protocol.expressions import Removal
-from fairlock.protocol.model import (
-    ForceReleaseRequest,
-    Grant,
-    Liveness,
-    LockState,
-    NotHeld,
-    Refusal,
-    RefusalReason,
-    Released,
-)
-from fairlock.store.events import HandedOver, ReleasedByForce
+from fairlock.protocol.model import ForceReleaseRequest, Liveness, LockState
+from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, RefusalReason, Released
+from fairlock.store.context import HandedOver, ReleasedByForce
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
-from fairlock.workflows.engine import Execution
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.model import ForceReleaseRequest, Grant
+from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, release, store_over
 
 if TYPE_CHECKING:

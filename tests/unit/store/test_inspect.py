@@ -13,7 +13,7 @@ from fairlock.clock import utc
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
 from tests.support.store_bench import RUN, Between
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import ForceReleaseRequest, Grant, NotHeld, Released
+from fairlock.protocol.model import ForceReleaseRequest
+from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.store import reap
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.workflows.engine import Delivery
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faults import FaultyClient, lost_reply
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat

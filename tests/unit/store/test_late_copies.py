@@ -9,11 +9,12 @@ from typing import Final
 
 import pytest
 
-from fairlock.protocol import claims, hand_over, permits, queue
-from fairlock.protocol.model import AcquireRequest, Grant, Refusal
+from fairlock.protocol import claims, leaving, permits, waiters
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant, Refusal
 from fairlock.store import acquire as store_acquire
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, owner, release
 from tests.support import late_copies as scenes
 from tests.support.late_copies import Scene, Sight, holders
@@ -324,7 +325,7 @@ def test_without_its_condition_the_copy_would_do_harm(bench: Bench, name: str) -
 def test_every_write_of_the_protocol_has_a_case() -> None:
     makers = {
         name
-        for module in (permits, queue, hand_over, claims)
+        for module in (permits, waiters, leaving, claims)
         for name, function in vars(module).items()
         if inspect.isfunction(function)
         and function.__module__ == module.__name__

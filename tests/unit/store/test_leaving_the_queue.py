@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant, Liveness, Refusal, RefusalReason
-from fairlock.store.claims import EndedClaim
-from fairlock.testing.memory_table import MemoryTable
-from fairlock.workflows.engine import Delivery
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
+from fairlock.store.keep_alive import EndedClaim
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
 from tests.support.store_bench import RUN, Bench, Between
@@ -91,7 +92,7 @@ def test_a_lock_handed_to_a_branch_that_was_stopped_is_free_after_its_lease(benc
 def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlock.store.hand_over.mark_undelivered", _raise_unavailable)
+    monkeypatch.setattr("fairlock.store.hand_off.mark_undelivered", _raise_unavailable)
     bench.store(workflows=gone(bench)).release(release("holder"))
     assert not asks(bench)
     assert not asks(bench)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol.model import Grant, LockState, Queued, Refusal, Released
-from fairlock.store.events import MixedLimits
+from fairlock.protocol.model import LockState
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.store_bench import Bench, Between, workflow_heartbeat
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant, NotHeld, Refusal, RefusalReason, Released
+from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, RefusalReason, Released
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release, store_over
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant, Queued
-from fairlock.protocol.queue import join_queue
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.outcomes import Grant, Queued
+from fairlock.protocol.waiters import join_queue
+from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
@@ -71,7 +71,7 @@ def test_if_a_ticket_were_believed_it_would_overtake(
     def believing(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the real one
         return join_queue(*args, **{**kwargs, "again": False})
 
-    monkeypatch.setattr("fairlock.store.join.join_queue", believing)
+    monkeypatch.setattr("fairlock.store.queue.join_queue", believing)
     asks(bench, "mallory", **ATTACKS[attack])
     bench.store().release(release("anna"))
     assert bench.holders() == ["mallory"]

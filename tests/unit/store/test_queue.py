@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.protocol.model import (
-    Grant,
-    Liveness,
-    NotHeld,
-    Queued,
-    Refusal,
-    RefusalReason,
-    Released,
-)
-from fairlock.store.events import Event, HandedOver
+from fairlock.aws.executions import Delivery, Execution
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.store.context import Event, HandedOver
 from fairlock.store.lock_store import LockStore
-from fairlock.workflows.engine import Delivery, Execution
 from tests.support import (
     LOCK,
     TABLE,

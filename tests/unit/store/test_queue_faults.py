@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant, Queued, Refusal, Released
-from fairlock.store.events import Evicted, HandedOver
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
+from fairlock.store.context import Evicted, HandedOver
 from tests.support import LOCK, TABLE, FakeClock, acquire, release
 from tests.support.store_bench import RUN, Bench, Between
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairlock.dynamodb.retry import RetryBudget
+from fairlock.aws.executions import Execution
+from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant, Liveness, Reaped
-from fairlock.workflows.engine import Execution
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, Reaped
 from tests.support import LOCK, CountingClient, FakeClock, acquire, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 

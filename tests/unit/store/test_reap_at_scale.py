@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fairlock.dynamodb.lock_table import LockTable
-from fairlock.dynamodb.retry import RetryBudget
+from fairlock.aws.lock_table import LockTable
+from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
-from fairlock.protocol.model import Reaped
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.outcomes import Reaped
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, CountingClient, FakeClock
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.model import Grant, Queued, Reaped, Refusal
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol.model import Grant, Liveness, Reaped
+from fairlock.aws.executions import Execution
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant, Reaped
 from fairlock.store import reap
 from fairlock.store.reap import AskedTooEarly
-from fairlock.testing.memory_table import MemoryTable
-from fairlock.workflows.engine import Execution
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import CountingClient, FakeClock, acquire, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol.model import Grant
-from fairlock.protocol.verdict import AlreadyHolder, judge
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.outcomes import AlreadyHolder, Grant, judge
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release
 from tests.support.store_bench import Bench
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fairlock.protocol.model import Grant, LockState, NotHeld, Queued, Released, SeenLock
+from fairlock.protocol.model import LockState, SeenLock
+from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
 from fairlock.store.lock_store import LockStore
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
 
 HAND_OFF = ["transact_write_items"]

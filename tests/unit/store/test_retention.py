@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol import hand_over, permits
-from fairlock.protocol.model import Grant
+from fairlock.protocol import leaving, permits
+from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.store_bench import RUN, Bench
 
@@ -34,7 +34,7 @@ def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody checks how long the item is retained."""
     monkeypatch.setattr(permits, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
     never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
-    monkeypatch.setattr(hand_over, "needs_longer_retention", never)
+    monkeypatch.setattr(leaving, "needs_longer_retention", never)
     monkeypatch.setattr(permits, "needs_longer_retention", never)
 
 

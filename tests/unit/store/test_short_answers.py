@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol.model import Grant, Released, ReleaseRequest
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.model import ReleaseRequest
+from fairlock.protocol.outcomes import Grant, Released
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, store_over
 from tests.support.capacity import item_bytes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairlock.protocol.model import Grant, Refusal, RefusalReason
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire, release
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
 

@@ -8,11 +8,11 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
-from fairlock.dynamodb.retry import RetryBudget
-from fairlock.protocol.model import Liveness, Refusal
-from fairlock.testing.memory_table import MemoryTable
-from fairlock.workflows.engine import Delivery, Execution
-from fairlock.workflows.step_functions import StepFunctions
+from fairlock.aws.executions import Delivery, Execution, StepFunctions
+from fairlock.aws.retry import RetryBudget
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Refusal
+from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
 from tests.support.store_bench import RUN, Bench
 from tests.support.workflows import FakeWorkflows

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.dynamodb.lock_table import ConditionFailed, LockTable, Written
+from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol import schema
-from fairlock.protocol.model import Refusal, RefusalReason
+from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store.context import LockContext
 from fairlock.store.lock_store import LockStore
 from tests.support import TABLE, FakeClock, acquire, heartbeat, moved_clock, release, store_over

@@ -7,15 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fairlock.protocol.model import (
-    Grant,
-    Holder,
-    NotHeld,
-    Queued,
-    Refusal,
-    RefusalReason,
-    Released,
-)
+from fairlock.protocol.model import Holder
+from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.support import START_MS
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fairlock.errors import InvalidRequest
-from fairlock.wire.executions import callback_id_in, callback_token, is_durable, is_standard
 from fairlock.wire.requests import parse_acquire, parse_heartbeat
+from fairlock.wire.rules import callback_id_in, callback_token, is_durable, is_standard
 from tests.support.bad_inputs import VALID_EXECUTION
 
 DURABLE = (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairlock.testing.memory_table import MemoryTable
-from fairlock.wire import listing
-from fairlock.wire.listing import list_answer
+from fairlock.testing.fake_table import MemoryTable
+from fairlock.wire import answers
+from fairlock.wire.answers import list_answer
 from tests.support import FakeClock, acquire, release, store_over
 
 NAMES = [f"lock-{number}" for number in range(5)]
@@ -45,7 +45,7 @@ def test_a_small_table_is_one_answer(table: MemoryTable) -> None:
 def test_a_large_one_is_continued_and_no_lock_is_lost_or_told_twice(
     table: MemoryTable, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
-    monkeypatch.setattr(listing, bound, most)
+    monkeypatch.setattr(answers, bound, most)
     found = pages(table)
     assert found == [NAMES[:2], NAMES[2:4], NAMES[4:]]
 

@@ -8,9 +8,8 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
+from fairlock.aws.executions import Execution, NoWorkflows, StepFunctions
 from fairlock.protocol.model import Liveness
-from fairlock.workflows.engine import Execution, NoWorkflows
-from fairlock.workflows.step_functions import StepFunctions
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.faults import lost_reply
 

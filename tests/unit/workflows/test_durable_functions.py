@@ -13,13 +13,12 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_lambda import LambdaClient
 
+from fairlock.aws.executions import Delivery, DurableFunctions, Execution, WorkflowEngines
+from fairlock.aws.retry import RetryBudget
 from fairlock.clock import iso_utc
-from fairlock.dynamodb.retry import RetryBudget
-from fairlock.protocol.model import Grant, Liveness
-from fairlock.wire.executions import callback_token
-from fairlock.workflows.durable_functions import DurableFunctions
-from fairlock.workflows.engine import Delivery, Execution
-from fairlock.workflows.engines import WorkflowEngines
+from fairlock.protocol.model import Liveness
+from fairlock.protocol.outcomes import Grant
+from fairlock.wire.rules import callback_token
 from tests.support import START_MS, FakeClock, owner
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.faults import client_error, lost_reply

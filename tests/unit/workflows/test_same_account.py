@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from fairlock.aws.executions import require_same_account
 from fairlock.errors import InvalidRequest
-from fairlock.workflows.same_account import require_same_account
 from lambdas import acquire, heartbeat, release
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.lambda_context import LambdaContextStub

@@ -8,10 +8,9 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_stepfunctions import SFNClient
 
+from fairlock.aws.executions import Delivery, NoWorkflows, StepFunctions
 from fairlock.errors import LockLost
-from fairlock.protocol.model import Grant, NotHeld, Released
-from fairlock.workflows.engine import Delivery, NoWorkflows
-from fairlock.workflows.step_functions import StepFunctions
+from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from tests.support import START_MS
 from tests.support.faults import lost_reply
 

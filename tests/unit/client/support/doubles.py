@@ -11,8 +11,7 @@ from typing import Any
 
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
-from fairlock.testing.fake_table import dated
-from fairlock.testing.memory_table import MemoryTable
+from fairlock.testing.fake_table import MemoryTable, dated
 from tests.support import FakeAlarm, FakeClock
 from tests.support.faults import lost_reply
 

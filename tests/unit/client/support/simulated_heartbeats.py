@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fairlock import LockClient
-from fairlock.client.heartbeat_schedule import ScheduledHeartbeat
-from fairlock.client.heartbeats import Heartbeats
+from fairlock.client.heartbeats import Heartbeats, ScheduledHeartbeat
 from tests.unit.client.support.doubles import EventfulClock
 
 

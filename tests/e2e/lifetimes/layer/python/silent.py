@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fairlock.workflows.engine import NoWorkflows
-from fairlock.workflows.step_functions import StepFunctions
+from fairlock.aws.executions import NoWorkflows, StepFunctions
 from lambdas.release import handler as release
 
 StepFunctions.end_heartbeat = NoWorkflows.end_heartbeat  # type: ignore[method-assign,assignment]  # the other class

@@ -1,0 +1,256 @@
+"""`AsyncLock`: one lock that this process holds, renewed by the event loop.
+
+`AsyncHold`: what `AsyncLockClient.hold` returns; and which task is inside of which locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
+
+from fairlock.aio.bridge import BridgedMutex, run
+from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks, is_another_running
+from fairlock.client.arguments import LockOptions
+from fairlock.client.base_lock import BaseLock
+from fairlock.client.connection import StoreFactory
+from fairlock.client.hold import BaseHold, Entered, EnteredLocks
+from fairlock.client.local_lease import LONGEST_NAP_SECONDS
+from fairlock.client.reporting import LockEvents
+from fairlock.client.settings import ClientSettings
+from fairlock.clock import Seconds
+from fairlock.errors import ClientUnusable
+from fairlock.guarded.guarded_table import PendingCall
+from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.outcomes import Grant
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncLockServices:
+    """What all locks of one client use.
+
+    Attributes:
+        handle_store_factory: has connections of its own, so that no heartbeat waits behind tasks
+            that acquire, however many they are.
+    """
+
+    settings: ClientSettings
+    store_factory: StoreFactory
+    handle_store_factory: StoreFactory
+    heartbeats: AsyncHeartbeats
+    tasks: BackgroundTasks
+    events: LockEvents
+    entered: EnteredLocks
+
+
+class AsyncLostEvent(asyncio.Event):
+    """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_lost = is_lost
+
+    def is_set(self) -> bool:
+        """Whether the lock is lost."""
+        return self._is_lost()
+
+    async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
+        """Waits until the lock is lost."""
+        while not self._is_lost():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LONGEST_NAP_SECONDS):
+                    await super().wait()
+        return True
+
+
+class AsyncLock(BaseLock):
+    """One lock that this process holds, until it is released or lost.
+
+    Guaranteed and not guaranteed: as of `fairlock.Lock`. Besides, heartbeats need the event loop:
+    code that blocks it for longer than the lease loses the lock. `check`, `lost.is_set()` and
+    `remaining` read the clock, so they tell even then.
+
+    Made by `AsyncLockClient`, for the event loop in which it was acquired.
+    """
+
+    def __init__(
+        self,
+        services: AsyncLockServices,
+        request: AcquireRequest,
+        options: LockOptions[AsyncCallback],
+        granted: Grant,
+    ) -> None:
+        super().__init__(
+            services.settings,
+            services.store_factory,
+            request,
+            options,
+            granted,
+            events=services.events,
+            entered=services.entered,
+            handle_store_factory=services.handle_store_factory,
+            mutex=BridgedMutex(),
+        )
+        self._services = services
+        self._loop = asyncio.get_running_loop()
+        self._unfinished_writes: set[asyncio.Task[Any]] = set()
+        self._lost = AsyncLostEvent(self._handle.lease.is_lost)
+        self._guarded()  # Its AWS client exists now, and `condition_check` cannot wait for one.
+        self._begin_heartbeats()
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set once the lock is lost: the lease is over, or somebody else has the place.
+
+        A release does not set it.
+        """
+        return self._lost
+
+    async def heartbeat(
+        self, *, lease: Seconds | None = None, data: Mapping[str, Any] | None = None
+    ) -> None:
+        """Renews the lease now, one request. The client does so by itself, so no call is needed.
+
+        Arguments and errors as of `fairlock.Lock.heartbeat`.
+        """
+        self._require_own_loop()
+        await self._services.tasks.shielded(run(self._renew, lease, data))
+
+    async def release(self) -> bool:
+        """Releases the lock, to the oldest waiter if there is one. One request if nobody waits.
+
+        No heartbeat is under way any more when this returns, and none will be sent. May be
+        repeated. If the task that releases is cancelled meanwhile, the release goes on all the
+        same. Result and errors as of `fairlock.Lock.release`.
+        """
+        self._require_own_loop()
+        if not self._handle.lease.is_from_parent_process:
+            self._services.heartbeats.remove(self._handle)
+        return await self._services.tasks.shielded(run(self._handle.release))
+
+    async def transact_write(
+        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+    ) -> None:
+        """Commits the items if the lock is held at that moment: all, or nothing. One request.
+
+        Arguments and errors as of `fairlock.Lock.transact_write`. If the task is cancelled
+        meanwhile, the transaction goes on all the same, and its outcome is unknown: the same call
+        again tells it.
+        """
+        self._require_own_loop()
+        while self._unfinished_writes:  # A repeat must know the outcome of the call before it.
+            await asyncio.wait(self._unfinished_writes)
+        guarded = self._guarded()
+        caller = asyncio.current_task()
+        with guarded.call(
+            items, release=release, caller=caller, goes_on_after=asyncio.CancelledError
+        ) as call:
+            await self._services.tasks.shielded(
+                run(self._write, call), unfinished=self._unfinished_writes
+            )
+
+    def _write(self, call: PendingCall) -> None:
+        try:
+            super()._write(call)
+        finally:
+            if call.release and not self._handle.lease.is_held():
+                self._services.heartbeats.remove(self._handle)
+
+    async def __aenter__(self) -> Self:
+        """The lock itself."""
+        self._enter()
+        return self
+
+    async def __aexit__(
+        self, _kind: object, error: BaseException | None, _traceback: object
+    ) -> None:
+        """Releases, as `AsyncLockClient.hold` does; in another event loop, ends its heartbeats."""
+        self._leave()
+        if self._handle.lease.is_from_parent_process:
+            return
+        if is_another_running(self._loop):  # `release` refuses that, so the lease has to end it.
+            self._call_in_loop(lambda: self._services.heartbeats.remove(self._handle))
+        try:
+            if not await self.release():
+                self.check()
+        except Exception as lock_error:  # noqa: BLE001 - whatever it is, it is raised or logged
+            self._raise_or_note(lock_error, error)
+
+    def _is_renewed(self) -> bool:
+        return not self._loop.is_closed() and self._services.heartbeats.renews(self._handle)
+
+    def _begin_heartbeats(self) -> None:
+        self._services.heartbeats.add(self._handle)
+
+    def _require_own_loop(self) -> None:
+        if not self._handle.lease.is_from_parent_process and is_another_running(self._loop):
+            message = f"lock {self.name!r} belongs to another event loop: use it there"
+            raise ClientUnusable(message)
+
+    def _report_loss(self, reason: str) -> None:
+        self._call_in_loop(self._lost.set)
+        super()._report_loss(reason)
+
+    def _call_soon(self, description: str, callback: Callable[[], Any]) -> None:
+        self._call_in_loop(lambda: self._services.tasks.call_soon(description, callback))
+
+    def _call_in_loop(self, action: Callable[[], None]) -> None:
+        """Calls in the event loop: a loss may be found by another thread, or after its end."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(action)
+
+
+AsyncCallback = Callable[[AsyncLock, str], Awaitable[object] | None]
+"""Called with a lock and the reason, in the event loop; a coroutine is awaited.
+
+What it raises is logged.
+"""
+
+
+class AsyncEnteredLocks(EnteredLocks):
+    """The same by task. A task that another one starts inside its block is another one.
+
+    Whether the outer task waits for it there, nobody can tell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_tasks: WeakKeyDictionary[asyncio.Task[Any], Entered] = WeakKeyDictionary()
+
+    def mine(self) -> Entered:
+        """The locks that the calling task is inside of."""
+        task = asyncio.current_task()
+        return [] if task is None else self._of_tasks.setdefault(task, [])
+
+    @staticmethod
+    def _who() -> str:
+        return "task"
+
+
+class AsyncHold(BaseHold):
+    """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
+
+    def __init__(self, name: str, block: AbstractAsyncContextManager[AsyncLock]) -> None:
+        super().__init__(name, statement="async with")
+        self._block = block
+
+    async def __aenter__(self) -> AsyncLock:
+        """Acquires the lock, as `AsyncLockClient.acquire` does."""
+        self._enter_once()
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Releases the lock; see `LockClient.hold`."""
+        await self._block.__aexit__(kind, error, traceback)

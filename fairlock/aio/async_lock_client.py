@@ -1,0 +1,428 @@
+"""`AsyncLockClient`: locks for asyncio.
+
+What people do with the locks of a table, to be awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+
+from fairlock.aio.async_lock import (
+    AsyncCallback,
+    AsyncEnteredLocks,
+    AsyncHold,
+    AsyncLock,
+    AsyncLockServices,
+)
+from fairlock.aio.bridge import AsyncConnection, BridgedClock, run, temporary_client
+from fairlock.aio.tasks import (
+    AsyncHeartbeats,
+    BackgroundTasks,
+    CancellableAcquisitions,
+    is_another_running,
+)
+from fairlock.client import arguments
+from fairlock.client.acquisition import Acquisition
+from fairlock.client.arguments import LockOptions, Timing
+from fairlock.client.connection import StoreFactory, table_of_stack, table_or_default
+from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.reporting import LockEvents, OnEvent, logger
+from fairlock.client.settings import (
+    DEFAULT_LEASE_SECONDS,
+    AdoptedGrant,
+    Adoption,
+    ClientOptions,
+    ClientSettings,
+)
+from fairlock.client.table_client import (
+    NotCopied,
+    checked_prefix,
+    force_release_request,
+    locks_of,
+    send_force_release,
+    send_release,
+)
+from fairlock.clock import Clock, Seconds, in_seconds
+from fairlock.errors import ClientUnusable, LockWaitTimeout, VisibleHolder
+from fairlock.protocol.description import LockDescription
+from fairlock.wire import rules
+
+if TYPE_CHECKING:
+    from aiobotocore.session import AioSession
+
+
+class AsyncLockAdministration(NotCopied, ABC):
+    """The part of `AsyncLockClient` that needs no lock of its own."""
+
+    async def describe(self, name: str) -> LockDescription | None:
+        """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
+        name = rules.plain_text("name", rules.LOCK_NAME, name)
+        store_factory = self._opened()
+        return await run(lambda: store_factory.store().describe(name))
+
+    def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
+        """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
+        return _locks_of(self._opened(), checked_prefix(prefix))
+
+    async def force_release(
+        self,
+        name: str,
+        *,
+        holder: VisibleHolder | None = None,
+        fencing_token: int | None = None,
+        reason: str,
+        requested_by: str | None = None,
+    ) -> None:
+        """Takes a lock away from a holder, for the oldest waiter if there is one.
+
+        Arguments and errors as of `LockClient.force_release`.
+        """
+        request = force_release_request(
+            self._administrator_settings(),
+            name,
+            holder,
+            fencing_token,
+            reason=reason,
+            requested_by=requested_by,
+        )
+        await run(send_force_release, self._opened(), request)
+
+    async def release(self, name: str, owner_id: str) -> bool:
+        """Releases what a function or another process has acquired. As `LockClient.release`."""
+        return await run(send_release, self._opened(), name, owner_id)
+
+    @abstractmethod
+    def _opened(self) -> StoreFactory:
+        """The lock table; raises `ClientUnusable` once the client is closed."""
+
+    @abstractmethod
+    def _administrator_settings(self) -> ClientSettings:
+        """The settings of the client."""
+
+
+async def _locks_of(store_factory: StoreFactory, prefix: str) -> AsyncIterator[LockDescription]:
+    found = locks_of(store_factory, prefix)
+    while (lock := await run(next, found, None)) is not None:
+        yield lock
+
+
+_CLOSED_ELSEWHERE: Final = (
+    "this AsyncLockClient was used in another event loop: close it there; if that loop has ended, "
+    "nobody renews its locks, and their leases end them"
+)
+
+
+class AsyncLockClient(AsyncLockAdministration):
+    """Locks in one table for one event loop, shared with workflows and all other clients.
+
+    The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
+    of all locks, and at most `max_workers` of them are under way at a time.
+
+    A task that is cancelled while it acquires leaves the queue, or releases what was granted in
+    that moment, before the cancellation goes on; a request that was sent is never abandoned. So a
+    cancellation may take as long as DynamoDB takes to answer. If the task is cancelled once more,
+    the cleanup goes on in the background, and `close` waits for it.
+
+    Args:
+        table_name: name or ARN of the lock table; None takes it from FAIRLOCK_TABLE_NAME.
+        session: an aiobotocore session to make clients from; None takes the default one.
+        client: an aiobotocore DynamoDB client to use as it is.
+        stepfunctions: same, for Step Functions.
+        on_event: as of `LockClient`; a plain function, called in a thread: no request and no task
+            waits for it.
+        clock: as of `LockClient`; the `wait` of one for tests must let the event loop run, see
+            `fairlock.testing`.
+
+    All other arguments are those of `LockClient`.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+
+    def __init__(
+        self,
+        table_name: str | None = None,
+        *,
+        session: AioSession | None = None,
+        client: Any = None,  # noqa: ANN401 - aiobotocore makes its classes at run time
+        stepfunctions: Any = None,  # noqa: ANN401 - same
+        owner_name: str | None = None,
+        lease: Seconds = DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
+        longest_poll: Seconds = 5.0,
+        max_workers: int = 32,
+        best_effort_release: bool = True,
+        on_event: OnEvent | None = None,
+        clock: Clock | Literal["system"] | None = None,
+    ) -> None:
+        settings = self._settings = ClientSettings(
+            table_name=table_or_default(table_name),
+            owner_name=owner_name,
+            lease=in_seconds(lease),
+            max_wait=in_seconds(max_wait),
+            timing=Timing(
+                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+            ),
+            longest_poll=in_seconds(longest_poll),
+            max_workers=max_workers,
+            best_effort_release=best_effort_release,
+            on_event=on_event,
+            clock=BridgedClock() if clock is None or clock == "system" else clock,
+            uses_dates=clock != "system",
+        )
+        self._connections = [
+            AsyncConnection(
+                session=session,
+                dynamodb=client,
+                stepfunctions=stepfunctions,
+                most_at_once=max_workers,
+            )
+            for _ in range(2)
+        ]
+        store_factory = settings.store_factory(self._connections[0])
+        self._services = AsyncLockServices(
+            settings=settings,
+            store_factory=store_factory,
+            handle_store_factory=replace(store_factory, connection=self._connections[1]),
+            heartbeats=AsyncHeartbeats(settings.clock, most_at_once=max_workers),
+            tasks=BackgroundTasks(),
+            events=self._new_events(on_event),
+            entered=AsyncEnteredLocks(),
+        )
+        self._acquisitions = CancellableAcquisitions(self._services.tasks)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    @classmethod
+    async def from_stack(
+        cls,
+        stack_name: str,
+        *,
+        session: AioSession | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> Self:
+        """A client for the table of the service that a stack shares. As `LockClient.from_stack`."""
+        async with temporary_client("ssm", session) as make_client:
+            table = await run(table_of_stack, stack_name, make_client)
+        return cls(table, session=session, **settings)
+
+    async def acquire(
+        self,
+        name: str,
+        *,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: AsyncCallback | None = None,
+        on_danger: AsyncCallback | None = None,
+    ) -> AsyncLock:
+        """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
+
+        Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
+        """
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        return await self._acquire(options)
+
+    async def try_acquire(
+        self,
+        name: str,
+        *,
+        lease: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: AsyncCallback | None = None,
+        on_danger: AsyncCallback | None = None,
+    ) -> AsyncLock | None:
+        """Takes the lock if that is possible at once; None if others hold it. Does not queue.
+
+        A holder that crashed is evicted as by `LockClient.try_acquire`. Errors as of it, too: an
+        unknown outcome is never reported as a grant, nor as None.
+        """
+        options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
+        try:
+            return await self._acquire(options)
+        except LockWaitTimeout:
+            return None
+
+    def longest_wait(self, lease: Seconds | None = None) -> float:
+        """Seconds that `acquire` waits by default for a lock with such a lease."""
+        return self._settings.longest_wait(lease)
+
+    def hold(
+        self,
+        name: str,
+        *,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: AsyncCallback | None = None,
+        on_danger: AsyncCallback | None = None,
+        reentrant: bool = False,
+    ) -> AsyncHold:
+        """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
+
+        Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
+        threads: a task that a body starts is another one, and waits.
+        """
+        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        arguments.require_bool("reentrant", reentrant)
+        return AsyncHold(name, self._block(options, reentrant=reentrant))
+
+    @asynccontextmanager
+    async def _block(
+        self, options: LockOptions[AsyncCallback], *, reentrant: bool
+    ) -> AsyncIterator[AsyncLock]:
+        """The block of `hold`."""
+        outer = self._services.entered.reentered(options) if reentrant else None
+        if isinstance(outer, AsyncLock):
+            yield outer
+            if outer.lost.is_set():  # The outer block notes it on what the body raises.
+                outer.check()
+            return
+        async with await self._acquire(options) as lock:
+            yield lock
+
+    async def adopt(
+        self,
+        name: str,
+        owner_id: str,
+        *,
+        lease: Seconds | None = None,
+        on_lost: AsyncCallback | None = None,
+        on_danger: AsyncCallback | None = None,
+    ) -> AsyncLock:
+        """Goes on with a lock that a function, a workflow or another process has acquired.
+
+        Arguments and errors as of `LockClient.adopt`; callbacks may be coroutine functions.
+        """
+        adoption = Adoption(
+            settings=self._settings,
+            name=name,
+            owner_id=owner_id,
+            lease=lease,
+            on_lost=on_lost,
+            on_danger=on_danger,
+        )
+        adopted: AdoptedGrant[AsyncCallback] = await run(adoption.run, self._opened())
+        self._require_open()
+        return AsyncLock(self._services, adopted.request, adopted.options, adopted.granted)
+
+    async def close(self, *, release: bool = False) -> None:
+        """Ends heartbeats and tasks, and closes the connections that this client made.
+
+        Acquisitions that are under way leave the queue, and raise `ClientUnusable`. A lock that is
+        released after that opens a connection once more, which nobody closes.
+
+        If the task that closes is cancelled meanwhile, the releases go on all the same; `close`
+        again waits for them, and closes the connections.
+
+        Args:
+            release: whether to release all locks that are held; what fails is logged. Else they are
+                held until their leases are over.
+
+        Raises:
+            ClientUnusable: in another event loop than that of the locks, if `release` is asked for
+                or that loop still runs; nothing is closed.
+        """
+        loop = self._loop
+        if loop is not None and is_another_running(loop) and (release or loop.is_running()):
+            raise ClientUnusable(_CLOSED_ELSEWHERE)
+        self._closed = True
+        self._acquisitions.close()
+        handles = self._services.heartbeats.handles() if release else []
+        await self._services.tasks.shielded(self._end_heartbeats(handles))
+        await self._services.tasks.finish()
+        if self._services.events.has_thread:
+            await asyncio.to_thread(self._services.events.close)
+        await self._disconnect()
+
+    async def __aenter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    async def __aexit__(
+        self, _kind: object, error: BaseException | None, _traceback: object
+    ) -> None:
+        """Closes, and releases all locks that are held."""
+        try:
+            await self.close(release=True)
+        except ClientUnusable as unusable:
+            if error is None:
+                raise
+            error.add_note(f"At the end of the client: {unusable}")
+
+    async def _acquire(self, options: LockOptions[AsyncCallback]) -> AsyncLock:
+        self._require_open()
+        acquisition = self._settings.acquisition(
+            options,
+            self._services.store_factory,
+            events=self._services.events,
+            entered=self._services.entered,
+            require_open=self._require_open,
+        )
+        granted = await self._acquisitions.run(acquisition)
+        if granted is None:
+            raise acquisition.timed_out()
+        try:
+            self._require_open()  # Closed in this moment: nobody would renew the lock.
+            lock = AsyncLock(self._services, acquisition.request, options, granted)
+        except BaseException:
+            await self._services.tasks.shielded(self._undo(acquisition))
+            raise
+        acquisition.report_grant(granted)
+        return lock
+
+    async def _undo(self, acquisition: Acquisition) -> None:
+        """Releases what was granted when the client was closed."""
+        try:
+            await run(acquisition.leave)
+        except Exception:
+            name = acquisition.request.lock_name
+            logger.exception("lock %r: granted in vain, not released; the lease ends it", name)
+        if self._closed:
+            await self._disconnect()
+
+    async def _end_heartbeats(self, to_release: Sequence[LeaseHandle]) -> None:
+        await self._services.heartbeats.close()
+        semaphore = asyncio.Semaphore(self._settings.max_workers)
+        await asyncio.gather(*(self._release(handle, semaphore) for handle in to_release))
+
+    async def _release(self, handle: LeaseHandle, semaphore: asyncio.Semaphore) -> None:
+        async with semaphore:
+            await run(handle.release_at_close)
+
+    async def _disconnect(self) -> None:
+        for connection in reversed(self._connections):
+            await connection.aclose()
+
+    @staticmethod
+    def _new_events(on_event: OnEvent | None) -> LockEvents:
+        return LockEvents(on_event)
+
+    def _opened(self) -> StoreFactory:
+        self._require_open()
+        return self._services.store_factory
+
+    def _administrator_settings(self) -> ClientSettings:
+        return self._settings
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ClientUnusable("this AsyncLockClient is closed")
+        with suppress(RuntimeError):  # `list` may be called before there is a loop.
+            self._loop = self._loop or asyncio.get_running_loop()
+        if self._loop is not None and is_another_running(self._loop):
+            message = "this AsyncLockClient was used in another event loop: make one in each"
+            raise ClientUnusable(message)

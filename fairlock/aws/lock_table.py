@@ -1,0 +1,348 @@
+"""The edge to DynamoDB: sends requests of the protocol, and translates what can go wrong.
+
+There are four outcomes: the write happened; the condition failed, which is an answer and carries
+the item; DynamoDB was too busy and certainly did not write, so the request is repeated; the outcome
+is unknown, which is `LockStoreUnavailable`. Everything else (no such table, no permission, a
+request that DynamoDB finds invalid) is a defect of the set-up, `LockStoreMisconfigured`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from fairlock.aws.aws_clock import NO_DATE, AwsClock
+from fairlock.aws.retry import (
+    CONDITION_FAILED,
+    RepeatedRequest,
+    RetryBudget,
+    cancellation_reasons,
+    is_false_condition,
+    misconfigured,
+)
+from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.protocol.expressions import (
+    Answer,
+    Check,
+    Delete,
+    Deletes,
+    Item,
+    Page,
+    Put,
+    Query,
+    Scan,
+    Transaction,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import (
+        ConditionCheckTypeDef,
+        DeleteTypeDef,
+        PutTypeDef,
+        QueryInputTypeDef,
+        QueryOutputTypeDef,
+        ScanInputTypeDef,
+        ScanOutputTypeDef,
+        TransactWriteItemTypeDef,
+    )
+
+_Answer = TypeVar("_Answer")
+
+
+class _When(TypedDict):
+    """What each `Answer` tells of its time."""
+
+    sent: float
+    date_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Answer):
+    """The write happened. `item` is the item after or before it, as the request asked for."""
+
+    item: Item = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFailed(Answer):
+    """The condition did not hold.
+
+    Attributes:
+        item: what the item was; empty if there is none.
+        repeated: whether the request was sent before; that sending may have been written.
+    """
+
+    item: Item = field(repr=False)
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Answer):
+    """A transaction did not happen.
+
+    Attributes:
+        state: the lock's item, if its condition failed.
+    """
+
+    state: Item | None = field(repr=False)
+
+
+class LockTable:
+    """One lock table.
+
+    Args:
+        client: a DynamoDB client; `client_config.CLIENT_CONFIG` suits it.
+        name: the table's name or ARN.
+        retry_budget: how long to go on with a request that DynamoDB is too busy for.
+        aws_clock: learns from each answer; None for one that knows nothing yet.
+
+    Each answer tells when it was given, refusals included.
+
+    All methods raise `LockStoreUnavailable` if a throttle, a timeout or a 5xx outlasts the
+    retry_budget, and `LockStoreMisconfigured` if AWS refuses the request.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        name: str,
+        *,
+        retry_budget: RetryBudget | None = None,
+        aws_clock: AwsClock | None = None,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._retry_budget = retry_budget or RetryBudget()
+        self.aws_clock = aws_clock or AwsClock(self._retry_budget.clock)
+
+    def update(self, update: Update) -> Written | ConditionFailed:
+        """Sends one conditional update."""
+        request = RepeatedRequest(self._retry_budget)
+        fields = self._update_of(update)["Update"]
+        try:
+            response = self._send(
+                lambda: self._client.update_item(**fields, ReturnValues=update.returns), request
+            )
+        except ClientError as error:
+            # The stubs know one shape of errors; this one also carries the item.
+            item = cast("Item", error.response.get("Item", {}))
+            when = self._when(error.response, request)
+            return ConditionFailed(item, repeated=request.repeated, **when)
+        return Written(response.get("Attributes", {}), **self._when(response, request))
+
+    def transact(self, transaction: Transaction) -> Written | Cancelled:
+        """Sends two writes that happen together or not at all.
+
+        All repeats have one request token: a repeat after a lost reply is not a second transaction,
+        and is answered that the first one happened.
+        """
+        writes = [self._update_of(transaction.state), self._write_of(transaction.other)]
+        token = str(uuid.uuid4())
+        request = RepeatedRequest(self._retry_budget)
+        try:
+            response = self._send(
+                lambda: self._client.transact_write_items(
+                    TransactItems=writes, ClientRequestToken=token
+                ),
+                request,
+            )
+        except ClientError as error:
+            reasons = cancellation_reasons(error)
+            if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
+                raise self._misconfigured(error) from error
+            state_failed = reasons[0]["Code"] == CONDITION_FAILED
+            when = self._when(error.response, request)
+            return Cancelled(reasons[0].get("Item", {}) if state_failed else None, **when)
+        return Written({}, **self._when(response, request))
+
+    def delete(self, delete: Delete) -> bool:
+        """Deletes one item; tells whether it was there, as the condition wants it."""
+        fields = self._delete_of(delete)
+        try:
+            self._send(lambda: self._client.delete_item(**fields))
+        except ClientError:
+            return False
+        return True
+
+    def delete_all(self, deletes: Deletes) -> tuple[Delete, ...]:
+        """Deletes items in one transaction; returns those whose condition did not hold.
+
+        If there are any, nothing was deleted.
+        """
+        writes: list[TransactWriteItemTypeDef] = [
+            {"Delete": self._delete_of(delete)} for delete in deletes.deletes
+        ]
+        try:
+            self._send(lambda: self._client.transact_write_items(TransactItems=writes))
+        except ClientError as error:
+            codes = [reason.get("Code") for reason in cancellation_reasons(error)]
+            if CONDITION_FAILED not in codes:
+                raise
+            failed = zip(deletes.deletes, codes, strict=True)
+            return tuple(delete for delete, code in failed if code == CONDITION_FAILED)
+        return ()
+
+    def read(self, key: Item) -> Item:
+        """One item, strongly consistent; empty if there is none."""
+        request = RepeatedRequest(self._retry_budget)
+        response = self._send(
+            lambda: self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True),
+            request,
+        )
+        self._when(response, request)
+        return response.get("Item", {})
+
+    def query(self, query: Query) -> Page:
+        """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
+        return self._page(self._range_of(query))
+
+    def scan(self, scan: Scan) -> Page:
+        """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
+        request: ScanInputTypeDef = {
+            "TableName": self._name,
+            "FilterExpression": scan.only,
+            "ExpressionAttributeNames": scan.names,
+            "ExpressionAttributeValues": scan.values,
+            "ConsistentRead": True,
+        }
+        if scan.after is not None:
+            request["ExclusiveStartKey"] = scan.after
+        sending = RepeatedRequest(self._retry_budget)
+        return self._read_page(self._send(lambda: self._client.scan(**request), sending), sending)
+
+    def query_all(self, query: Query) -> list[Item]:
+        """The items of a range, in order, strongly consistent; as many pages as it takes.
+
+        If the query says how many it wants at most, it ends with the page that has so many.
+        """
+        request = self._range_of(query)
+        items: list[Item] = []
+        while True:
+            page = self._page(request)
+            items += page.items
+            is_enough = query.most is not None and len(items) >= query.most
+            if is_enough or page.next is None:
+                return items
+            request["ExclusiveStartKey"] = page.next
+
+    def no_date(self) -> LockStoreMisconfigured:
+        """The error for an answer that does not tell when a lease ends, and was needed for that."""
+        return LockStoreMisconfigured(
+            f"lock table {self._name!r}: {NO_DATE}",
+            table_name=self._name,
+            region=self._region(),
+            code="NoDate",
+        )
+
+    def _page(self, request: QueryInputTypeDef) -> Page:
+        request["ConsistentRead"] = True
+        sending = RepeatedRequest(self._retry_budget)
+        return self._read_page(self._send(lambda: self._client.query(**request), sending), sending)
+
+    def _read_page(
+        self, response: QueryOutputTypeDef | ScanOutputTypeDef, sending: RepeatedRequest
+    ) -> Page:
+        return Page(
+            items=list(response["Items"]),
+            next=response.get("LastEvaluatedKey"),
+            **self._when(response, sending),
+        )
+
+    def _when(self, response: object, request: RepeatedRequest) -> _When:
+        """When an answer was given, one that has come just now."""
+        meta = getattr(self._client, "meta", None)
+        date_ms = self.aws_clock.date_ms(
+            cast("Mapping[str, Any]", response),
+            sent=request.sent,
+            endpoint_url=getattr(meta, "endpoint_url", None),
+        )
+        return _When(sent=request.sent, date_ms=date_ms)
+
+    def _range_of(self, query: Query) -> QueryInputTypeDef:
+        request: QueryInputTypeDef = {
+            "TableName": self._name,
+            "KeyConditionExpression": query.condition,
+            "ExpressionAttributeNames": query.names,
+            "ExpressionAttributeValues": query.values,
+        }
+        if query.most is not None:
+            request["Limit"] = query.most
+        if query.only is not None:
+            request["FilterExpression"] = query.only
+        if query.attributes is not None:
+            request["ProjectionExpression"] = query.attributes
+        if query.after is not None:
+            request["ExclusiveStartKey"] = query.after
+        return request
+
+    def _update_of(self, update: Update) -> TransactWriteItemTypeDef:
+        return {
+            "Update": {
+                "TableName": self._name,
+                "Key": update.key,
+                "UpdateExpression": update.change,
+                "ConditionExpression": update.condition,
+                "ExpressionAttributeNames": update.names,
+                "ExpressionAttributeValues": update.values,
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
+
+    def _write_of(self, write: Put | Delete | Check) -> TransactWriteItemTypeDef:
+        if isinstance(write, Put):
+            put: PutTypeDef = {"TableName": self._name, "Item": write.item}
+            if write.condition is not None:
+                put["ConditionExpression"] = write.condition
+                put["ExpressionAttributeNames"] = write.names
+                if write.values:
+                    put["ExpressionAttributeValues"] = write.values
+            return {"Put": put}
+        if isinstance(write, Check):
+            return {"ConditionCheck": cast("ConditionCheckTypeDef", self._delete_of(write))}
+        return {"Delete": self._delete_of(write)}
+
+    def _delete_of(self, delete: Delete | Check) -> DeleteTypeDef:
+        """A delete, and a check of the same shape."""
+        fields: DeleteTypeDef = {
+            "TableName": self._name,
+            "Key": delete.key,
+            "ConditionExpression": delete.condition,
+            "ExpressionAttributeNames": delete.names,
+        }
+        if delete.values:
+            fields["ExpressionAttributeValues"] = delete.values
+        return fields
+
+    def _send(self, send: Callable[[], _Answer], request: RepeatedRequest | None = None) -> _Answer:
+        """Sends a request until it is answered.
+
+        Raises:
+            ClientError: a condition is false, as boto3 raises it; nothing else is raised as one.
+        """
+        request = request or RepeatedRequest(self._retry_budget)
+        try:
+            return request.send(send)
+        except (BotoCoreError, ClientError) as error:
+            if is_false_condition(error):
+                raise
+            if request.repeated:
+                message = (
+                    f"lock table {self._name!r}: AWS refused a repeat of the request ({error}), "
+                    "and the first sending may have been written; the outcome is unknown, repeat "
+                    "the call"
+                )
+                raise LockStoreUnavailable(message) from error
+            raise self._misconfigured(error) from error
+
+    def _misconfigured(self, error: Exception) -> LockStoreMisconfigured:
+        return misconfigured(error, table_name=self._name, region=self._region())
+
+    def _region(self) -> str | None:
+        region: str | None = getattr(getattr(self._client, "meta", None), "region_name", None)
+        return region

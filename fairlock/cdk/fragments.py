@@ -1,0 +1,191 @@
+"""The workflow variable of a guard or an update, and the JSONata that reads it.
+
+Which errors of a task state are repeated, and how often.
+
+Arguments that CDK itself would not refuse, or not by name: types, durations, states.
+
+The checks run in Python before a value reaches CDK: a value such as NaN ends CDK's process.
+
+Account and region: whether two parts of an app are in the same, as far as synth knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import Duration, Stack, Token
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.interfaces import ResourceEnvironment
+from constructs import Construct, IConstruct
+
+from fairlock.errors import InvalidRequest, LockLost
+
+
+def check_place(scope: object, construct_id: object) -> None:
+    """Checks the first two arguments of a construct.
+
+    Raises:
+        InvalidRequest: one of them is something else.
+    """
+    if not isinstance(scope, Construct):
+        rule = "must be the parent construct, such as a Stack"
+        raise InvalidRequest(field="scope", rule=rule, value=scope)
+    if not isinstance(construct_id, str) or not construct_id:
+        rule = "must be a text that is not empty"
+        raise InvalidRequest(field="construct_id", rule=rule, value=construct_id)
+
+
+def whole_seconds(field: str, duration: object) -> int:
+    """The seconds of a Duration.
+
+    Raises:
+        InvalidRequest: it is no Duration, not known at synth, or no whole number of seconds.
+    """
+    if not isinstance(duration, Duration):
+        rule = "must be a Duration, such as Duration.seconds(60)"
+        raise InvalidRequest(field=field, rule=rule, value=duration)
+    if duration.is_unresolved():
+        rule = "must be known at synth: a token has no value yet"
+        raise InvalidRequest(field=field, rule=rule, value="a token")
+    milliseconds = duration.to_milliseconds(integral=False)
+    if milliseconds % 1000:
+        rule = "must be a whole number of seconds"
+        raise InvalidRequest(field=field, rule=rule, value=f"{milliseconds:g} ms")
+    return int(milliseconds // 1000)
+
+
+def check_states(field: str, value: object) -> None:
+    """Checks that an argument is a state, or something that begins with one.
+
+    Raises:
+        InvalidRequest: it is neither a state nor a chain nor a fragment.
+    """
+    if not isinstance(getattr(value, "start_state", None), sfn.State):
+        rule = (
+            "must be a state, a chain or a fragment of a state machine, "
+            "such as tasks.LambdaInvoke.jsonata(…)"
+        )
+        raise InvalidRequest(field=field, rule=rule, value=value)
+
+
+_LONGEST_READABLE: Final = 50  # Step Functions allows variable and state names of 80 characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowVariable:
+    """The one variable of a guard, which holds its lock, or of an update.
+
+    Its name comes from the construct's path. So it is known before the guard exists, and two guards
+    never share one: Step Functions forbids a guard inside another to assign the outer's variable.
+    """
+
+    name: str
+    label: str
+
+    @classmethod
+    def of(cls, scope: IConstruct, construct_id: str, *, prefix: str = "lock") -> WorkflowVariable:
+        """The variable of the construct with this id in this scope.
+
+        Raises:
+            InvalidRequest: one of them is something else.
+        """
+        check_place(scope, construct_id)
+        path = f"{scope.node.path}/{construct_id}"
+        digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+        readable = re.sub(r"\W", "_", construct_id, flags=re.ASCII)[:_LONGEST_READABLE]
+        label = (
+            construct_id
+            if len(construct_id) <= _LONGEST_READABLE
+            else f"{construct_id[:_LONGEST_READABLE]}-{digest}"
+        )
+        return cls(name=f"{prefix}_{readable}_{digest}", label=label)
+
+    def field(self, field: str) -> str:
+        """A field of the variable: the same text in a JSONPath state and within JSONata."""
+        return f"${self.name}.{field}"
+
+    def jsonata(self, field: str) -> str:
+        """A field of the variable as a whole JSONata value."""
+        return jsonata(self.field(field))
+
+    def merged(self, fields: str) -> str:
+        """The variable with other fields, which are written as JSONata has them in an object."""
+        return f"$merge([${self.name}, {{{fields}}}])"
+
+    def state_name(self, purpose: str) -> str:
+        """The name of a state of the construct, as unique in a machine as the construct's id."""
+        return f"{self.label}: {purpose}"
+
+
+def jsonata(expression: str) -> str:
+    """Marks a string as JSONata."""
+    return f"{{% {expression} %}}"
+
+
+def is_jsonata(value: object) -> bool:
+    """Whether Step Functions would evaluate a value of a JSONata state."""
+    is_marked = isinstance(value, str) and value.startswith("{%") and value.endswith("%}")
+    return is_marked and len(value) >= len("{%%}")  # type: ignore[arg-type]  # a string by now
+
+
+UNCHANGED: Final = jsonata("$states.input")
+ERROR_OUTPUT: Final = jsonata("$states.errorOutput")
+ANY_ERROR: Final = "States.ALL"
+TIMEOUT: Final = "States.Timeout"
+EVALUATION_ERROR: Final = "States.QueryEvaluationError"
+"""JSONata that failed in any field of a state, `Assign` and `Output` included. Task, Map and
+Parallel states may catch and repeat it (developer guide, "Transforming data with JSONata")."""
+NOT_WORTH_REPEATING: Final = (InvalidRequest.__name__, LockLost.__name__)
+
+_REPEATS: Final = 8
+_REPEATS_IN_EXPRESS: Final = 3
+"""An Express workflow ends after 5 minutes, and with it the result of the work."""
+_REPEATS_WHEN_THROTTLED: Final = 100
+_LONGEST_PAUSE_SECONDS: Final = 20
+
+
+def repeat_unknown(call: sfn.TaskStateBase, *, express: bool) -> None:
+    """Repeats a call whose outcome is unknown: every call of the service may be made twice."""
+    never_repeat(call, NOT_WORTH_REPEATING)
+    if not express:
+        repeat(call, "Lambda.TooManyRequestsException", most=_REPEATS_WHEN_THROTTLED)
+    repeat(call, ANY_ERROR, most=_REPEATS_IN_EXPRESS if express else _REPEATS)
+
+
+def never_repeat(call: sfn.TaskStateBase, errors: Sequence[str]) -> None:
+    """Excepts errors from later, wider rules: the first rule that matches an error counts."""
+    call.add_retry(errors=list(errors), max_attempts=0)
+
+
+def repeat(
+    call: sfn.TaskStateBase,
+    error: str,
+    *,
+    most: int = _REPEATS,
+    longest_pause_seconds: int = _LONGEST_PAUSE_SECONDS,
+) -> None:
+    """Repeats after pauses that double, each shortened at random."""
+    call.add_retry(
+        errors=[error],
+        interval=Duration.seconds(1),
+        backoff_rate=2,
+        max_delay=Duration.seconds(min(longest_pause_seconds, _LONGEST_PAUSE_SECONDS)),
+        max_attempts=most,
+        jitter_strategy=sfn.JitterType.FULL,
+    )
+
+
+def first_difference(here: Stack, there: ResourceEnvironment) -> tuple[str, str, str] | None:
+    """`account` or `region`, that of here, and another one of there; None if nothing differs."""
+    for kind, own, other in (
+        ("account", here.account, there.account),
+        ("region", here.region, there.region),
+    ):
+        is_known = not Token.is_unresolved(own) and not Token.is_unresolved(other)
+        if is_known and own != other:
+            return kind, own, other
+    return None

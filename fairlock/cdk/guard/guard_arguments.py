@@ -1,0 +1,278 @@
+"""The guard's arguments, checked at synth by the rules of the service.
+
+The guard's `lock_name`: a literal, JSONata or a JsonPath token, made into a JSONata value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Final, TypeVar
+
+from aws_cdk import Duration, Stack, Token
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from fairlock.cdk.fragments import (
+    check_states,
+    first_difference,
+    is_jsonata,
+    jsonata,
+    whole_seconds,
+)
+from fairlock.cdk.service.service_base import ILockService
+from fairlock.cdk.service.shared_service import SharedLockService
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
+from fairlock.wire.rules import (
+    LEASE_SECONDS,
+    LIMIT,
+    LOCK_NAME,
+    SHORTEST_FALLBACK_SECONDS,
+    Rule,
+    require,
+)
+
+EXPRESS_SECONDS: Final = 5 * 60
+HEARTBEATS_A_LEASE: Final = 3
+
+_FUNCTIONS: Final = ("acquire_function", "heartbeat_function", "release_function")
+_T = TypeVar("_T")
+
+
+def checked(field: str, rule: Rule, value: _T) -> _T:
+    """The value, if it follows the service's rule for it.
+
+    Raises:
+        InvalidRequest: names the field and the rule.
+    """
+    require(field, rule, value, show_text=True)
+    return value
+
+
+def check_service(service: ILockService, *, scope: Construct) -> None:
+    """Checks that there are functions to call, in the account and region of the scope."""
+    if any(not hasattr(getattr(service, name, None), "function_arn") for name in _FUNCTIONS):
+        rule = "must be a LockService of this app, or one of LockService.from_stack(…)"
+        raise InvalidRequest(field="service", rule=rule, value=service)
+    stack = next((part for part in reversed(scope.node.scopes) if isinstance(part, Stack)), None)
+    difference = stack and first_difference(stack, service.acquire_function.env)
+    if difference:
+        kind, here, there = difference
+        rule = (
+            f"must be in the workflow's {kind} {here}: "
+            "only there can it wake those that wait, and ask whether they still run"
+        )
+        raise InvalidRequest(field="service", rule=rule, value=there)
+
+
+def name_of_service(service: ILockService) -> str:
+    """The same for every guard of one lock service, imported or not."""
+    if isinstance(service, SharedLockService):
+        return service.stack_name
+    function = service.acquire_function
+    arn = function.function_arn
+    return function.node.path if Token.is_unresolved(arn) else arn
+
+
+def check_work(task: sfn.IChainable, on_timeout: sfn.IChainable | None) -> None:
+    """Checks what is guarded, and what is done instead when the wait is over."""
+    check_states("task", task)
+    if on_timeout is None:
+        return
+    check_states("on_timeout", on_timeout)
+    if on_timeout.start_state is task.start_state:
+        rule = "must begin with another state than the task, which would run without the lock"
+        raise InvalidRequest(field="on_timeout", rule=rule, value=task.start_state.state_id)
+
+
+def check_flag(field: str, value: object) -> None:
+    """Checks that an argument is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidRequest(field=field, rule="must be True or False", value=value)
+
+
+def checked_jsonata(field: str, expression: str) -> str:
+    """One JSONata expression that is not empty."""
+    inner = expression[2:-2]
+    if not inner.strip() or "{%" in inner or "%}" in inner:
+        rule = "must be one JSONata expression as a whole: '{% 'customer/' & $states.input.id %}'"
+        raise InvalidRequest(field=field, rule=rule, value=expression)
+    return expression
+
+
+def checked_limit(limit: int | str) -> int | str:
+    """A number of permits, or JSONata that gives one when the workflow runs."""
+    if is_jsonata(limit):
+        return checked_jsonata("limit", str(limit))
+    if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
+        rule = (
+            "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
+        )
+        raise InvalidRequest(field="limit", rule=rule, value="a token")
+    return checked("limit", LIMIT, limit)
+
+
+def checked_lease_seconds(lease: Duration) -> int:
+    """Whole seconds, from one second to twelve hours."""
+    return checked("lease", LEASE_SECONDS, whole_seconds("lease", lease))
+
+
+def checked_max_wait_seconds(
+    max_wait: Duration, *, shortest_seconds: int, longest: Duration, express: bool
+) -> int:
+    """Zero, or whole seconds within the bounds of the way to wait and of the kind of workflow."""
+    seconds = whole_seconds("max_wait", max_wait)
+    if 0 < seconds < shortest_seconds:
+        rule = (
+            f"must be 0 to skip a busy lock, or at least {shortest_seconds} s, so that the service "
+            "has time to answer; Waiting.poll() also takes less"
+        )
+    elif express and seconds >= EXPRESS_SECONDS:
+        rule = "must be under 5 minutes, after which Step Functions ends an Express workflow"
+    elif seconds > longest.to_seconds():
+        rule = (
+            f"must be at most {longest.to_human_string()}: "
+            "a longer wait may fill the history of the execution, which ends at 25,000 events"
+        )
+    else:
+        return seconds
+    raise InvalidRequest(field="max_wait", rule=rule, value=f"{seconds} s")
+
+
+def checked_fallback_seconds(fallback: Duration) -> int:
+    """Whole seconds after which a waiter that sleeps in the queue asks again."""
+    seconds = whole_seconds("fallback", fallback)
+    if not SHORTEST_FALLBACK_SECONDS <= seconds <= LONGEST_FALLBACK_SECONDS:
+        rule = f"must be from {SHORTEST_FALLBACK_SECONDS} s to {LONGEST_FALLBACK_SECONDS} s (12 h)"
+        raise InvalidRequest(field="fallback", rule=rule, value=f"{seconds} s")
+    return seconds
+
+
+def checked_keep_alive_seconds(
+    keep_alive: Duration | None, *, lease_seconds: int, express: bool
+) -> int | None:
+    """Whole seconds between two heartbeats, at most a third of the lease; None for no heartbeat.
+
+    Raises:
+        InvalidRequest: names the rule.
+    """
+    if keep_alive is None:
+        return None
+    seconds = whole_seconds("keep_alive", keep_alive)
+    if express:
+        rule = (
+            "must be left out in an Express workflow: Step Functions has no task tokens there, "
+            "so nothing could end the heartbeat; choose a lease that is longer than the work"
+        )
+        raise InvalidRequest(field="keep_alive", rule=rule, value=keep_alive.to_human_string())
+    longest_seconds = lease_seconds // HEARTBEATS_A_LEASE
+    if not 1 <= seconds <= longest_seconds:
+        rule = (
+            f"must be from 1 s to a third of the lease of {lease_seconds} s, "
+            "so that two heartbeats may be lost"
+        )
+        raise InvalidRequest(field="keep_alive", rule=rule, value=f"{seconds} s")
+    return seconds
+
+
+_NOT_EVALUATED: Final = ("{%", "%}", "$.", "$$", "$states", "States.Format(")
+_STEP: Final = r"""\.(?P<name>[A-Za-z_]\w*)|\['(?P<quoted>[^'`]+)'\]|\[(?P<index>\d+)\]"""
+_PATH: Final = re.compile(
+    r"(?P<root>\$\$|\$[A-Za-z_]\w*|\$)(?P<steps>(?:" + re.sub(r"\?P<\w+>", "", _STEP) + r")*)"
+)
+_OPERATORS: Final = frozenset({"and", "or", "in", "true", "false", "null", "function"})
+_FORMAT: Final = re.compile(r"States\.Format\((?P<arguments>.*)\)")
+_QUOTED: Final = re.compile(r"'(?P<text>(?:[^'\\]|\\.)*)'")
+
+
+def workflow_lock_name(scope: Construct, lock_name: str) -> str:
+    """A value for a JSONata state.
+
+    Raises:
+        InvalidRequest: the literal is no lock name, or the path has no counterpart in JSONata.
+    """
+    if is_jsonata(lock_name):
+        return checked_jsonata("lock_name", lock_name)
+    if not isinstance(lock_name, str):
+        return checked("lock_name", LOCK_NAME, lock_name)
+    if lock_name.startswith("$") and not Token.is_unresolved(lock_name):
+        rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
+        raise InvalidRequest(field="lock_name", rule=rule, value=lock_name)
+    _refuse_parts_that_nobody_evaluates(lock_name)
+    if Token.is_unresolved(lock_name):
+        return _from_token(scope, lock_name)
+    return checked("lock_name", LOCK_NAME, lock_name)
+
+
+def literal_lock_name(lock_name: str) -> str | None:
+    """The lock name, if it is known at synth."""
+    return None if is_jsonata(lock_name) or Token.is_unresolved(lock_name) else lock_name
+
+
+def _refuse_parts_that_nobody_evaluates(literal: str) -> None:
+    """Step Functions takes such a text as it is: it would be one lock for all customers."""
+    found = next((part for part in _NOT_EVALUATED if part in literal), None)
+    if found is not None:
+        rule = (
+            f"must not contain {found}, which nothing evaluates within a literal: "
+            "write JSONata as a whole, '{% 'customer/' & $states.input.id %}', "
+            "or JsonPath.format('customer/{}', JsonPath.string_at('$.id'))"
+        )
+        raise InvalidRequest(field="lock_name", rule=rule, value=literal)
+
+
+def _from_token(scope: Construct, lock_name: str) -> str:
+    """A JsonPath token becomes JSONata; any other token is a literal known at deployment."""
+    try:
+        is_path = sfn.JsonPath.is_encoded_json_path(lock_name)
+    except RuntimeError as error:  # how jsii hands over that a path is only a part of the string
+        rule = "must be a JsonPath token as a whole: join with JsonPath.format or in JSONata"
+        raise InvalidRequest(field="lock_name", rule=rule, value=str(error)) from error
+    return jsonata(_translated(str(Stack.of(scope).resolve(lock_name)))) if is_path else lock_name
+
+
+def _translated(path: str) -> str:
+    """`$.a[0]`, `$$.Execution.Name`, `$variable.a` or `States.Format` of such, as JSONata."""
+    call = _FORMAT.fullmatch(path)
+    translated = _format_call(call["arguments"]) if call else _path(path)
+    if translated is None:
+        rule = "uses a JSONPath that has no simple counterpart; write it as JSONata, '{% … %}'"
+        raise InvalidRequest(field="lock_name", rule=rule, value=path)
+    return translated
+
+
+def _path(path: str) -> str | None:
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return None
+    root = {"$": "$states.input", "$$": "$states.context"}.get(match["root"], match["root"])
+    return root + "".join(_step(step) for step in re.finditer(_STEP, match["steps"]))
+
+
+def _step(step: re.Match[str]) -> str:
+    if step["index"] is not None:
+        return f"[{step['index']}]"
+    name = step["name"] or step["quoted"]
+    return f".{name}" if name.isidentifier() and name not in _OPERATORS else f".`{name}`"
+
+
+def _format_call(arguments: str) -> str | None:
+    """Concatenation. A missing argument gives no name at all, rather than one that many share."""
+    template = _QUOTED.match(arguments)
+    if template is None:
+        return None
+    literals = re.split(r"(?<!\\)\{\}", template["text"])
+    paths = [_path(argument) for argument in re.split(r",\s*", arguments[template.end() :])[1:]]
+    if len(paths) != len(literals) - 1 or None in paths:
+        return None
+    parts = [_literal(literals[0])]
+    for path, literal in zip(paths, literals[1:], strict=True):
+        parts += [str(path), _literal(literal)]
+    known = " and ".join(f"$exists({path})" for path in paths) or "true"
+    return f"{known} ? {' & '.join(part for part in parts if part != _literal(''))}"
+
+
+def _literal(text: str) -> str:
+    return json.dumps(re.sub(r"\\(.)", r"\1", text))

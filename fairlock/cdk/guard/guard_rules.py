@@ -1,0 +1,175 @@
+"""The rules for a guard in the state machine in which it ended up, and beside other guards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from aws_cdk import Annotations
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import IConstruct
+
+from fairlock.cdk.fragments import is_jsonata
+from fairlock.cdk.machines import Machines, PartOfMachine, not_in_a_machine, reachable
+from fairlock.errors import InvalidRequest
+
+_MIXED: Final = "fairlock:mixedGuards"
+_NO_TASK_TOKENS: Final = (
+    "must be True in an Express workflow: Step Functions has no task tokens there, "
+    "and reports the end of no execution"
+)
+_REAPED: Final = (
+    "must be left out in a Standard workflow: its lock then ends with the execution, not the lease"
+)
+_LEAVES: Final = (
+    "must get its own Catch before LockGuard(…) is called, which then puts the task into a branch: "
+    "this one leaves the guard without the release"
+)
+_ENTERS: Final = "must be reached by its guard only: this way leads to it without the lock"
+_NO_TOKEN: Final = (
+    "must not lead to a state that needs this guard's fencing token: when max_wait is over, there "
+    "was no grant, and so there is no token"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GuardInMachine:
+    """What the rules have to know of a guard.
+
+    Attributes:
+        construct: the guard.
+        variable: the name of its variable.
+        enter: the state with which it begins.
+        gives_up: the state that leads on to `on_timeout`; None if the guard fails then.
+        work: the state of its work, in which others may be.
+        bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
+        lock_name: the lock, if its name is known at synth.
+        service: tells one lock service from another.
+        express: what the guard was told of its machine.
+        limit: how many it lets in, or JSONata.
+        waiting: how it waits, as a caller writes it; None if it does not wait.
+    """
+
+    construct: IConstruct
+    variable: str
+    enter: sfn.State
+    gives_up: sfn.State | None
+    work: sfn.State
+    bare_task: sfn.State | None
+    lock_name: str | None
+    service: str
+    express: bool
+    limit: int | str
+    waiting: str | None
+
+    @property
+    def path(self) -> str:
+        """The guard's path in the app."""
+        return self.construct.node.path
+
+    def faults(
+        self, machines: Machines, parts: Sequence[PartOfMachine]
+    ) -> Iterator[InvalidRequest]:
+        """The rules that the guard breaks; warns of guards of one lock that do not fit together."""
+        places = machines.placements.get(self.variable, [])
+        if not places:
+            yield not_in_a_machine("guard")
+        for place in places:
+            if place.express != self.express:
+                rule = _NO_TASK_TOKENS if place.express else _REAPED
+                told = f"{self.express}, in {place.machine}"
+                yield InvalidRequest(field="express", rule=rule, value=told)
+        yield from self._ways_past_the_guard(machines)
+        yield from self._tokens_without_a_grant(machines)
+        rivals = [part for part in parts if isinstance(part, GuardInMachine) and self._rivals(part)]
+        for outer in rivals:
+            if self._is_inside(outer, machines):
+                rule = (
+                    f"must not be that of the guard around this one, {outer.path}, "
+                    "which holds the lock for as long as this one waits"
+                )
+                yield InvalidRequest(field="lock_name", rule=rule, value=self.lock_name)
+        earlier = parts[: parts.index(self)]
+        self._warn_beside([rival for rival in rivals if rival in earlier])
+
+    def _ways_past_the_guard(self, machines: Machines) -> Iterator[InvalidRequest]:
+        """Transitions of a bare task that the guard did not make.
+
+        CDK lets anybody add a Catch to a task after the guard was made, or lead to it.
+        """
+        if self.bare_task is None:
+            return
+        task = self.bare_task.state_id
+        own = {child.state_id for child in self.construct.node.children if _is_state(child)}
+        places = {place.machine for place in machines.placements.get(self.variable, ())}
+        for step in machines.transitions:
+            if step.machine not in places:
+                continue
+            if step.source == task and step.target not in own:
+                yield _past(_LEAVES, f"{task} -> {step.target}")
+            if step.target == task and step.source not in own:
+                yield _past(_ENTERS, f"{step.source or 'StartAt'} -> {task}")
+
+    def _tokens_without_a_grant(self, machines: Machines) -> Iterator[InvalidRequest]:
+        """States after a wait that has failed, which need the token of this guard's grant.
+
+        A state that the work leads to as well is refused only if no Choice stands before it: a
+        Choice may be there to ask whether the lock was granted.
+        """
+        if self.gives_up is None:
+            return
+        enter, gives_up = self.enter.state_id, self.gives_up.state_id
+        for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
+            steps = [step for step in machines.transitions if step.machine == machine]
+            certain = [step for step in steps if not step.by_choice]
+            # An execution that enters the guard again may be granted the lock, and get a token.
+            after = reachable(steps, [gives_up], stop=enter)
+            otherwise = reachable(steps, [None], stop=gives_up)
+            without = after - otherwise | reachable(certain, [gives_up], stop=enter)
+            for use in machines.tokens_needed:
+                if (use.machine, use.variable) == (machine, self.variable) and use.state in without:
+                    yield InvalidRequest(field="on_timeout", rule=_NO_TOKEN, value=use.state)
+
+    def _rivals(self, other: GuardInMachine) -> bool:
+        """Whether both are known to want one lock."""
+        is_known = self.lock_name is not None and other is not self
+        return is_known and (self.service, self.lock_name) == (other.service, other.lock_name)
+
+    def _is_inside(self, outer: GuardInMachine, machines: Machines) -> bool:
+        outer_machines = {place.machine for place in machines.placements.get(outer.variable, ())}
+        return any(
+            place.machine in outer_machines and outer.work.state_id in place.around
+            for place in machines.placements.get(self.variable, ())
+        )
+
+    def _warn_beside(self, rivals: Sequence[GuardInMachine]) -> None:
+        """Warns if another guard of the lock has another limit, or another way to wait.
+
+        What then holds is defined: a guard is never joined by more than its own limit allows, and a
+        polling guard gets nothing as long as others queue. Mostly it is a mistake.
+        """
+        for other in rivals:
+            differences = [
+                f"{field}={mine} here and {theirs} there"
+                for field, mine, theirs in (
+                    ("limit", self.limit, other.limit),
+                    ("waiting", self.waiting, other.waiting),
+                )
+                if mine != theirs and None not in {mine, theirs}
+                if not is_jsonata(mine) and not is_jsonata(theirs)
+            ]
+            if differences:
+                text = f"lock_name {self.lock_name!r} is also that of {other.path}: "
+                Annotations.of(self.construct).add_warning_v2(
+                    _MIXED, text + ", and ".join(differences)
+                )
+                return
+
+
+def _is_state(child: IConstruct) -> TypeGuard[sfn.State]:
+    return isinstance(child, sfn.State)
+
+
+def _past(rule: str, transition: str) -> InvalidRequest:
+    return InvalidRequest(field="task", rule=rule, value=transition)

@@ -1,0 +1,247 @@
+"""The guard's own states. All are JSONata states, legal in JSONPath and in JSONata machines.
+
+The states from the grant to the end of a guard: the work, and the release after it.
+
+Without keep_alive:
+
+    Work ──▶ Release
+
+With it:
+
+    ┌ Work ──────────────────────────────────┐
+    │  the work ──▶ Release, ends Heartbeat  │
+    │  Heartbeat ──▶ Heartbeat ──▶ …         │
+    └────────────────────────────────────────┘
+
+In either form an error of the work leads to a release of its own.
+
+The end of a guard's wait, in JSONata: `max_wait` after the guard was first entered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from fairlock.cdk.fragments import ANY_ERROR, WorkflowVariable, is_jsonata, jsonata
+from fairlock.cdk.guard.service_calls import ServiceCalls
+from fairlock.errors import LockWaitTimeout
+
+_REDRIVEN_AT: Final = "$states.context.Execution.RedriveTime"
+_REDRIVEN_AT_MS: Final = f"($exists({_REDRIVEN_AT}) ? $toMillis({_REDRIVEN_AT}) : 0)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitDeadline:
+    """When a wait is over, however often the acquisition began anew meanwhile.
+
+    A redrive begins the wait once more: it may come days after the execution was stopped.
+    """
+
+    variable: WorkflowVariable
+    max_wait_seconds: int
+
+    @property
+    def is_over(self) -> str:
+        """Whether the time is up."""
+        return f"$millis() >= {self._at_ms}"
+
+    @property
+    def remaining_seconds(self) -> str:
+        """How long the wait may last yet, rounded up."""
+        return f"$ceil(({self._at_ms} - $millis()) / 1000)"
+
+    @property
+    def _at_ms(self) -> str:
+        began_ms = f"$max([{self.variable.field('waiting_since_ms')}, {_REDRIVEN_AT_MS}])"
+        return f"{began_ms} + {self.max_wait_seconds * 1000}"
+
+
+_SHOWN_HOLDERS: Final = 5
+_LONGEST_CAUSE: Final = 32_768
+"""Step Functions cuts off a longer cause. Whether it counts characters or bytes is not documented:
+this many bytes are right either way."""
+_MOST_BYTES: Final = "$length($replace($text, /[^ -~]/, 'four'))"
+"""An upper bound of the bytes of `$text`: a character has four at most in UTF-8."""
+_RESULT_AS_TEXT: Final = "$string({'result': $states.input})"
+RESULT_IN_CAUSE: Final = jsonata("$parse($states.errorOutput.Cause).result")
+"""The output of the Catch of the error that `not_released_beside_a_heartbeat` raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardStates:
+    """Makes the states of one guard, which share its variable and the prefix of their names.
+
+    Attributes:
+        scope: the guard.
+        variable: the guard's variable.
+        calls: makes the states that call the service.
+    """
+
+    scope: Construct
+    variable: WorkflowVariable
+    calls: ServiceCalls
+
+    def enter(self, lock_name: str) -> sfn.Pass:
+        """Makes the owner id and the time of entry once, for all calls of this acquisition."""
+        limit = self.calls.options.limit
+        lock = {
+            "lock_name": lock_name,
+            "owner_id": jsonata("$uuid()"),
+            "waiting_since_ms": jsonata("$millis()"),
+            "restarts": 0,
+            **({"limit": limit} if is_jsonata(limit) else {}),
+        }
+        name = self.variable.state_name("Enter")
+        return sfn.Pass.jsonata(self.scope, name, assign={self.variable.name: lock})
+
+    def wait(self, seconds: str, *, assign: str | None = None) -> sfn.Wait:
+        """Waits, but never past the deadline, so that the last try falls on it."""
+        pause = f"$max([1, $min([{seconds}, {self.deadline.remaining_seconds}])])"
+        return sfn.Wait.jsonata(
+            self.scope,
+            self.variable.state_name("Wait"),
+            time=sfn.WaitTime.seconds(jsonata(pause)),
+            assign=None if assign is None else {self.variable.name: jsonata(assign)},
+        )
+
+    @property
+    def deadline(self) -> WaitDeadline:
+        """When the wait is over."""
+        options = self.calls.options
+        return WaitDeadline(variable=self.variable, max_wait_seconds=options.max_wait_seconds)
+
+    def branches(self, purpose: str, *branches: sfn.IChainable) -> sfn.Parallel:
+        """Runs chains as branches, which they cannot leave. The result is that of the first one."""
+        name = self.variable.state_name(purpose)
+        first = jsonata("$states.result[0]")
+        return sfn.Parallel.jsonata(self.scope, name, outputs=first).branch(*branches)
+
+    def not_released(self) -> sfn.Pass:
+        """Follows a release that failed for good: the lock ends with the execution."""
+        return sfn.Pass.jsonata(
+            self.scope,
+            self.variable.state_name("Not released"),
+            comment="Best effort: the result of the work stands; the lock ends with the execution.",
+        )
+
+    def heartbeat_ended(self) -> sfn.Pass:
+        """Ends the branch of the heartbeat as its task token would have done."""
+        return sfn.Pass.jsonata(self.scope, self.variable.state_name("Heartbeat ended"))
+
+    def not_released_beside_a_heartbeat(self) -> sfn.Fail:
+        """Carries the result of the work out of its branch, as an error that stops the heartbeat.
+
+        If the text is too long, or if JSONata rounds its numbers (to 15 digits; a fencing token has
+        16), the error has another name, and the guard fails rather than damage the result.
+        """
+        short = f"$length($text) <= {_LONGEST_CAUSE} and {_MOST_BYTES} <= {_LONGEST_CAUSE}"
+        fits = f"{short} and $parse($text).result = $states.input"
+        complete = f"$type($states.input) = 'null' or ({fits})"
+        lock_name = self.variable.field("lock_name")
+        refusal = (
+            f"'the work is done; the lock ' & {lock_name} & "
+            "' could not be released, nor the result be handed on'"
+        )
+
+        def either(value: str, otherwise: str) -> str:
+            return jsonata(f"($text := {_RESULT_AS_TEXT}; {complete} ? {value} : {otherwise})")
+
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Lock not released"),
+            error=either(f"'{self.not_released_error}'", "'LockNotReleased'"),
+            cause=either("$text", refusal),
+        )
+
+    @property
+    def not_released_error(self) -> str:
+        """The name of an error that only this guard uses."""
+        return f"LockNotReleased.{self.variable.name}"
+
+    def rethrow(self, purpose: str = "Failed") -> sfn.Fail:
+        """Fails with the error that came in, by its own name and cause."""
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name(purpose),
+            error=_string_or("$states.input.Error", "'States.TaskFailed'"),
+            cause=_string_or("$states.input.Cause", "''"),
+        )
+
+    def timed_out(self) -> sfn.Fail:
+        """Fails with `LockWaitTimeout`, whose cause names the lock and its holders."""
+        lock = self.variable.field
+        max_wait_seconds = self.calls.options.max_wait_seconds
+        holders = f"{lock('holders')}[[0..{_SHOWN_HOLDERS - 1}]].owner_name"
+        cause = (
+            f"'lock ' & {lock('lock_name')} & "
+            f"' was not granted within max_wait of {max_wait_seconds} s (waited ' & "
+            f"$string($floor(($millis() - {lock('waiting_since_ms')}) / 1000)) & ' s)' & "
+            f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
+        )
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Timed out"),
+            error=LockWaitTimeout.__name__,
+            cause=jsonata(cause),
+        )
+
+
+def _string_or(expression: str, default: str) -> str:
+    return jsonata(f"$type({expression}) = 'string' ? {expression} : {default}")
+
+
+_WORK: Final = "Work"
+
+
+def work_then_release(
+    task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable
+) -> sfn.Chain:
+    """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
+    work = task if is_bare_task(task) else states.branches(_WORK, task)
+    _catch_all(work, on_error)
+    not_released = states.not_released()
+    release = states.calls.release("Release", then=not_released)
+    work.next(release)
+    return sfn.Chain.custom(work, [release, not_released], not_released)
+
+
+def work_beside_heartbeat(
+    task: sfn.IChainable, states: GuardStates, *, interval_seconds: int, on_error: sfn.IChainable
+) -> sfn.Chain:
+    """The work with a heartbeat beside it: the release ends the heartbeat, a loss ends the work.
+
+    A task that is more than a bare one gets a branch of its own: a Succeed in it would end the
+    branch before the release, and leave the heartbeat running.
+    """
+    release = states.calls.release(
+        "Release", then=states.not_released_beside_a_heartbeat(), keep_alive=True
+    )
+    body = task if is_bare_task(task) else states.branches("Body", task)
+    body.next(release)
+    heartbeat = states.calls.heartbeat(
+        interval_seconds=interval_seconds,
+        on_end=states.heartbeat_ended(),
+        on_loss=states.rethrow("Not kept alive"),
+    )
+    work = states.branches(_WORK, body, heartbeat)
+    not_released = states.not_released()
+    work.add_catch(not_released, errors=[states.not_released_error], outputs=RESULT_IN_CAUSE)
+    _catch_all(work, on_error)
+    return sfn.Chain.custom(work, [work, not_released], not_released)
+
+
+def _catch_all(work: sfn.TaskStateBase | sfn.Parallel, on_error: sfn.IChainable) -> None:
+    work.add_catch(on_error, errors=["States.DataLimitExceeded"])  # States.ALL does not match it
+    work.add_catch(on_error, errors=[ANY_ERROR])
+
+
+def is_bare_task(task: sfn.IChainable) -> TypeGuard[sfn.TaskStateBase]:
+    """Whether the task is a state without transitions, so that the guard may add its own."""
+    if not isinstance(task, sfn.TaskStateBase):
+        return False
+    rendered = task.to_state_json()
+    return "Next" not in rendered and "Catch" not in rendered

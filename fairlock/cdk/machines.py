@@ -1,0 +1,402 @@
+"""Reads the state machines of an app at synth: where each guard and each update has ended up.
+
+What the JSON of one state says: where it leads, what it assigns, which variables it names.
+
+Rules that need whole state machines: they are checked when the app is synthesized.
+
+Which states of a machine an execution may come to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+import jsii
+from aws_cdk import Stack, Stage
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import IConstruct, IValidation
+
+from fairlock.cdk.fragments import is_jsonata
+from fairlock.errors import InvalidRequest
+
+Json = Mapping[str, Any]
+
+_VARIABLE: Final = re.compile(r"\$((?:lock|item)_\w+_[0-9a-f]{8})\b")
+"""A name that `WorkflowVariable` makes."""
+_FENCING_TOKEN: Final = re.compile(_VARIABLE.pattern + r"\.fencing_token\b")
+_ASKS_FIRST: Final = ("?", "$exists(")
+"""What stands in JSONata that may do without the value."""
+_PROCESSORS: Final = ("ItemProcessor", "Iterator")
+
+
+def bodies(state: Json) -> Iterator[Json]:
+    """The branches of a Parallel, or what a Map runs for each item."""
+    yield from state.get("Branches", ())
+    for name in _PROCESSORS:
+        if name in state:
+            yield state[name]
+
+
+def without_bodies(state: Json) -> Json:
+    """The state's own fields, without its comment, in which it may name anything."""
+    left_out = {"Branches", *_PROCESSORS, "Comment"}
+    return {key: value for key, value in state.items() if key not in left_out}
+
+
+def targets(state: Json) -> Iterator[str]:
+    """The states to which it may lead."""
+    for rule in (state, *_rules(state)):
+        for name in ("Next", "Default"):
+            if name in rule:
+                yield rule[name]
+
+
+def assigned(state: Json) -> Iterator[str]:
+    """The variables that it assigns."""
+    for rule in (state, *_rules(state)):
+        for name in rule.get("Assign", {}):
+            yield name.removesuffix(".$")
+
+
+def variables(text: str) -> set[str]:
+    """The variables of guards and updates that a text names."""
+    return set(_VARIABLE.findall(text))
+
+
+def variables_of(state: Json) -> set[str]:
+    """The variables of guards and updates that its own fields name."""
+    return variables(json.dumps(without_bodies(state)))
+
+
+def variables_as_text(state: Json, *, language: str) -> set[str]:
+    """The variables that it names where Step Functions evaluates nothing, and hands on the text.
+
+    In JSONata that is outside of `{% … %}`. In JSONPath it is within `{% … %}`, and in a field
+    whose name does not say that its value is a path.
+    """
+    in_jsonata = state.get("QueryLanguage", language) == "JSONata"
+    return {
+        variable
+        for name, text in _texts(without_bodies(state), "")
+        if is_jsonata(text) != in_jsonata or not (in_jsonata or _takes_a_path(name))
+        for variable in variables(text)
+    }
+
+
+def tokens_needed(state: Json, *, language: str) -> set[str]:
+    """The variables whose fencing token it reads, wherever it cannot do without one.
+
+    JSONata may ask first whether there is one (`$exists`, `? :`), and so may a Choice in JSONPath
+    (`IsPresent`). Which of its ways needs the token is not examined then: none of them counts.
+    """
+    in_jsonata = state.get("QueryLanguage", language) == "JSONata"
+    if not in_jsonata and '"IsPresent"' in json.dumps(state.get("Choices", ())):
+        return set()
+    return {
+        variable
+        for _, text in _texts(without_bodies(state), "")
+        if not (in_jsonata and any(sign in text for sign in _ASKS_FIRST))
+        for variable in _FENCING_TOKEN.findall(text)
+    }
+
+
+def _rules(state: Json) -> Sequence[Json]:
+    return [*state.get("Catch", ()), *state.get("Choices", ())]
+
+
+def _takes_a_path(field: str) -> bool:
+    return field.endswith((".$", "Path")) or field == "Variable"
+
+
+def _texts(value: object, field: str) -> Iterator[tuple[str, str]]:
+    """Each text in a field, with the name of the innermost field around it."""
+    if isinstance(value, str):
+        yield field, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name != "Comment":
+                yield from _texts(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, field)
+
+
+_UNKNOWN: Final = "0"
+"""Stands for what only a deployment knows: good as a number, and as a part of a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A place in a state machine in which a variable is assigned.
+
+    Attributes:
+        machine: the path of the machine's construct.
+        express: whether the workflow is an Express workflow there.
+        around: the names of the Parallel and Map states around it.
+    """
+
+    machine: str
+    express: bool
+    around: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableUse:
+    """A state that names a variable."""
+
+    machine: str
+    state: str
+    variable: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A state leads to another, or is a Parallel or Map that begins with it.
+
+    Attributes:
+        machine: the path of the machine's construct.
+        source: the name of that state; None if the machine begins with the target.
+        target: the name of the other.
+        by_choice: whether the first one is a Choice, which may lead elsewhere.
+    """
+
+    machine: str
+    source: str | None
+    target: str
+    by_choice: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What is known of all state machines of a stage.
+
+    Attributes:
+        placements: where each variable is assigned.
+        undefined: the states that read a variable that is assigned nowhere around them.
+        as_text: the states that name a variable in the other query language, so that nothing
+            evaluates it.
+        tokens_needed: the states that read the fencing token in a variable, and need it.
+        transitions: which state leads to which.
+    """
+
+    placements: dict[str, list[Placement]] = field(default_factory=dict)
+    undefined: list[VariableUse] = field(default_factory=list)
+    as_text: list[VariableUse] = field(default_factory=list)
+    tokens_needed: list[VariableUse] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+
+    def add(self, other: Machines) -> None:
+        """Adds what is known of other machines."""
+        for variable, places in other.placements.items():
+            self.placements.setdefault(variable, []).extend(places)
+        self.undefined.extend(other.undefined)
+        self.as_text.extend(other.as_text)
+        self.tokens_needed.extend(other.tokens_needed)
+        self.transitions.extend(other.transitions)
+
+
+def read_machines(stage: Stage) -> Machines:
+    """Reads the definitions of all state machines, those of nested stages excepted."""
+    machines = Machines()
+    for construct in stage.node.find_all():
+        if isinstance(construct, sfn.CfnStateMachine):
+            _read(machines, construct)
+    return machines
+
+
+def _read(machines: Machines, machine: sfn.CfnStateMachine) -> None:
+    resolve = Stack.of(machine).resolve
+    text = _text(resolve(machine.definition_string)) or json.dumps(resolve(machine.definition))
+    path = machine.node.path.removesuffix("/Resource")
+    express = machine.state_machine_type == sfn.StateMachineType.EXPRESS.value
+    place = Placement(machine=path, express=express, around=frozenset())
+    try:
+        definition = json.loads(text)
+    except ValueError:
+        definition = text
+    machines.add(read_definition(definition, place))
+
+
+def read_definition(definition: Any, place: Placement) -> Machines:  # noqa: ANN401 - any JSON
+    """What is known of one machine. Of what is no definition: only the variables that it names."""
+    found = Machines()
+    try:
+        language = definition.get("QueryLanguage", "JSONPath")
+        _read_scope(found, definition, place, language=language, inside=None, visible=frozenset())
+    except (TypeError, KeyError, AttributeError):
+        # Not ours to judge. What it names is at least somewhere.
+        named = variables(json.dumps(definition))
+        return Machines(placements={variable: [place] for variable in named})
+    return found
+
+
+def _read_scope(
+    machines: Machines,
+    scope: Mapping[str, Any],
+    place: Placement,
+    *,
+    language: str,
+    inside: str | None,
+    visible: frozenset[str],
+) -> None:
+    """Reads states that reach each other by Next, and those inside them."""
+    states: Mapping[str, Mapping[str, Any]] = scope["States"]
+    here = {name for state in states.values() for name in assigned(state)}
+    for variable in sorted(here):
+        machines.placements.setdefault(variable, []).append(place)
+    visible |= here
+    _note_transitions(machines, scope, place.machine, inside=inside)
+    for name, state in states.items():
+        use = partial(VariableUse, machine=place.machine, state=name)
+        undefined = sorted(variables_of(state) - visible)
+        machines.undefined.extend(use(variable=variable) for variable in undefined)
+        as_text = sorted(variables_as_text(state, language=language) & visible)
+        machines.as_text.extend(use(variable=variable) for variable in as_text)
+        needed = sorted(tokens_needed(state, language=language))
+        machines.tokens_needed.extend(use(variable=variable) for variable in needed)
+        for body in bodies(state):
+            config = body.get("ProcessorConfig", {})
+            is_child = config.get("Mode") == "DISTRIBUTED"
+            inner = Placement(
+                machine=place.machine,
+                express=config.get("ExecutionType") == "EXPRESS" if is_child else place.express,
+                around=place.around | {name},
+            )
+            # The children of a Distributed Map see no variables of the machine around them.
+            seen: frozenset[str] = frozenset() if is_child else visible
+            _read_scope(machines, body, inner, language=language, inside=name, visible=seen)
+
+
+def _note_transitions(
+    machines: Machines, scope: Mapping[str, Any], machine: str, *, inside: str | None
+) -> None:
+    steps = [(inside, scope.get("StartAt"), False)]
+    steps += [
+        (name, target, state.get("Type") == "Choice")
+        for name, state in scope["States"].items()
+        for target in targets(state)
+    ]
+    machines.transitions.extend(
+        Transition(machine=machine, source=source, target=target, by_choice=by_choice)
+        for source, target, by_choice in steps
+        if target is not None
+    )
+
+
+def _text(value: object) -> str:
+    """A resolved text, with `_UNKNOWN` for what only a deployment knows."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and isinstance(value.get("Fn::Join"), Sequence):
+        separator, parts = value["Fn::Join"]
+        if not isinstance(parts, str):
+            return str(separator).join(_text(part) or _UNKNOWN for part in parts)
+    return ""
+
+
+_CHECKS: Final[WeakKeyDictionary[Stage, MachineChecks]] = WeakKeyDictionary()
+
+
+class PartOfMachine(Protocol):
+    """A construct that ends up in a state machine."""
+
+    @property
+    def path(self) -> str:
+        """Its path in the app."""
+        ...
+
+    def faults(
+        self, machines: Machines, parts: Sequence[PartOfMachine]
+    ) -> Iterator[InvalidRequest]:
+        """The rules that it breaks where it ended up, beside the other parts of the app."""
+        ...
+
+
+@jsii.implements(IValidation)
+class MachineChecks:
+    """The checks of one stage, which is an app, or a part of it that is deployed by itself.
+
+    Definitions are read once, however many guards there are.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._parts: list[PartOfMachine] = []
+
+    @staticmethod
+    def add(scope: IConstruct, part: PartOfMachine) -> None:
+        """Has a part checked when the stage around the scope is synthesized."""
+        stage = Stage.of(scope)
+        if stage is None:
+            return  # a tree that nobody can synthesize
+        if stage not in _CHECKS:
+            _CHECKS[stage] = MachineChecks(stage)
+            stage.node.add_validation(_CHECKS[stage])
+        _CHECKS[stage]._parts.append(part)  # noqa: SLF001 - its own
+
+    def validate(self) -> list[str]:
+        """The faults, as CDK lists them when it refuses to synthesize."""
+        machines = read_machines(self._stage)
+        faults = [
+            f"{part.path}: {fault}"
+            for part in self._parts
+            for fault in part.faults(machines, self._parts)
+        ]
+        uses = [(use, _undefined(use)) for use in machines.undefined]
+        uses += [(use, _as_text(use)) for use in machines.as_text]
+        return faults + [f"{use.machine}: {fault}" for use, fault in uses]
+
+
+def not_in_a_machine(field: str) -> InvalidRequest:
+    """The fault of a part that no machine has."""
+    rule = (
+        "must be a part of a state machine, by DefinitionBody.from_chainable(…), "
+        "or chained or nested in what is"
+    )
+    return InvalidRequest(field=field, rule=rule, value="none")
+
+
+def _undefined(use: VariableUse) -> InvalidRequest:
+    rule = (
+        f"must be that of a guard around the state {use.state!r}: "
+        "fencing_token_of and owner_id_of take the guard's own scope and construct_id"
+    )
+    return InvalidRequest(field="variable", rule=rule, value=f"${use.variable}")
+
+
+def _as_text(use: VariableUse) -> InvalidRequest:
+    rule = (
+        f"must be read in the query language of the state {use.state!r}, which would hand on this "
+        "text instead of the value: in JSONata fencing_token_of(…), in JSONPath "
+        "JsonPath.number_at(LockGuard.fencing_token_path_of(…))"
+    )
+    return InvalidRequest(field="variable", rule=rule, value=f"${use.variable}")
+
+
+def reachable(
+    steps: Sequence[Transition], begin: Iterable[str | None], *, stop: str
+) -> set[str | None]:
+    """The names of the states that are reached from those in `begin`, themselves included.
+
+    Args:
+        steps: the transitions of one machine.
+        begin: names of states; None for where the machine begins.
+        stop: the name of a state that is not left; it may be reached.
+    """
+    targets: dict[str | None, list[str]] = {}
+    for step in steps:
+        targets.setdefault(step.source, []).append(step.target)
+    found: set[str | None] = set()
+    left = list(begin)
+    while left:
+        state = left.pop()
+        if state not in found:
+            found.add(state)
+            left += () if state == stop else targets.get(state, ())
+    return found

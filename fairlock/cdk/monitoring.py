@@ -1,0 +1,277 @@
+"""`LockMonitoring`: a dashboard for a lock service, saved queries of its logs, and alarms.
+
+`LockAlarms`: which alarms there are, and when each of them fires.
+
+Saved queries of CloudWatch Logs Insights: the logs name the locks, which metrics do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from aws_cdk import Duration, Names
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from fairlock.cdk.dashboard import MonitoredService, graphs_of
+from fairlock.cdk.fragments import check_place, whole_seconds
+from fairlock.cdk.service.service_base import LockServiceBase
+from fairlock.errors import InvalidRequest
+from fairlock.names import LogMessage, MetricName
+
+_DURATIONS = ("current_wait", "hand_off_latency")
+_COUNTS = (
+    "lost",
+    "taken_over",
+    "queue_length",
+    "dead_letters",
+    "function_errors",
+    "throttles",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockAlarms:
+    """Thresholds, each for a period of 5 minutes; None makes no alarm.
+
+    Attributes:
+        current_wait: a waiter asks again after it has waited so long: its lock may be stuck. Give
+            more than your work usually makes others wait.
+        lost: owners that acted on a lock which they had lost.
+        taken_over: holders that were evicted because their leases were over.
+        queue_length: waiters of one lock.
+        hand_off_latency: the 95th percentile, from the departure of a holder that somebody noticed
+            to the message to the next one.
+        dead_letters: events that the reaper could not handle; none if the service has no reaper.
+        function_errors: of one function. Requests that it refuses by an error count, too.
+        throttles: of one function, or of the table's reads or writes.
+    """
+
+    current_wait: Duration | None = field(default_factory=lambda: Duration.minutes(30))
+    lost: int | None = 1
+    taken_over: int | None = None
+    queue_length: int | None = None
+    hand_off_latency: Duration | None = None
+    dead_letters: int | None = 1
+    function_errors: int | None = 10
+    throttles: int | None = 1
+
+    def __post_init__(self) -> None:
+        """Checks each threshold.
+
+        Raises:
+            InvalidRequest: one is no positive Duration of whole seconds, or no positive number.
+        """
+        for name in _DURATIONS:
+            duration = getattr(self, name)
+            if duration is not None and whole_seconds(name, duration) < 1:
+                rule = "must be longer than nothing, or None for no alarm"
+                raise InvalidRequest(field=name, rule=rule, value="0 s")
+        for name in _COUNTS:
+            count = getattr(self, name)
+            whole = isinstance(count, int) and not isinstance(count, bool)
+            if count is not None and not (whole and count >= 1):
+                rule = "must be a whole number from 1 on, or None for no alarm"
+                raise InvalidRequest(field=name, rule=rule, value=count)
+
+
+def _any_of(*messages: LogMessage) -> str:
+    return ", ".join(f'"{message}"' for message in messages)
+
+
+_HISTORY: Final = _any_of(
+    LogMessage.GRANTED,
+    LogMessage.HANDED_OVER,
+    LogMessage.REACQUIRED,
+    LogMessage.RELEASED,
+    LogMessage.EVICTED,
+    LogMessage.RELEASED_BY_FORCE,
+    LogMessage.NOT_HELD,
+    LogMessage.LOST,
+)
+_LOSSES: Final = _any_of(
+    LogMessage.NOT_HELD,
+    LogMessage.LOST,
+    LogMessage.EVICTED,
+    LogMessage.RELEASED_BY_FORCE,
+    LogMessage.LIVENESS_UNKNOWN,
+)
+WHO_HELD_IT: Final = f"""\
+fields @timestamp, message, owner_name, execution_arn, fencing_token, held_ms, reason
+| filter lock_name = "customer/1234"
+| filter message in [{_HISTORY}]
+| sort @timestamp asc
+| limit 1000"""
+LONGEST_WAITS: Final = f"""\
+filter message in [{_any_of(LogMessage.QUEUED, LogMessage.REFUSED)}] and waited_ms > 0
+| stats max(waited_ms) / 1000 as waited_seconds, latest(@timestamp) as last_asked, \
+count_distinct(execution_arn) as executions by lock_name
+| sort waited_seconds desc
+| limit 20"""
+LOST_LOCKS: Final = f"""\
+fields @timestamp, lock_name, message, owner_name, execution_arn, fencing_token, requested_by, \
+reason
+| filter message in [{_LOSSES}]
+| sort @timestamp desc
+| limit 200"""
+QUERIES: Final[Mapping[str, str]] = {
+    "Who held a lock": WHO_HELD_IT,
+    "Locks with the longest waits": LONGEST_WAITS,
+    "Lost and taken away": LOST_LOCKS,
+}
+
+
+def save_queries(scope: Construct, log_group_names: Sequence[str]) -> None:
+    """Saves the queries over these log groups."""
+    folder = Names.unique_resource_name(scope, max_length=80)
+    for name, query in QUERIES.items():
+        logs.CfnQueryDefinition(
+            scope,
+            name.title().replace(" ", ""),
+            name=f"{folder}/{name}",
+            query_string=query,
+            log_group_names=list(log_group_names),
+        )
+
+
+_PERIODS_OF_A_WAIT: Final = 3
+"""A waiter asks every 5 minutes by default, and a little later each time: single periods may have
+no value. One that is too high in any of three periods is enough, and so the alarm stays."""
+
+
+class LockMonitoring(Construct):
+    """A dashboard, saved queries, and the alarms that were asked for.
+
+    Shows this service alone. The metrics have no dimension of a lock; the logs name locks and
+    owners.
+
+    Attributes:
+        dashboard: the dashboard.
+        alarms: by name, such as "CurrentWait"; empty if none were asked for.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        service: LockServiceBase,
+        alarm_topic: sns.ITopic | None = None,
+        alarms: LockAlarms | None = None,
+        dashboard_name: str | None = None,
+    ) -> None:
+        """Declares the dashboard, the queries and the alarms.
+
+        Args:
+            scope: the parent construct.
+            construct_id: the name within the parent.
+            service: a `LockService`, or one of `LockService.from_stack`.
+            alarm_topic: is told when an alarm fires and when it is over; default is nobody.
+            alarms: the thresholds; default is `LockAlarms()` with a topic, and no alarms without.
+            dashboard_name: default is a name that CloudFormation makes.
+
+        Raises:
+            InvalidRequest: `service` is no lock service; `alarms`
+                are no `LockAlarms`; `alarm_topic` is no topic.
+        """
+        check_place(scope, construct_id)
+        if not isinstance(service, LockServiceBase):
+            rule = "must be a LockService, or one of LockService.from_stack(…)"
+            raise InvalidRequest(field="service", rule=rule, value=service)
+        if alarms is not None and not isinstance(alarms, LockAlarms):
+            rule = "must be LockAlarms(…), or None"
+            raise InvalidRequest(field="alarms", rule=rule, value=alarms)
+        if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
+            rule = "must be an aws_sns.ITopic, such as Topic.from_topic_arn(…)"
+            raise InvalidRequest(field="alarm_topic", rule=rule, value=alarm_topic)
+        super().__init__(scope, construct_id)
+        monitored = MonitoredService(service)
+        self.dashboard = cloudwatch.Dashboard(
+            self, "Dashboard", dashboard_name=dashboard_name, widgets=graphs_of(monitored)
+        )
+        save_queries(self, service.log_group_names)
+        if alarms is None and alarm_topic is not None:
+            alarms = LockAlarms()
+        self._topic = alarm_topic
+        self._alarms: dict[str, cloudwatch.Alarm] = {}
+        if alarms is not None:
+            self._alarms_of_locks(monitored, alarms)
+            self._alarms_of_parts(monitored, alarms)
+
+    @property
+    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
+        """The alarms by name."""
+        return self._alarms
+
+    def _alarms_of_locks(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
+        self._alarm(
+            "CurrentWait",
+            monitored.metric(MetricName.CURRENT_WAIT),
+            _milliseconds(alarms.current_wait),
+            "A waiter has waited too long, and waits still: a lock may be stuck.",
+            periods=_PERIODS_OF_A_WAIT,
+        )
+        self._alarm(
+            "HandOffLatency",
+            monitored.metric(MetricName.HAND_OFF_LATENCY),
+            _milliseconds(alarms.hand_off_latency),
+            "The next holder is told late that it holds the lock.",
+        )
+        for name, threshold, description in (
+            (MetricName.LOST, alarms.lost, "An owner acted on a lock that it had lost."),
+            (MetricName.TAKEN_OVER, alarms.taken_over, "Holders were evicted: leases were over."),
+            (MetricName.QUEUE_LENGTH, alarms.queue_length, "Many wait for one lock."),
+        ):
+            self._alarm(name.value, monitored.metric(name), threshold, description)
+
+    def _alarms_of_parts(self, monitored: MonitoredService, alarms: LockAlarms) -> None:
+        if monitored.dead_letters is not None:
+            description = "The reaper could not handle an event: a lock stays until its lease ends."
+            self._alarm("DeadLetters", monitored.dead_letters, alarms.dead_letters, description)
+        for name, metric in monitored.errors().items():
+            description = f"The function {name} fails."
+            self._alarm(f"{name}Errors", metric, alarms.function_errors, description)
+        for name, metric in monitored.throttles().items():
+            description = f"AWS throttles {name}: calls are late, or fail as outcome unknown."
+            self._alarm(f"{name}Throttles", metric, alarms.throttles, description)
+
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.Metric,
+        threshold: int | None,
+        description: str,
+        *,
+        periods: int = 1,
+    ) -> None:
+        """Makes an alarm that any one of the last periods makes fire; silence is good news."""
+        if threshold is None:
+            return
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=periods,
+            datapoints_to_alarm=1,
+            comparison_operator=_AT_LEAST,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"Fairlock: {description} See docs/monitoring.md, {name}.",
+        )
+        if self._topic is not None:
+            action = actions.SnsAction(self._topic)
+            alarm.add_alarm_action(action)
+            alarm.add_ok_action(action)
+        self._alarms[name] = alarm
+
+
+_AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+
+
+def _milliseconds(duration: Duration | None) -> int | None:
+    return None if duration is None else int(duration.to_milliseconds())

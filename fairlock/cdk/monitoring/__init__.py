@@ -1,1 +1,0 @@
-"""`LockMonitoring`: a dashboard, alarms and saved queries for a lock service."""

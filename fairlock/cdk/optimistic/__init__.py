@@ -1,1 +1,0 @@
-"""`OptimisticUpdate`: a fragment that changes an item if no other writer did meanwhile."""

@@ -1,0 +1,285 @@
+"""What every lock service offers, made here or found by the name of its stack.
+
+The service's metrics as CloudWatch metrics, for alarms and dashboards.
+
+Their only dimension is the service, because lock names are unbounded.
+
+Durable functions and the lock service: what each may do with the other.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol, TypedDict, Unpack
+
+from aws_cdk import Acknowledgment, ArnFormat, Duration, Names, Stack, Validations
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from fairlock.cdk.fragments import first_difference
+from fairlock.cdk.service.functions import AdministrationFunctions, grant_workflow_action
+from fairlock.cdk.service.table import grant_administration_actions, grant_client_actions
+from fairlock.errors import InvalidRequest
+from fairlock.names import (
+    ACQUIRE_FUNCTION_VARIABLE,
+    MEETS_DURABLE_VARIABLE,
+    NAMESPACE,
+    RELEASE_FUNCTION_VARIABLE,
+    MetricName,
+)
+
+_STATISTICS: Final = {
+    MetricName.WAIT_TIME: "p95",
+    MetricName.HELD_TIME: "p95",
+    MetricName.HAND_OFF_LATENCY: "p95",
+    MetricName.QUEUE_LENGTH: "Maximum",
+    MetricName.CURRENT_WAIT: "Maximum",
+}
+"""Default statistics; every other metric is a count, shown as its sum."""
+
+
+class MetricOptions(TypedDict, total=False):
+    """The options of every CloudWatch metric: `aws_cloudwatch.MetricOptions`."""
+
+    account: str
+    color: str
+    dimensions_map: dict[str, str]
+    id: str
+    label: str
+    period: Duration
+    region: str
+    stack_account: str
+    stack_region: str
+    statistic: str
+    unit: cloudwatch.Unit
+    visible: bool
+
+
+class LockMetrics:
+    """The metrics of a lock service."""
+
+    @property
+    def service_name(self) -> str:
+        """The value of the dimension `service`."""
+        raise NotImplementedError
+
+    def metric(self, name: MetricName | str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Any metric of `fairlock.names.MetricName`, by default over 5 minutes.
+
+        Raises:
+            InvalidRequest: the service has no metric of this name.
+        """
+        try:
+            known = MetricName(name)
+        except ValueError:
+            rule = f"must be one of {', '.join(MetricName)}"
+            raise InvalidRequest(field="name", rule=rule, value=name) from None
+        options.setdefault("statistic", _STATISTICS.get(known, "Sum"))
+        options.setdefault("dimensions_map", {"service": self.service_name})
+        return cloudwatch.Metric(namespace=NAMESPACE, metric_name=known.value, **options)
+
+
+_ACTIONS: Final = ("lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess")
+_ANY_FUNCTION: Final = "Any durable function of this account and region may hold a lock."
+_ANY_VERSION: Final = "The executions of all versions of this durable function may hold a lock."
+
+
+def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
+    """Checks that the function is one that can hold locks of this service.
+
+    Raises:
+        InvalidRequest: it is a version, an alias or an imported function, whose environment cannot
+            be set, or stands in another account or region.
+    """
+    if not isinstance(function, lambda_.Function):
+        rule = "must be a lambda_.Function of this app, and neither a version nor an alias of it"
+        raise InvalidRequest(field="function", rule=rule, value=type(function).__name__)
+    here = Stack.of(service)
+    difference = first_difference(here, function.env)
+    if difference is not None:
+        _, own, other = difference
+        rule = f"must be in the service's account and region ({here.account}, {here.region})"
+        raise InvalidRequest(field="function", rule=rule, value=f"{other} instead of {own}")
+
+
+def grant_on_all(scope: Construct, grantee: iam.IGrantable) -> iam.Grant:
+    """Allows to wake and to ask about the executions of every durable function of the region."""
+    functions = Stack.of(scope).format_arn(
+        service="lambda",
+        resource="function",
+        resource_name="*",
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    return iam.Grant.add_to_principal(
+        grantee=grantee, actions=[*_ACTIONS], resource_arns=[functions]
+    )
+
+
+def serve_all(scope: Construct, functions: list[lambda_.Function]) -> None:
+    """Lets the service's functions serve every durable function of the account and region."""
+    resource = "arn:<AWS::Partition>:lambda:<AWS::Region>:<AWS::AccountId>:function:*"
+    for each in functions:
+        grant_on_all(scope, each)
+        each.add_environment(MEETS_DURABLE_VARIABLE, "1")
+        if each.role is not None:
+            finding = f"AwsSolutions-IAM5[Resource::{resource}]"
+            acknowledgment = Acknowledgment(id=finding, reason=_ANY_FUNCTION)
+            Validations.of(each.role).acknowledge(acknowledgment)
+
+
+def serve(durable: lambda_.Function, functions: list[lambda_.Function], service: Construct) -> None:
+    """Lets the service's functions serve one durable function.
+
+    The permission stands beside the durable function: its stack refers to the service's, never the
+    other way round.
+    """
+    construct_id = f"ServedBy{Names.unique_resource_name(service, max_length=80)}"
+    if durable.node.try_find_child(construct_id) is not None:
+        return
+    statement = iam.PolicyStatement(
+        actions=[*_ACTIONS], resources=[durable.function_arn, f"{durable.function_arn}:*"]
+    )
+    roles = [each.role for each in functions if each.role is not None]
+    policy = iam.Policy(durable, construct_id, statements=[statement], roles=roles)
+    logical_id = Stack.of(durable).get_logical_id(durable.node.default_child)  # type: ignore[arg-type]  # a CfnElement
+    finding = f"AwsSolutions-IAM5[Resource::<{logical_id}.Arn>:*]"
+    Validations.of(policy).acknowledge(Acknowledgment(id=finding, reason=_ANY_VERSION))
+    for each in functions:
+        each.add_environment(MEETS_DURABLE_VARIABLE, "1")
+
+
+class ILockService(Protocol):
+    """What a guard needs of a lock service, in whichever stack or app it is."""
+
+    @property
+    def acquire_function(self) -> lambda_.IFunction:
+        """Grants or refuses a lock."""
+
+    @property
+    def heartbeat_function(self) -> lambda_.IFunction:
+        """Renews a holder's lease."""
+
+    @property
+    def release_function(self) -> lambda_.IFunction:
+        """Frees a lock."""
+
+
+class LockServiceBase(LockMetrics, Construct):
+    """Grants and metrics, the same for a service made here and for one of another stack."""
+
+    acquire_function: lambda_.IFunction
+    heartbeat_function: lambda_.IFunction
+    release_function: lambda_.IFunction
+    administration: AdministrationFunctions | None = None
+    publish_function: lambda_.IFunction | None = None
+
+    @property
+    def table(self) -> dynamodb.ITable:
+        """The lock table."""
+        raise NotImplementedError
+
+    @property
+    def table_name(self) -> str:
+        """The name of the lock table, for `LockClient`."""
+        return self.table.table_name
+
+    @property
+    def reap_function(self) -> lambda_.IFunction | None:
+        """Frees the locks of executions that ended; None without a reaper."""
+        raise NotImplementedError
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether `metric_dead_letters` can be asked for."""
+        raise NotImplementedError
+
+    @property
+    def log_group_names(self) -> list[str]:
+        """The log groups of all functions."""
+        raise NotImplementedError
+
+    def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """See `LockService.metric_dead_letters`."""
+        raise NotImplementedError
+
+    def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal ask for locks. It should be able to release them, too."""
+        return self.acquire_function.grant_invoke(grantee)
+
+    def grant_heartbeat(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal renew leases. It needs the owner_id of the acquisition for each."""
+        return self.heartbeat_function.grant_invoke(grantee)
+
+    def grant_release(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal release locks. It needs the owner_id of the acquisition for each."""
+        return self.release_function.grant_invoke(grantee)
+
+    def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal acquire, renew and release. State machines with a guard need no call."""
+        acquire, heartbeat = self.grant_acquire(grantee), self.grant_heartbeat(grantee)
+        return acquire.combine(heartbeat).combine(self.grant_release(grantee))
+
+    def grant_client(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal use the table itself, as `LockClient` does.
+
+        Such a principal can write anything into the table, wake executions that wait, and ask
+        whether one that holds a lock still runs, of Step Functions and of durable functions: give
+        this to code that may hold any lock of the service. `grant_use` lets it call the functions
+        only.
+        """
+        return self._with_workflows(grant_client_actions(self.table, grantee), grantee)
+
+    def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a person see all locks and release them by force, in Python or by `fairlock`.
+
+        Such a principal reads the whole table, owner ids included, and can change every item: give
+        this to those who operate the service. A policy of your own may allow the reads only.
+        """
+        return self._with_workflows(grant_administration_actions(self.table, grantee), grantee)
+
+    def grant_inspect(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal describe and list all locks, by a function; no owner id is shown.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        return self._required("inspect").grant_invoke(grantee)
+
+    def grant_force_release(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal release any holder by force, by a function that logs who and why.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        return self._required("force_release").grant_invoke(grantee)
+
+    def _required(self, name: Literal["inspect", "force_release"]) -> lambda_.IFunction:
+        found: lambda_.IFunction | None = getattr(self.administration, name, None)
+        if found is None:
+            rule = f"must be True where the service is made, which so has no function {name}"
+            raise InvalidRequest(field="administration", rule=rule, value=False)
+        return found
+
+    def _with_workflows(self, table: iam.Grant, grantee: iam.IGrantable) -> iam.Grant:
+        """A client that hands over wakes the next workflow, and asks whether it still runs."""
+        wake = grant_workflow_action(self, grantee, "SendTaskSuccess")
+        ask = grant_workflow_action(self, grantee, "DescribeExecution")
+        return table.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
+
+    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+        """Lets a durable function hold locks with `fairlock.durable`.
+
+        It may invoke the functions that acquire and release, and finds their names in its
+        environment. A service of another stack must be deployed with `durable=True`; one that is
+        made here is given what it needs for this function.
+
+        Raises:
+            InvalidRequest: it is a version, an alias or an imported function, or stands in another
+                account or region.
+        """
+        check_function(function, service=self)
+        function.add_environment(ACQUIRE_FUNCTION_VARIABLE, self.acquire_function.function_arn)
+        function.add_environment(RELEASE_FUNCTION_VARIABLE, self.release_function.function_arn)
+        return self.grant_acquire(function).combine(self.grant_release(function))

@@ -1,0 +1,124 @@
+"""`fairlock release`: with the owner_id, as the owner; by force, as somebody who has seen it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import typer
+
+from fairlock.cli import exit_codes, lines
+from fairlock.cli.listing import unknown
+from fairlock.client.lock_client import LockClient
+from fairlock.errors import FairlockError
+from fairlock.protocol.description import DescribedHolder, LockDescription
+from fairlock.text import printable
+
+_NO_REASON: Final = "no reason given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedRelease:
+    """The arguments of `fairlock release --force`.
+
+    Attributes:
+        fencing_token: of the holder that is meant; None if there is only one.
+        yes: whether to ask nobody.
+        ask: asks a question that is answered by yes or no; None if nobody is there to be asked.
+        requested_by: tells who releases; called when it is decided.
+    """
+
+    name: str
+    fencing_token: int | None
+    reason: str | None
+    yes: bool
+    ask: Callable[[str], bool] | None
+    requested_by: Callable[[], str]
+
+
+def release_own(locks: LockClient, name: str, owner_id: str) -> int:
+    """Releases the lock for its owner, whom the owner_id proves; returns the exit status.
+
+    Raises:
+        InvalidRequest: the name or the owner_id breaks its rule.
+    """
+    if locks.release(name, owner_id):
+        typer.echo(f"{printable(name)}: released")
+        return 0
+    exit_codes.say(f"lock {name!r} is not held by this owner: nothing was released")
+    return exit_codes.LOST
+
+
+def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
+    """Shows the holder, asks, and releases the grant that was shown; returns the exit status.
+
+    Raises:
+        HolderChanged: the grant that was shown is over; nothing was written.
+    """
+    found = locks.describe(wanted.name)
+    if found is None:
+        return unknown(place, wanted.name)
+    if not found.holders:
+        exit_codes.say(f"lock {wanted.name!r} is free: there is nothing to release")
+        return exit_codes.UNKNOWN_LOCK
+    holder = _choose(found, wanted.fencing_token)
+    if holder is None:
+        return _tell_holders(found, wanted.fencing_token)
+    exit_codes.say(f"lock {wanted.name!r} of {place} is held by")
+    for line in lines.details_of_holder(holder, seen_at=found.seen_at):
+        exit_codes.say(line)
+    if not _is_confirmed(found, wanted):
+        return exit_codes.DECLINED
+    locks.force_release(
+        wanted.name,
+        holder=holder,
+        reason=wanted.reason or _NO_REASON,
+        requested_by=wanted.requested_by(),
+    )
+    typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
+    return 0
+
+
+def _choose(found: LockDescription, fencing_token: int | None) -> DescribedHolder | None:
+    """The holder that is meant; None if that is not clear, or if it is gone."""
+    if fencing_token is None:
+        return found.holders[0] if len(found.holders) == 1 else None
+    return next((h for h in found.holders if h.fencing_token == fencing_token), None)
+
+
+def _tell_holders(found: LockDescription, fencing_token: int | None) -> int:
+    for holder in found.holders:
+        owner = lines.name_of(holder.owner_name)
+        exit_codes.say(f"--token {holder.fencing_token}: {owner}, {lines.iso(holder.acquired_at)}")
+    if fencing_token is None:
+        exit_codes.end(exit_codes.USAGE, f"{len(found.holders)} hold it: name one by --token")
+    exit_codes.say(f"no holder has the fencing token {fencing_token}: nothing was released")
+    return exit_codes.HOLDER_CHANGED
+
+
+def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
+    if wanted.yes:
+        return True
+    if wanted.ask is None:
+        exit_codes.end(exit_codes.USAGE, "nobody is there to be asked: give --yes")
+    waiting = found.waiters.count
+    heir = "the oldest waiter gets the lock" if waiting else "nobody waits"
+    return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
+
+
+def _now(locks: LockClient, name: str) -> str:
+    """What has become of the lock; the release stands, whether that can be read or not."""
+    try:
+        after = locks.describe(name)
+    except FairlockError:
+        after = None
+    return "" if after is None else lines.state_of(after)
+
+
+def ask_at_the_terminal() -> Callable[[str], bool] | None:
+    """Asks whom the terminal belongs to; None if the input is no terminal."""
+    if not sys.stdin.isatty():
+        return None
+    return lambda question: typer.confirm(question, default=False, err=True)

@@ -1,0 +1,215 @@
+"""`fairlock watch`: the locks that are held or waited for, read again and again.
+
+`fairlock ls`: the locks that are held or waited for.
+
+`fairlock show`: holders and waiters of a lock. Owner ids prove ownership and stay hidden.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from fairlock.cli import exit_codes, lines
+from fairlock.cli.lines import lock_table
+from fairlock.client.lock_client import LockClient
+from fairlock.clock import Clock, iso_utc
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.description import LockDescription
+from fairlock.text import printable
+from fairlock.wire.answers import lock_json
+
+_BATCH: Final = 500
+"""Locks that are printed together, in the order of their names. More are never in memory."""
+
+
+def list_locks(
+    locks: LockClient,
+    console: Console,
+    place: str,
+    *,
+    prefix: str | None,
+    waiting: bool,
+    free: bool,
+    as_json: bool,
+) -> int:
+    """Prints the locks as they are read; returns the exit status.
+
+    A table on a terminal; lines with tabs elsewhere; one JSON object a line with `as_json`. A
+    terminal is told if there is none, and in which place.
+    """
+    chosen = (lock for lock in locks.list(prefix) if is_wanted(lock, waiting=waiting, free=free))
+    first = True
+    for batch in _batches(chosen):
+        if as_json:
+            _print_lines(console, (json.dumps(lock_json(lock)) for lock in batch))
+        elif console.is_terminal:
+            console.print(lock_table(batch, console, header=first))
+        else:
+            _print_lines(console, map(lines.one_line, batch))
+        first = False
+    if first and console.is_terminal and not as_json:
+        which = f"whose name begins with {prefix!r} " if prefix else ""
+        how = "waited for" if waiting else "held or waited for"
+        text = f"no lock {which}is {how} in {place}"
+        console.print(Text(printable(text)))
+    return 0
+
+
+def is_wanted(lock: LockDescription, *, waiting: bool, free: bool) -> bool:
+    """Whether the options want to see this lock."""
+    if waiting:
+        return lock.waiters.count > 0
+    return free or bool(lock.holders) or lock.waiters.count > 0
+
+
+def _batches(locks: Iterable[LockDescription]) -> Iterator[list[LockDescription]]:
+    rest = iter(locks)
+    while batch := list(islice(rest, _BATCH)):
+        yield sorted(batch, key=lambda lock: lock.name)
+
+
+def _print_lines(console: Console, found: Iterable[str]) -> None:
+    """Prints lines as they are, however long: neither wrapped nor coloured."""
+    for line in found:
+        console.file.write(f"{line}\n")
+
+
+Read = Callable[[], Iterable[LockDescription]]
+
+
+def reader(locks: LockClient, names: Sequence[str], prefix: str | None) -> Read:
+    """Reads the locks of these names, two requests each; or all that are in use, by a scan."""
+
+    def read() -> Iterator[LockDescription]:
+        if names:
+            found = (locks.describe(name) for name in names)
+            yield from (lock for lock in found if lock is not None)
+        else:
+            yield from (
+                lock for lock in locks.list(prefix) if is_wanted(lock, waiting=False, free=False)
+            )
+
+    return read
+
+
+def watch(
+    read: Read, console: Console, clock: Clock, *, every: float, times: int | None = None
+) -> int:
+    """Shows the locks until Ctrl-C; returns the exit status.
+
+    On a terminal the table is drawn anew each time. Elsewhere a line is printed for each lock when
+    it is first seen, changes hands, or another number waits, and when it is free again. A table
+    that does not answer is told, and read again.
+
+    Args:
+        read: reads the locks.
+        console: where to.
+        clock: waits in between.
+        every: seconds between two readings.
+        times: how often to read; None for ever.
+    """
+    try:
+        if console.is_terminal:
+            _draw(read, console, clock, every=every, times=times)
+        else:
+            _print_changes(read, console, clock, every=every, times=times)
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def _draw(read: Read, console: Console, clock: Clock, *, every: float, times: int | None) -> None:
+    table: RenderableType = Text("")
+    with Live(Text("reading the table…"), console=console, auto_refresh=False) as live:
+        for _ in _rounds(clock, every, times):
+            at = iso_utc(clock.wall_ms())
+            try:
+                found = sorted(read(), key=lambda lock: (-lock.waiters.count, lock.name))
+                table = lock_table(found, console)
+                number = "1 lock" if len(found) == 1 else f"{len(found)} locks"
+                head = Text(f"{at}  {number}, every {every:g} s; Ctrl-C ends", "dim")
+            except LockStoreUnavailable as error:
+                head = Text(f"{at}  no answer: {printable(str(error))}", "red")
+            live.update(Group(head, table), refresh=True)
+
+
+def _print_changes(
+    read: Read, console: Console, clock: Clock, *, every: float, times: int | None
+) -> None:
+    changes = _Changes()
+    for _ in _rounds(clock, every, times):
+        at = iso_utc(clock.wall_ms())
+        try:
+            told = list(changes.since_last(read()))
+        except LockStoreUnavailable as error:
+            told = [f"no answer: {printable(str(error))}"]
+        for line in told:
+            console.file.write(f"{at}\t{line}\n")
+        console.file.flush()
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What is to be told of each lock, once."""
+
+    _seen: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+
+    def since_last(self, found: Iterable[LockDescription]) -> Iterator[str]:
+        now: dict[str, tuple[tuple[int, ...], int]] = {}
+        for lock in found:
+            holders = tuple(holder.fencing_token for holder in lock.holders)
+            now[lock.name] = (holders, lock.waiters.count)
+            if self._seen.get(lock.name) != now[lock.name]:
+                yield lines.one_line(lock)
+        for name in self._seen:
+            if name not in now:
+                yield f"{printable(name)}\tfree"
+        self._seen = now
+
+
+def _rounds(clock: Clock, every: float, times: int | None) -> Iterator[int]:
+    """Counts rounds, with the pause between two."""
+    number = 0
+    while times is None or number < times:
+        if number:
+            clock.wait(every)
+        yield number
+        number += 1
+
+
+def show(locks: LockClient, place: str, lock_name: str, *, as_json: bool = False) -> int:
+    """Prints the holders and the oldest waiters; returns the exit status.
+
+    Two requests, and one more for each MB of waiters.
+
+    Raises:
+        InvalidRequest: the lock's name breaks its rule.
+        LockStoreUnavailable: the lock table did not answer.
+        LockStoreMisconfigured: AWS refuses.
+        LockItemMalformed: somebody has changed an item of the lock.
+    """
+    found = locks.describe(lock_name)
+    if found is None:
+        return unknown(place, lock_name)
+    if as_json:
+        typer.echo(json.dumps(lock_json(found)))
+        return 0
+    for line in lines.details(found):
+        typer.echo(line)
+    return 0
+
+
+def unknown(place: str, lock_name: str) -> int:
+    """Says that the table knows no such lock; returns the exit status."""
+    why = "nobody has used it, or not for days; are the name and the table right?"
+    exit_codes.say(f"{place} knows no lock {lock_name!r}: {why}")
+    return exit_codes.UNKNOWN_LOCK

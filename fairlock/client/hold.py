@@ -1,0 +1,206 @@
+"""The locks that a thread is inside of: it must not wait for them, and may enter them again.
+
+`Hold`: what `LockClient.hold` returns, for a `with` statement and for nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from fairlock.client.arguments import LockOptions, refuse
+from fairlock.clock import in_seconds
+from fairlock.wire import rules
+
+if TYPE_CHECKING:
+    from fairlock.client.lock import Lock
+
+
+class HeldLock(Protocol):
+    """A lock of either kind, as far as this needs to know it."""
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+
+    @property
+    def owner_name(self) -> str:
+        """The label of its owner."""
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """What is stored with it."""
+
+    @property
+    def lease(self) -> float:
+        """Seconds for which each renewal holds."""
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that are left; 0 if it is not held."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnteredLock:
+    """A lock whose block has begun.
+
+    Attributes:
+        lock: weak, so that one whose block an interrupt has cut off is still found to be dropped.
+        options: as it was acquired.
+    """
+
+    lock: weakref.ref[HeldLock]
+    options: LockOptions[Any]
+
+
+Entered = list[EnteredLock]
+
+
+class EnteredLocks:
+    """The locks of one client by the thread that is inside their `with` blocks.
+
+    Only blocks count. A thread may pass a `Lock` from `acquire` to another thread, which releases
+    it, so to wait for that name again is no mistake. A block ends in the thread that is in it.
+
+    A thread is known by an object of its own, and not by its number, which the next thread may get.
+    """
+
+    def __init__(self) -> None:
+        self._of_this_thread = threading.local()
+
+    def mine(self) -> Entered:
+        """The locks that the caller is inside of, to be changed."""
+        locks: Entered | None = getattr(self._of_this_thread, "locks", None)
+        if locks is None:
+            locks = self._of_this_thread.locks = []
+        return locks
+
+    def held(self, name: str) -> list[tuple[HeldLock, LockOptions[Any]]]:
+        """The locks of this name that the caller is inside of, the innermost last.
+
+        Not one that is released, or known as lost: those keep nobody out. Nor a lock of the process
+        that this one was forked from.
+        """
+        locks = [(each.lock(), each.options) for each in self.mine()]
+        return [
+            (lock, options)
+            for lock, options in locks
+            if lock and lock.name == name and lock.remaining
+        ]
+
+    def require_that_others_can_release(self, name: str, limit: int) -> None:
+        """Refuses a wait that only the waiter itself could end.
+
+        With so many permits of its own as may be out, beside its own, nobody else's release helps.
+
+        Raises:
+            InvalidRequest: the caller would wait for itself.
+        """
+        held = self.held(name)
+        if held and len(held) >= min([limit, *(options.limit for _, options in held)]):
+            rule = (
+                f"must not be {name!r} here: this {self._who()} is inside a `with` that holds the "
+                "lock, and would wait for itself; end that block first, or go on under it with "
+                "hold(…, reentrant=True)"
+            )
+            refuse("name", rule, name)
+
+    def reentered(self, options: LockOptions[Any]) -> HeldLock | None:
+        """The lock that the caller holds already and enters again; None if it holds none.
+
+        Raises:
+            InvalidRequest: an option asks for something else than the outer block has.
+        """
+        held = self.held(rules.plain_text("name", rules.LOCK_NAME, options.name))
+        if not held:
+            return None
+        lock, outer = held[-1]
+        self._require_same("limit", options.limit, outer.limit)
+        self._require_same("lease", in_seconds(options.lease), lock.lease)
+        self._require_same("data", _plain(options.data), _plain(lock.data))
+        self._require_same("owner_name", options.owner_name, lock.owner_name)
+        self._require_same("on_lost", options.on_lost, outer.on_lost)
+        self._require_same("on_danger", options.on_danger, outer.on_danger)
+        return lock
+
+    @staticmethod
+    def _require_same(field: str, value: object, outer: object) -> None:
+        if value is not None and value != outer:
+            rule = "must be left out, or be that of the outer block, whose lock is entered again"
+            refuse(field, rule, value)
+
+    @staticmethod
+    def _who() -> str:
+        return "thread"
+
+
+def _plain(data: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return dict(data) if isinstance(data, Mapping) else data
+
+
+_ENTERED_TWICE: Final = "must be entered once; call `hold` again for another block"
+
+
+class BaseHold:
+    """A block that has not begun: no lock is held, and nothing was sent.
+
+    Args:
+        name: of the lock.
+        statement: what the user should have written.
+    """
+
+    def __init__(self, name: str, *, statement: str) -> None:
+        self._was_entered = False
+        self._name = name
+        self._statement = statement
+
+    def _enter_once(self) -> None:
+        if self._was_entered:
+            refuse("hold", _ENTERED_TWICE, self)
+        self._was_entered = True
+
+    def _advice(self) -> str:
+        return f"write `{self._statement} locks.hold({self._name!r}) as lock:`"
+
+    def __del__(self) -> None:
+        """Points out a block that never began: the work after it had no lock."""
+        if not getattr(self, "_was_entered", True):
+            message = f"lock {self._name!r} was never acquired: {self._advice()}"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+
+    if not TYPE_CHECKING:  # For type checkers it has no other attributes.
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it never returns
+            """Tells who takes this for the lock itself what to write."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                message += f": it is no lock yet; {self._advice()} and use `lock.{name}`"
+            raise AttributeError(message)
+
+
+class Hold(BaseHold):
+    """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
+
+    def __init__(self, name: str, block: AbstractContextManager[Lock]) -> None:
+        super().__init__(name, statement="with")
+        self._block = block
+
+    def __enter__(self) -> Lock:
+        """Acquires the lock, as `LockClient.acquire` does."""
+        self._enter_once()
+        return self._block.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Releases the lock; see `LockClient.hold`."""
+        self._block.__exit__(kind, error, traceback)

@@ -1,0 +1,253 @@
+"""What people do with the locks of a table, their own or not: see them, and free a stuck one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from fairlock.client.arguments import default_owner_name, refuse
+from fairlock.client.connection import StoreFactory
+from fairlock.client.reporting import logger
+from fairlock.client.settings import ClientSettings
+from fairlock.errors import (
+    HolderChanged,
+    LockItemMalformed,
+    LockStoreUnavailable,
+    VisibleHolder,
+)
+from fairlock.protocol.description import LockDescription
+from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
+from fairlock.protocol.outcomes import Released
+from fairlock.wire import rules
+
+_REPEAT_SECONDS: Final = 5.0
+"""How long a release of unknown outcome is sent again."""
+
+
+class NotCopied:
+    """A client, of either kind: its connections and locks belong to one process."""
+
+    def __getstate__(self) -> NoReturn:
+        """Refuses to be copied or pickled."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled: make one in each process"
+        )
+
+
+class LockAdministration(NotCopied, ABC):
+    """The part of `LockClient` that needs no lock of its own."""
+
+    def describe(self, name: str) -> LockDescription | None:
+        """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.
+
+        Not a snapshot: the waiters are read first, and owners go on meanwhile. Nobody who holds or
+        waits all the time is left out. What proves ownership is not shown.
+
+        Returns:
+            The lock; None if the table has no item of this name: the lock was never used, or
+            DynamoDB has deleted its item since the last use.
+
+        Raises:
+            LockStoreUnavailable: the table did not answer.
+            LockItemMalformed: somebody has changed an item of the lock.
+            InvalidRequest: the name breaks its rule.
+        """
+        name = rules.plain_text("name", rules.LOCK_NAME, name)
+        return self._opened().store().describe(name)
+
+    def list(self, prefix: str | None = None) -> Iterator[LockDescription]:
+        """Iterates over the locks that the table knows, in no order; held, waited for, and free.
+
+        Reads the **whole table**, whatever the prefix: one strongly consistent `Scan` for each MB,
+        which costs 256 read units a MB (100,000 locks without a holder's data: about 30 MB, 0.1
+        cents). Pages come as the iteration goes on, so that the memory stays small. Needs the
+        permission `dynamodb:Scan`, which `grant_client` does not give; see `grant_administration`.
+
+        Not a snapshot: each lock is as it was when its page was read. A lock that is made meanwhile
+        may be missing. A lock whose items somebody has changed is logged and left out.
+
+        Args:
+            prefix: only names that begin so; None for all.
+
+        Raises:
+            LockStoreUnavailable: the table did not answer; what came before is right.
+            LockStoreMisconfigured: no permission to scan, for instance.
+            InvalidRequest: the prefix breaks its rule.
+        """
+        return locks_of(self._opened(), checked_prefix(prefix))
+
+    def force_release(
+        self,
+        name: str,
+        *,
+        holder: VisibleHolder | None = None,
+        fencing_token: int | None = None,
+        reason: str,
+        requested_by: str | None = None,
+    ) -> None:
+        """Takes a lock away from a holder, for the oldest waiter if there is one.
+
+        For a holder that will not release: its program hangs but renews, or its lease is long.
+        **The holder is not stopped.** It is told when it asks: its next heartbeat and `check` after
+        it say `LockLost`, guarded writes are refused, its release changes nothing. A workflow is
+        told by its heartbeat if it has `keep_alive`, else by its release. So stop it first, if you
+        can.
+
+        Only the grant that was seen is taken away: the fencing token names it. If that grant is
+        over, nothing is changed (`HolderChanged`). Two requests if nobody waits; three and a push
+        if somebody does. May be repeated. Logged as a warning, and stored with the lock, where
+        `describe` shows the last one.
+
+        Args:
+            name: the lock.
+            holder: as `describe`, `list` or `LockWaitTimeout` has shown it.
+            fencing_token: of the holder's grant, instead of the holder.
+            reason: why, 1 to 512 bytes; others see it.
+            requested_by: who does it, at most 256 bytes; None takes the client's `owner_name`, or
+                host, process and program. Nobody checks it.
+
+        Raises:
+            HolderChanged: that grant is over; nothing was written by this call.
+            LockStoreUnavailable: outcome unknown; repeat the call.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+        """
+        request = force_release_request(
+            self._administrator_settings(),
+            name,
+            holder,
+            fencing_token,
+            reason=reason,
+            requested_by=requested_by,
+        )
+        send_force_release(self._opened(), request)
+
+    def release(self, name: str, owner_id: str) -> bool:
+        """Releases what a function or another process has acquired, to the oldest waiter if any.
+
+        For a lock that this client has as a `Lock`, call that one's `release`. Do not release what
+        a guard holds: its execution goes on, and with `keep_alive` takes it for a loss.
+
+        One request if nobody waits; three and a push if somebody does. May be repeated: the
+        answer is True again, as long as nobody else has released the lock in between.
+
+        Args:
+            name: the lock.
+            owner_id: of the acquisition; the proof of ownership.
+
+        Returns:
+            True if this owner has released, by this call or before; False if it does not hold the
+            lock, and was not the last to release it.
+
+        Raises:
+            LockStoreUnavailable: outcome unknown; repeat the call.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+        """
+        return send_release(self._opened(), name, owner_id)
+
+    @abstractmethod
+    def _opened(self) -> StoreFactory:
+        """The lock table; raises `ClientUnusable` once the client is closed."""
+
+    @abstractmethod
+    def _administrator_settings(self) -> ClientSettings:
+        """The settings of the client."""
+
+
+def checked_prefix(prefix: str | None) -> str:
+    """The beginning of the locks' names; `InvalidRequest` if none may begin so.
+
+    Called when `list` is, and not when the iteration begins.
+    """
+    return "" if prefix is None else rules.plain_text("prefix", rules.PREFIX, prefix)
+
+
+def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
+    """The locks of the table, without those whose items are malformed."""
+    for found in store_factory.store().list_locks(prefix):
+        if isinstance(found, LockItemMalformed):
+            logger.warning("a lock is left out of the list: %s", found)
+        else:
+            yield found
+
+
+def force_release_request(
+    settings: ClientSettings,
+    name: str,
+    holder: VisibleHolder | None,
+    fencing_token: int | None,
+    *,
+    reason: str,
+    requested_by: str | None,
+) -> ForceReleaseRequest:
+    """The request of `force_release`; `InvalidRequest` if an argument breaks its rule."""
+    name = rules.plain_text("name", rules.LOCK_NAME, name)
+    token = _token_of_the_grant(holder, fencing_token)
+    reason = rules.plain_text("reason", rules.REASON, reason)
+    if requested_by is None:
+        requested_by = settings.owner_name or default_owner_name()
+        requested_by = requested_by.encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(
+            errors="ignore"
+        )
+    requested_by = rules.plain_text("requested_by", rules.REQUESTED_BY, requested_by)
+    return ForceReleaseRequest(
+        lock_name=name,
+        fencing_token=token,
+        requested_by=requested_by,
+        reason=reason,
+    )
+
+
+def _token_of_the_grant(holder: VisibleHolder | None, fencing_token: int | None) -> int:
+    if (holder is None) == (fencing_token is None):
+        rule = "exactly one of holder and fencing_token must say whose grant is to end"
+        refuse("holder", f"{rule}; `describe` shows both", holder)
+    if holder is not None:
+        if not isinstance(holder, VisibleHolder):
+            rule = "must be a holder as `describe` shows it; a number is a fencing_token"
+            refuse("holder", rule, holder)
+        return holder.fencing_token
+    if type(fencing_token) is not int or not 0 < fencing_token <= rules.HIGHEST_FENCING_TOKEN:
+        rule = f"must be a whole number from 1 to {rules.HIGHEST_FENCING_TOKEN}"
+        refuse("fencing_token", f"{rule}, as `describe` shows it", fencing_token)
+    return fencing_token
+
+
+def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
+    """Sends the release of an owner, again after an unknown outcome, for 5 s at most.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule; nothing was written.
+        LockStoreUnavailable: outcome unknown, whatever was tried.
+    """
+    name = rules.plain_text("name", rules.LOCK_NAME, name)
+    owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
+    request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
+    answer, _ = store_factory.repeat(
+        lambda store, _attempt: store.release(request), seconds=_REPEAT_SECONDS
+    )
+    return isinstance(answer, Released)
+
+
+def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:
+    """Sends the request, again after an unknown outcome, for 5 s at most.
+
+    Raises:
+        HolderChanged: no holder has that grant.
+        LockStoreUnavailable: outcome unknown, whatever was tried.
+    """
+    answer, attempts = store_factory.repeat(
+        lambda store, _attempt: store.force_release(request), seconds=_REPEAT_SECONDS
+    )
+    if answer is not None:
+        return
+    lock, token = f"lock {request.lock_name!r}", request.fencing_token
+    if attempts > 1:
+        # An attempt without an answer may have done it, and another forced release came after.
+        message = f"{lock}: the grant {token} is over, perhaps by this call; describe the lock"
+        raise LockStoreUnavailable(message)
+    message = (
+        f"{lock}: no holder has the fencing token {token} any more; this call has written nothing: "
+        "describe the lock again"
+    )
+    raise HolderChanged(message, lock_name=request.lock_name, fencing_token=token)

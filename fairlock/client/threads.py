@@ -1,0 +1,184 @@
+"""What threads and locks of a process meet with: forks, and signal handlers.
+
+A bounded pool of threads that neither keep the process alive nor end with its main thread.
+
+`concurrent.futures` takes no work any more once the main thread has ended, although other threads
+may go on, with locks that have to be renewed.
+
+Calls users' callbacks in threads of their own: a slow callback delays no heartbeat.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_futures
+from queue import SimpleQueue
+from typing import Final, Protocol
+from weakref import WeakSet
+
+from fairlock.client.reporting import logger
+
+
+class Resettable(Protocol):
+    """An object with threads, connections or mutexes, which a forked child must not use."""
+
+    def _reset_after_fork(self) -> None:
+        """Forgets threads, connections, and every mutex that a thread of the parent may hold."""
+        ...
+
+
+_resettable: Final[WeakSet[Resettable]] = WeakSet()
+
+
+def reset_in_children(thing: Resettable) -> None:
+    """Calls `_reset_after_fork` in every child that is forked while the object exists."""
+    _resettable.add(thing)
+
+
+def _reset_all() -> None:
+    for thing in list(_resettable):
+        thing._reset_after_fork()  # noqa: SLF001 - no call for users
+
+
+if hasattr(os, "register_at_fork"):  # Windows cannot fork.
+    os.register_at_fork(after_in_child=_reset_all)
+
+
+def is_held_by_this_thread(mutex: object) -> bool:
+    """Whether this very thread holds the mutex, so that a signal handler must not wait for it.
+
+    Python runs signal handlers in the main thread, in the middle of what it does. A handler that
+    waits for the mutex, or for a thread that needs the mutex, waits for itself.
+
+    Args:
+        mutex: a `threading.RLock`. Any other kind never counts as held.
+    """
+    is_owned = getattr(mutex, "_is_owned", None)  # `threading.Condition` asks in the same way.
+    return is_owned is not None and bool(is_owned())
+
+
+_Work = Callable[[], None]
+
+
+class WorkerPool:
+    """Does work in at most so many threads; a thread is started when all others are busy.
+
+    Args:
+        size: most threads.
+        name: prefix of the threads' names.
+    """
+
+    def __init__(self, size: int, *, name: str) -> None:
+        self._size = size
+        self._name = name
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads: list[threading.Thread] = []
+        self._mutex = threading.Lock()
+
+    def submit(self, work: _Work) -> None:
+        """Does the work soon.
+
+        Raises:
+            RuntimeError: there is no thread, and none can be started. The work will not be done.
+        """
+        if not self._idle.acquire(blocking=False):
+            self._add_thread()
+        self._queue.put(work)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Ends all threads after the work that was submitted; waits, but not for its caller."""
+        with self._mutex:
+            threads, self._threads = self._threads, []
+        for _ in threads:
+            self._queue.put(None)
+        for thread in threads:
+            if wait and thread is not threading.current_thread():
+                thread.join()
+
+    def _add_thread(self) -> None:
+        with self._mutex:
+            number = len(self._threads)
+            if number >= self._size:
+                return
+            name = f"{self._name}_{number}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # The system has no more threads for this process.
+                if not self._threads:
+                    raise
+                return
+            self._threads.append(thread)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except BaseException:  # SystemExit too: the thread is still needed.
+                logger.exception("work of the pool %r failed", self._name)
+            del work
+            self._idle.release()
+
+
+_MOST_AT_ONCE: Final = 4
+_THREAD_NAME: Final = "fairlock-callback"
+CLOSE_SECONDS: Final = 10.0
+"""How long the end of a client waits for callbacks that have begun: they may wait for its end."""
+STILL_BUSY: Final = "on_lost or on_danger is still busy: the client does not wait for it any longer"
+
+
+class Callbacks:
+    """Calls callbacks, and logs what they raise."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._running: set[Future[None]] = set()
+        self._mutex = threading.Lock()
+        self._thread = threading.local()
+        self._closed = False
+
+    def call_soon(self, description: str, callback: Callable[[], None]) -> None:
+        """Calls the callback soon, unless this is closed; the log uses the description."""
+        with self._mutex:
+            if self._closed:
+                return
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix=_THREAD_NAME)
+            try:
+                running = self._pool.submit(self._call, description, callback)
+                self._running.add(running)
+                running.add_done_callback(self._running.discard)
+            except RuntimeError:  # The main thread has ended, and such pools take no more work.
+                arguments = (description, callback)
+                thread = threading.Thread(target=self._call, args=arguments, name=_THREAD_NAME)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    logger.warning("%s is not called: %s", description, error)
+
+    def close(self) -> None:
+        """Calls nothing any more; waits 10 s at most for callbacks that have begun.
+
+        Not at all if a callback calls this.
+        """
+        with self._mutex:
+            self._closed = True
+            pool = self._pool
+        if pool is None:
+            return
+        waits = not getattr(self._thread, "is_in_callback", False)
+        if waits and wait_for_futures(self._running.copy(), CLOSE_SECONDS).not_done:
+            logger.warning(STILL_BUSY)
+            waits = False
+        pool.shutdown(wait=waits)
+
+    def _call(self, description: str, callback: Callable[[], None]) -> None:
+        self._thread.is_in_callback = True
+        try:
+            callback()
+        except Exception:
+            logger.exception("%s failed", description)

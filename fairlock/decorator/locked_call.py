@@ -1,0 +1,256 @@
+"""What one call of a locked function asks for: a name, and seconds to wait and to hold.
+
+Lock names from the arguments of a call: `orders/{order_id}`, `{event[detail][id]}`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Final, Literal
+
+from fairlock.errors import InvalidRequest
+from fairlock.protocol.lease_time import lease_for
+from fairlock.text import shorten
+from fairlock.wire.rules import LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS
+
+NameOf = Callable[..., str]
+"""Makes the name of the lock from the arguments of a call."""
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>")
+
+
+class _Strict(Formatter):
+    """Formats as `str.format`, but refuses values whose text differs between processes."""
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:  # noqa: ANN401 - whatever is there
+        """Applies `!r` and the like to one value."""
+        if value is None:
+            raise ValueError("a value is None")
+        kind: Any = type(value)
+        if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+            raise ValueError(f"{kind.__name__} has no text of its own, only an address")
+        if isinstance(value, set | frozenset | Mapping):
+            raise ValueError(f"{kind.__name__} has its elements in any order")  # noqa: TRY004 - the value is wrong
+        if conversion is None and isinstance(value, str):
+            return str.__str__(value)  # As `acquire` takes it: an enum's own text is `Name.ORDERS`.
+        return super().convert_field(value, conversion)
+
+
+def template(text: str, signature: inspect.Signature) -> NameOf:
+    """Returns a function that fills the fields in braces with the arguments of a call.
+
+    Raises:
+        InvalidRequest: the text is no format string, or has a field that is no parameter.
+    """
+    any_keyword = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    for field in _fields(text):
+        if field not in signature.parameters and not any_keyword:
+            names = ", ".join(signature.parameters) or "none"
+            rule = f"its fields must be parameters of the function ({names})"
+            raise InvalidRequest(field="name", rule=rule, value=text)
+
+    def name_of(*args: Any, **kwargs: Any) -> str:  # noqa: ANN401 - as the function
+        named = _by_name(signature, args, kwargs)
+        try:
+            return _without_address(_Strict().vformat(text, (), named))
+        except Exception as error:
+            # Whatever a value's own text raises: this is about the arguments of a call.
+            what = f"{type(error).__name__}: {error}"
+            rule = f"must be formed from the arguments of the call, but {shorten(what)}"
+            raise InvalidRequest(field="name", rule=rule, value=text) from error
+
+    return name_of
+
+
+def _without_address(name: str) -> str:
+    """The name; `ValueError` if a value in it is shown by its address, as within a list."""
+    if _ADDRESS.search(name):
+        raise ValueError("a value has no text of its own, only an address")
+    return name
+
+
+def is_function_to_decorate(value: object) -> bool:
+    """Whether `@locked` without parentheses was given this; a lambda makes names instead."""
+    if isinstance(value, staticmethod | classmethod | type):
+        return True
+    return inspect.isfunction(value) and value.__name__ != "<lambda>"
+
+
+def own_name(function: Any, *, is_handler: Callable[[Sequence[Any]], bool]) -> NameOf:  # noqa: ANN401 - any function
+    """Returns a function that names the lock after this function, whatever the arguments.
+
+    Args:
+        function: what is decorated.
+        is_handler: whether arguments are those of a Lambda handler.
+
+    Raises:
+        InvalidRequest: the function stands in the program itself, or has no name.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module in {None, "__main__"} or name is None:
+        rule = "must be given for a function of the program itself (__main__) or without a name"
+        raise InvalidRequest(field="name", rule=rule, missing=True)
+    own = f"{module}.{name}"
+
+    def name_of(*args: Any, **_kwargs: Any) -> str:  # noqa: ANN401 - as the function
+        if is_handler(args):
+            rule = f"must be given for a Lambda handler: others may be called {own!r} too"
+            raise InvalidRequest(field="name", rule=rule, missing=True)
+        return own
+
+    return name_of
+
+
+def _fields(text: str) -> list[str]:
+    """Lists the names of the arguments that a template uses."""
+    try:
+        parts = [part[1] for part in Formatter().parse(text) if part[1] is not None]
+    except ValueError as error:
+        rule = f"must be a format string: {error}"
+        raise InvalidRequest(field="name", rule=rule, value=text) from error
+    return [part.partition(".")[0].partition("[")[0] for part in parts]
+
+
+def _by_name(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    named = dict(bound.arguments)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named = {**named.pop(parameter.name), **named}
+    return named
+
+
+IfTaken = Literal["wait", "skip", "raise"]
+
+LOCK_PARAMETER: Final = "lock"
+_AFTER_THE_DEADLINE_SECONDS: Final = 1.0
+"""Lambda stops a function that timed out a little later than the deadline that it announced."""
+_WORTH_A_REQUEST_SECONDS: Final = 2.0
+"""A lease that a wait has made too long by this much is shortened with a heartbeat."""
+_TO_FAIL_SECONDS: Final = 1.0
+"""Left of the invocation after a wait in vain: to leave the queue, and to raise an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a locked function.
+
+    Attributes:
+        name: the lock's name.
+        lease: seconds; None stands for the client's lease, or for the invocation if there is one.
+        max_wait: seconds; None stands for the client's.
+        seconds_left: tells what is left of the Lambda invocation; None outside of Lambda.
+    """
+
+    name: str
+    lease: float | None
+    max_wait: float | None
+    seconds_left: Callable[[], float] | None
+
+    def lease_to_the_end(self) -> float | None:
+        """Seconds until the invocation must have ended; None if that is not this call's lease."""
+        if self.seconds_left is None or self.lease is not None:
+            return None
+        seconds = lease_for(self.seconds_left() + _AFTER_THE_DEADLINE_SECONDS)
+        return min(max(seconds, SHORTEST_LEASE_SECONDS), LONGEST_LEASE_SECONDS)
+
+    def shorter_lease(self, lease: float) -> float | None:
+        """The lease that lasts to the end, if a wait has made the granted one too long."""
+        left = self.lease_to_the_end()
+        return left if left is not None and left < lease - _WORTH_A_REQUEST_SECONDS else None
+
+    def max_wait_with(self, default: float) -> float:
+        """Seconds to wait, with a client that waits `default` seconds for its locks."""
+        max_wait = default if self.max_wait is None else self.max_wait
+        if self.seconds_left is None:
+            return max_wait
+        return min(max_wait, max(0.0, self.seconds_left() - _TO_FAIL_SECONDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is known about a locked function when it is decorated.
+
+    Attributes:
+        signature: the signature for callers, without the parameter that gets the lock.
+        passes_lock: whether there is such a parameter.
+        name_of: makes the lock's name from the arguments of a call.
+    """
+
+    signature: inspect.Signature
+    passes_lock: bool
+    name_of: NameOf
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any], **seconds: float | None) -> Call:
+        """Tells what a call with these arguments asks for.
+
+        Raises:
+            InvalidRequest: no name can be formed from the arguments.
+            TypeError: the arguments do not fit the signature.
+        """
+        self.signature.bind(*args, **kwargs)
+        name = self.name_of(*args, **kwargs)
+        return Call(name=name, **seconds, seconds_left=_seconds_left(args))
+
+
+def plan_for(function: Callable[..., Any], name: str | NameOf | None) -> Plan:
+    """Inspects a function that is being decorated.
+
+    Raises:
+        InvalidRequest: this function cannot be locked with this name.
+    """
+    if not callable(function) or isinstance(function, staticmethod):
+        rule = "must be a function; below @staticmethod and @classmethod, not above"
+        raise InvalidRequest(field="function", rule=rule, value=function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        rule = "must not be a generator: it runs when its lock has been released already"
+        raise InvalidRequest(field="function", rule=rule, value=function)
+    signature, passes_lock = _without_lock(inspect.signature(function))
+    name_of: Any = template(name, signature) if isinstance(name, str) else name
+    if name is None:
+        name_of = own_name(function, is_handler=lambda args: _seconds_left(args) is not None)
+    if not callable(name_of):
+        rule = "must be a string, or a function that makes one from the arguments of a call"
+        raise InvalidRequest(field="name", rule=rule, value=name)
+    return Plan(signature=signature, passes_lock=passes_lock, name_of=name_of)
+
+
+def _without_lock(signature: inspect.Signature) -> tuple[inspect.Signature, bool]:
+    lock = signature.parameters.get(LOCK_PARAMETER)
+    if lock is None or lock.kind in {lock.VAR_POSITIONAL, lock.VAR_KEYWORD}:
+        return signature, False
+    if lock.kind is lock.POSITIONAL_ONLY:
+        rule = "must not be positional-only, as it gets the lock by its name"
+        raise InvalidRequest(field=LOCK_PARAMETER, rule=rule, value=str(signature))
+    others = [one for one in signature.parameters.values() if one is not lock]
+    by_position = [one for one in signature.parameters.values() if one.kind <= lock.VAR_POSITIONAL]
+    if lock.kind is not lock.KEYWORD_ONLY and by_position[-1] is not lock:
+        rule = "must be the last parameter or keyword-only, as it gets the lock"
+        raise InvalidRequest(field=LOCK_PARAMETER, rule=rule, value=str(signature))
+    return signature.replace(parameters=others), True
+
+
+def refuse_coroutine(result: object) -> None:
+    """Raises `InvalidRequest` if a plain function has returned a coroutine.
+
+    The body of the coroutine has not run yet, and would run after the release of the lock.
+    """
+    if inspect.iscoroutine(result):
+        result.close()
+        rule = "must be a coroutine function (async def) if it returns a coroutine"
+        raise InvalidRequest(field="function", rule=rule, value=result)
+
+
+def _seconds_left(args: Sequence[Any]) -> Callable[[], float] | None:
+    """The invocation's time, if the second argument is the context of a Lambda function."""
+    if len(args) < 2:  # noqa: PLR2004 - event and context
+        return None
+    remaining = getattr(args[1], "get_remaining_time_in_millis", None)
+    return (lambda: remaining() / 1000) if callable(remaining) else None

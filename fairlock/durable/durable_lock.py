@@ -1,0 +1,380 @@
+"""One acquisition of a durable execution: its durable operations, in their order.
+
+    step      enter          makes the owner_id, and notes the time of entry
+    step      acquire 1      joins the queue unless the lock is granted
+    callback  granted 1  ┐   once for each fallback period, until the lock is granted:
+    step      acquire 2  ┘   names the callback, and finds a grant whose push was lost
+    step      release        or `give up`, which leaves the queue and gives back what came meanwhile
+
+A function may be killed between any two of them, and replays from its start. What a replay must
+find again (the owner_id above all) is recorded by a step before it is used, and each step may
+be repeated: the service gives a repeated acquire its old answer. All branches below depend on
+recorded values alone.
+
+What a step asks the service, and what the execution records of the answer.
+
+A step records plain values, never an exception: on replay the same values give the same way
+through `acquisition`. What a repeat may cure is raised inside the step, which the SDK then repeats.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict, cast
+
+from aws_durable_execution_sdk_python import CallbackError, DurableContext, StepContext, StepError
+from aws_durable_execution_sdk_python.config import (
+    CallbackConfig,
+    Duration,
+    StepConfig,
+    StepSemantics,
+)
+from aws_durable_execution_sdk_python.retries import RetryStrategyConfig, create_retry_strategy
+
+from fairlock.durable.lock_functions import Json, LockRequests, error_named, text_of
+from fairlock.errors import (
+    InvalidRequest,
+    LockLost,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+    LockWaitTimeout,
+)
+
+_PAUSES: Final = RetryStrategyConfig(
+    max_attempts=8,
+    initial_delay=Duration.from_seconds(1),
+    max_delay=Duration.from_seconds(30),
+)
+REPEATED: Final = StepConfig(retry_strategy=create_retry_strategy(_PAUSES))
+"""For a call whose repeats need not be counted."""
+REPEATS_COUNTED: Final = StepConfig(
+    retry_strategy=create_retry_strategy(_PAUSES),
+    step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY,
+)
+"""For a call that must know whether it is a repeat: an interrupted call counts as an attempt."""
+
+
+class Failure(TypedDict):
+    """An error that a repeat does not cure: its class name and its text, `failures.text_of`."""
+
+    kind: str
+    message: str
+
+
+class Answer(TypedDict, total=False):
+    """What is recorded of an answer to acquire.
+
+    Attributes:
+        fencing_token: of the grant; None if there is none yet.
+        reason: why there is no grant.
+        is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
+        holders: the labels of those who had the lock.
+        left_seconds: until the longest wait is over, by the clock of the step.
+        failure: the call can never succeed.
+    """
+
+    fencing_token: int | None
+    reason: str
+    is_repeat: bool
+    holders: list[str]
+    left_seconds: float
+    failure: Failure
+
+
+class Departure(TypedDict, total=False):
+    """What is recorded of an answer to release.
+
+    Attributes:
+        released: whether the service says so.
+        is_repeat: whether an earlier call may have done it.
+        failure: the call can never succeed.
+    """
+
+    released: bool
+    is_repeat: bool
+    failure: Failure
+
+
+def ask(
+    service: LockRequests, request: Json, *, deadline: float, is_first: bool
+) -> Callable[[StepContext], Answer]:
+    """The step that asks for the lock. After the deadline only the first call still asks.
+
+    Args:
+        service: the lock service.
+        request: to the function `acquire`.
+        deadline: end of the longest wait, in seconds since the epoch.
+        is_first: whether this acquisition has not asked before.
+    """
+
+    def step(context: StepContext) -> Answer:
+        if time.time() >= deadline and not (is_first and context.attempt == 1):
+            return Answer(fencing_token=None, reason="TOO_LATE", is_repeat=True, left_seconds=0.0)
+        try:
+            answer = service.acquire(request)
+        except (InvalidRequest, LockStoreMisconfigured) as error:
+            return Answer(failure=_recorded(error))
+        if answer["acquired"]:
+            return Answer(fencing_token=answer["fencing_token"])
+        return Answer(
+            fencing_token=None,
+            reason=answer["reason"],
+            is_repeat=context.attempt > 1,
+            holders=[holder["owner_name"] for holder in answer["holders"]],
+            left_seconds=deadline - time.time(),
+        )
+
+    return step
+
+
+def read_push(pushed: str | None, *, lock_name: str, owner_id: str) -> Answer | None:
+    """The grant that came through the callback; None if it is not one for this acquisition.
+
+    Everybody who knows the callback's id can complete it.
+    """
+    try:
+        answer: Any = json.loads(pushed or "")
+        is_mine = (answer["lock_name"], answer["owner_id"]) == (lock_name, owner_id)
+        if not is_mine or answer["acquired"] is not True:
+            return None
+        return Answer(fencing_token=int(answer["fencing_token"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def release(service: LockRequests, request: Json) -> Callable[[StepContext], Departure]:
+    """The step that gives the lock back, or leaves the queue."""
+
+    def step(context: StepContext) -> Departure:
+        try:
+            answer = service.release(request)
+        except (InvalidRequest, LockStoreMisconfigured) as error:
+            return Departure(failure=_recorded(error))
+        return Departure(released=answer["released"], is_repeat=context.attempt > 1)
+
+    return step
+
+
+def _recorded(error: Exception) -> Failure:
+    return Failure(kind=type(error).__name__, message=text_of(error))
+
+
+_BUSY: Final = frozenset({"HELD", "QUEUE_FULL"})
+_WAITING: Final = frozenset({"QUEUED", "QUEUE_FULL"})
+_FOR_EVER: Final = 400 * 86_400
+"""Longer than an execution lasts, in seconds: a call that does not wait is never too late."""
+_LONGEST_NAME: Final = 180
+
+
+@dataclass(frozen=True, slots=True)
+class DurableLock:
+    """A lock that this part of a durable execution holds. The same on each replay.
+
+    Attributes:
+        name: the lock's name.
+        fencing_token: the token of this grant, higher than those of all grants of this name before.
+        owner_id: names this acquisition, and proves ownership: for guarded writes. Do not log it.
+    """
+
+    name: str
+    fencing_token: int
+    owner_id: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user asked for; spans in seconds.
+
+    Attributes:
+        name: the lock's name.
+        request: fields of each acquire.
+        max_wait: the longest wait from the first entry; None does not wait.
+        fallback: how long a callback waits for the push.
+        service: whom to ask.
+    """
+
+    name: str
+    request: Json
+    max_wait: int | None
+    fallback: int
+    service: LockRequests
+
+
+class _Entry(TypedDict):
+    owner_id: str
+    entered_at: float
+
+
+@dataclass(slots=True)
+class Acquisition:
+    """Acquires and releases once; made anew on each replay."""
+
+    context: DurableContext
+    options: Options
+    _entry: _Entry = field(init=False)
+    _asked: int = 0
+    _holders: list[str] = field(default_factory=list)
+
+    def acquire(self) -> DurableLock | None:
+        """Returns the lock, now or after a suspension; None if it is busy and nobody is to wait.
+
+        Raises:
+            LockWaitTimeout, LockLost, LockStoreUnavailable, LockStoreMisconfigured, InvalidRequest:
+                see `hold`.
+        """
+        self._entry = self.context.step(_enter, name=self._name("enter"))
+        try:
+            answer = self._wait() if self.options.max_wait is not None else self._ask()
+        except StepError as error:
+            # Unknown: it may hold the lock, or wait for it.
+            self._leave("give up", entered=True)
+            raise self._outcome_unknown(error) from error
+        token = answer["fencing_token"]
+        if token is not None:
+            return DurableLock(self.options.name, token, self._entry["owner_id"])
+        if answer["reason"] == "ALREADY_RELEASED":
+            raise LockLost(
+                f"lock {self.options.name!r}: this acquisition was released while it waited"
+            )
+        is_busy = self.options.max_wait is None and answer["reason"] in _BUSY
+        if not is_busy or answer["is_repeat"]:  # An earlier sending may still be granted.
+            self._leave("give up", entered=True)
+        if not is_busy:
+            raise self._too_late()
+        return None
+
+    def release(self) -> None:
+        """Gives the lock back.
+
+        Raises:
+            LockLost: somebody else has taken it.
+        """
+        departure = self._leave("release", entered=False)
+        if departure is not None and not departure["released"] and not departure["is_repeat"]:
+            raise LockLost(
+                f"lock {self.options.name!r} was not held any more when its work was done"
+            )
+
+    def _wait(self) -> Answer:
+        answer = self._ask()
+        while _is_waiting(answer):
+            is_last = answer["left_seconds"] <= self.options.fallback
+            callback = self.context.create_callback(
+                name=self._name(f"granted {self._asked}"),
+                config=CallbackConfig(timeout=Duration.from_seconds(self._callback_seconds())),
+            )
+            answer = self._ask(callback.callback_id)
+            if not _is_waiting(answer):
+                break
+            try:
+                pushed = callback.result()
+            except CallbackError:
+                if is_last:
+                    break
+                continue  # It may be granted, and the push be lost.
+            grant = read_push(
+                cast("str | None", pushed),
+                lock_name=self.options.name,
+                owner_id=self._entry["owner_id"],
+            )
+            if grant is not None:
+                return grant
+        return answer
+
+    def _ask(self, callback_id: str | None = None) -> Answer:
+        request: Json = {
+            **self.options.request,
+            "owner_id": self._entry["owner_id"],
+            "execution_arn": self._execution_arn,
+            "queue": self.options.max_wait is not None,
+        }
+        if callback_id is not None:
+            request |= {"task_token": callback_id, "fallback_seconds": self.options.fallback}
+        self._asked += 1
+        step = ask(
+            self.options.service, request, deadline=self._deadline, is_first=self._asked == 1
+        )
+        answer: Answer = self.context.step(
+            step, name=self._name(f"acquire {self._asked}"), config=REPEATED
+        )
+        if "failure" in answer:
+            raise error_named(**answer["failure"])
+        self._holders = answer.get("holders") or self._holders
+        return answer
+
+    def _leave(self, purpose: str, *, entered: bool) -> Departure | None:
+        """Releases, or leaves the queue too if it may be there; None if that failed for good.
+
+        Then the lock ends with the execution, or with its lease.
+        """
+        request: Json = {
+            "lock_name": self.options.name,
+            "owner_id": self._entry["owner_id"],
+            "execution_arn": self._execution_arn,
+        }
+        if entered:
+            request["queue"] = True
+        step = release(self.options.service, request)
+        try:
+            departure: Departure = self.context.step(
+                step, name=self._name(purpose), config=REPEATS_COUNTED
+            )
+        except StepError as error:
+            self._warn(str(error))
+            return None
+        if "failure" in departure:
+            self._warn(str(error_named(**departure["failure"])))
+            return None
+        return departure
+
+    @property
+    def _execution_arn(self) -> str:
+        arn: str = self.context.execution_context.durable_execution_arn
+        return arn
+
+    @property
+    def _deadline(self) -> float:
+        longest = _FOR_EVER if self.options.max_wait is None else self.options.max_wait
+        return self._entry["entered_at"] + longest
+
+    def _callback_seconds(self) -> int:
+        """A replay has the callback already, and does not ask."""
+        left = self._deadline - time.time()
+        return max(1, min(self.options.fallback, round(left)))
+
+    def _name(self, purpose: str) -> str:
+        """The name of an operation: the SDK checks that a replay finds the same one.
+
+        Lambda takes 256 characters of ASCII.
+        """
+        lock_name = self.options.name.encode("ascii", "backslashreplace").decode()
+        return f"{lock_name[:_LONGEST_NAME]}: {purpose}"
+
+    def _warn(self, reason: str) -> None:
+        text = "lock %r: release failed, the end of the execution or its lease ends it: %s"
+        self.context.logger.warning(text, self.options.name, reason)
+
+    def _outcome_unknown(self, error: StepError) -> LockStoreUnavailable:
+        message = f"lock {self.options.name!r}: the lock service did not answer: {error}"
+        return LockStoreUnavailable(message)
+
+    def _too_late(self) -> LockWaitTimeout:
+        waited = float(self.options.max_wait or 0)
+        names = ", ".join(self._holders) or "nobody that is known"
+        return LockWaitTimeout(
+            f"lock {self.options.name!r} was not handed over within {waited:g} s; held by {names}",
+            lock_name=self.options.name,
+            waited_seconds=waited,
+        )
+
+
+def _enter(_: object) -> _Entry:
+    return _Entry(owner_id=str(uuid.uuid4()), entered_at=time.time())
+
+
+def _is_waiting(answer: Answer) -> bool:
+    return answer["fencing_token"] is None and answer["reason"] in _WAITING

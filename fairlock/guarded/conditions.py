@@ -1,0 +1,198 @@
+"""A fence for single writes: the written item itself refuses an older fencing token.
+
+    fence = fence_condition(lock.fencing_token)
+    table.update_item(
+        Key={"account": "anna"},
+        UpdateExpression=f"SET balance = :balance, {fence.assignment}",
+        ConditionExpression=fence.condition,
+        ExpressionAttributeNames=fence.names,
+        ExpressionAttributeValues={":balance": 70, **fence.plain_values},
+    )
+
+This is Martin Kleppmann's use of the token ("How to do distributed locking", 2016): the numbers
+that the lock gives out grow, and the storage accepts no smaller one than before. It does not read
+the lock, so it works for any table, in any account; it refuses a stale writer only once a newer one
+has written.
+
+The public form of the condition that a lock is held: it checks what it is given.
+
+The condition that makes a write of the application depend on a lock: the holder's token.
+
+    application                       lock item               the application's items
+      │ condition_check    ── one ──▶ I hold, with this token
+      │                                                   ───▶ written
+      │
+      │ release_permit ─────────── one ──▶ I hold, with this token,
+      │                               and leave           ───▶ written
+
+The token counts and not only the owner: an acquisition that was evicted and granted again under its
+old owner_id has a newer token, and decisions under the older one are stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from fairlock.errors import InvalidRequest
+from fairlock.protocol import schema
+from fairlock.protocol.expressions import I_HOLD, all_of, number
+from fairlock.wire import rules
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef, TransactWriteItemTypeDef
+
+
+DEFAULT_ATTRIBUTE: Final = "fencing_token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceCondition:
+    """The parts of a DynamoDB write that carry and check a fencing token.
+
+    Guaranteed: once a write with a token has happened, a write with an older one is refused
+    (`ConditionalCheckFailedException`, nothing written). The same token is accepted again, so one
+    holder may write as often as it likes; so is the first write to an item without the attribute.
+
+    Not guaranteed: that a stale writer is refused *before* a newer holder has written this very
+    item; use a guarded transaction for that. A deleted item loses its fence: mark the item as
+    deleted instead. Fence an item by the tokens of one lock name only: tokens of two locks cannot
+    be compared.
+
+    Attributes:
+        fencing_token: the token of the grant under which the caller writes.
+        attribute: the attribute of the item that keeps the newest token seen.
+    """
+
+    fencing_token: int
+    attribute: str = DEFAULT_ATTRIBUTE
+
+    @property
+    def condition(self) -> str:
+        """For `ConditionExpression`; join it with others by AND."""
+        return "(attribute_not_exists(#fence) OR #fence <= :fence)"
+
+    @property
+    def assignment(self) -> str:
+        """For the SET part of an `UpdateExpression`. A write without it leaves the fence open."""
+        return "#fence = :fence"
+
+    @property
+    def names(self) -> dict[str, str]:
+        """For `ExpressionAttributeNames`."""
+        return {"#fence": self.attribute}
+
+    @property
+    def values(self) -> dict[str, AttributeValueTypeDef]:
+        """For `ExpressionAttributeValues` of a boto3 client."""
+        return {":fence": {"N": str(self.fencing_token)}}
+
+    @property
+    def plain_values(self) -> dict[str, int]:
+        """For `ExpressionAttributeValues` of a boto3 Table resource."""
+        return {":fence": self.fencing_token}
+
+    @property
+    def item(self) -> dict[str, AttributeValueTypeDef]:
+        """For the `Item` of a put with a boto3 client."""
+        return {self.attribute: {"N": str(self.fencing_token)}}
+
+    @property
+    def plain_item(self) -> dict[str, int]:
+        """For the `Item` of a put with a boto3 Table resource."""
+        return {self.attribute: self.fencing_token}
+
+
+def fence_condition(fencing_token: int, *, attribute: str = DEFAULT_ATTRIBUTE) -> FenceCondition:
+    """A fence for single writes to any DynamoDB table.
+
+    Args:
+        fencing_token: `lock.fencing_token`.
+        attribute: where the item keeps the newest token seen.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+    if isinstance(fencing_token, bool) or not isinstance(fencing_token, int) or fencing_token < 1:
+        rule = "must be the fencing token of a grant, a positive whole number"
+        raise InvalidRequest(field="fencing_token", rule=rule, value=fencing_token, show_text=False)
+    if not isinstance(attribute, str) or not attribute:
+        rule = "must be the name of an attribute"
+        raise InvalidRequest(field="attribute", rule=rule, value=attribute, show_text=False)
+    return FenceCondition(fencing_token=fencing_token, attribute=attribute)
+
+
+MOST_ITEMS: Final = 100
+"""DynamoDB's limit for one transaction."""
+
+_SAME_TOKEN: Final = "#guard_token = :guard_token"
+
+
+def grant_check(
+    *, table_name: str, lock_name: str, owner_id: str, fencing_token: int
+) -> TransactWriteItemTypeDef:
+    """An item of a transaction: the owner holds the lock by the grant with this token."""
+    return {
+        "ConditionCheck": {
+            "TableName": table_name,
+            "Key": schema.lock_key(lock_name),
+            "ConditionExpression": all_of(I_HOLD, _SAME_TOKEN),
+            "ExpressionAttributeNames": {
+                "#mine": schema.holder_attribute(owner_id),
+                "#guard_token": schema.token_attribute(owner_id),
+            },
+            "ExpressionAttributeValues": {":guard_token": number(fencing_token)},
+        }
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantKey:
+    """What names one grant: an owner that acquires again gets another fencing token.
+
+    Raises:
+        InvalidRequest: a part breaks its rule.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    fencing_token: int
+
+    def __post_init__(self) -> None:
+        """Checks all rules, and keeps plain text."""
+        lock_name = rules.plain_text("lock_name", rules.LOCK_NAME, self.lock_name)
+        object.__setattr__(self, "lock_name", lock_name)
+        owner_id = rules.plain_text("owner_id", rules.OWNER_ID, self.owner_id)
+        object.__setattr__(self, "owner_id", owner_id)
+        rules.require("fencing_token", rules.FENCING_TOKEN, self.fencing_token)
+
+
+def condition_check(
+    *, table_name: str, lock_name: str, owner_id: str, fencing_token: int
+) -> TransactWriteItemTypeDef:
+    """An item for the caller's own `TransactWriteItems`: "I still hold this lock".
+
+    It holds from the grant until the holder releases or is evicted. A lease that has run out, and
+    that nobody has taken over, still counts, as it does for heartbeat and release: no other owner
+    holds the lock, so none can have written anything under it.
+
+    One of a transaction's 100 items. When it fails, its cancellation reason is
+    `ConditionalCheckFailed`, and nothing of the transaction was written.
+
+    Args:
+        table_name: the lock table's name or ARN.
+        lock_name: the lock.
+        owner_id: the acquisition that was granted.
+        fencing_token: the token of that grant.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+    rules.require("table_name", rules.TABLE_NAME, table_name)
+    grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
+    return grant_check(
+        table_name=table_name,
+        lock_name=grant.lock_name,
+        owner_id=grant.owner_id,
+        fencing_token=grant.fencing_token,
+    )

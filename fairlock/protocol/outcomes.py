@@ -1,0 +1,229 @@
+"""The verdict on an acquire that failed: what the item that it returned means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
+
+from fairlock.protocol.lease_time import is_enough, is_over, own_ms
+from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
+
+
+class RefusalReason(StrEnum):
+    """Why acquire was refused."""
+
+    HELD = "HELD"
+    """All permits are out."""
+    ALREADY_RELEASED = "ALREADY_RELEASED"
+    """This acquisition was released before: a delayed duplicate must not take the lock again."""
+    QUEUE_FULL = "QUEUE_FULL"
+    """All permits are out, and as many wait as may wait: the caller did not join the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Yes: the caller holds the lock; the answer to a heartbeat too.
+
+    Attributes:
+        repeated: the permit had been granted before, to a call whose reply may have been lost.
+        taken_over: how many holders lost their place for this grant, because their lease was over.
+        since: reading of our monotonic clock before the request that showed the grant was sent.
+        own_ms: for how long after `since` its owner may rely on it; None if it is somebody else's.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    fencing_token: int
+    lease_ms: int
+    acquired_at_ms: int
+    expires_at_ms: int
+    repeated: bool = False
+    taken_over: int = 0
+    since: float = field(default=-math.inf, compare=False)
+    own_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def ends_at(self) -> float:
+        """Reading of our monotonic clock from which its owner may not rely on it."""
+        return self.since + (self.own_ms or 0) / 1000
+
+    @classmethod
+    def of(cls, lock_name: str, holder: Holder, *, repeated: bool = False) -> Grant:
+        """The grant of this holder."""
+        return cls(
+            lock_name=lock_name,
+            owner_id=holder.owner_id,
+            fencing_token=holder.fencing_token,
+            lease_ms=holder.lease_ms,
+            acquired_at_ms=holder.acquired_at_ms,
+            expires_at_ms=holder.expires_at_ms,
+            repeated=repeated,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """No: the caller does not hold the lock, and nothing was written for it.
+
+    Attributes:
+        retry_after_seconds: when to ask again, in whole seconds, already jittered.
+        liveness_unknown: how many holders count as alive only because Step Functions did not say.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    reason: RefusalReason
+    holders: tuple[Holder, ...] = ()
+    retry_after_seconds: int = 1
+    liveness_unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """Not yet: the caller is in the queue, and will be handed the lock in its order.
+
+    Attributes:
+        entered_at_ms: the ticket; asking again with it keeps the place.
+        position: 1 is next; waiters that entered before and still ask count. None if nobody needs
+            it, and so it was not counted.
+        retry_after_seconds: when a waiter without a task token must ask again to keep its place.
+        seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    entered_at_ms: int
+    position: int | None
+    holders: tuple[Holder, ...]
+    retry_after_seconds: int
+    seen: SeenLock | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOff:
+    """A permit went from a departing holder, or from the free ones, to the oldest waiter.
+
+    Attributes:
+        waited_ms: from the waiter's entry to the grant.
+    """
+
+    grant: Grant
+    waiter: Waiter
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Yes: this acquisition is over.
+
+    Attributes:
+        gave_back: whether this call has ended a grant; not if it repeats an earlier one, or if the
+            acquisition was still waiting.
+        held_ms: how long the permit was held; None if none was given back, or if that was not asked
+            for.
+        left_queue: whether it was still waiting.
+        fencing_token: of the grant that ended; None as `held_ms`.
+        execution_arn: the workflow execution that the holder belonged to.
+    """
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+    gave_back: bool = False
+    held_ms: int | None = None
+    left_queue: bool = False
+    fencing_token: int | None = None
+    execution_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotHeld:
+    """No: this owner does not hold the lock. No holder and no waiter was changed."""
+
+    lock_name: str
+    owner_id: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """What was freed.
+
+    Attributes:
+        holders: permits given back on behalf of the execution.
+        waiters: its places in queues that were given up.
+        complete: whether that was all; else there was not enough time, and more is left.
+    """
+
+    holders: int = 0
+    waiters: int = 0
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyHolder:
+    """The caller was granted the lock before: the reply to an earlier call was lost.
+
+    Attributes:
+        is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
+            over; nor if the caller is a workflow that is woken by its task token: the hand-off may
+            be about to be marked as undelivered.
+    """
+
+    holder: Holder
+    is_fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesOver:
+    """Enough leases are over that the caller may take a place, if their workflows are over too.
+
+    Attributes:
+        evictable: the candidates, the one whose lease ended first in front.
+        needed: how many of them must leave before there is a permit.
+    """
+
+    evictable: tuple[Holder, ...]
+    needed: int
+
+
+class Situation(Enum):
+    """Why a permit was not granted, if neither an earlier grant nor the end of a lease says why."""
+
+    ALREADY_RELEASED = auto()
+    """The caller released this acquisition before: this call is a delayed duplicate."""
+    FREE = auto()
+    """A permit is free, and nobody waits: ask again."""
+    FREE_FOR_WAITERS = auto()
+    """A permit is free, but others came first: it goes to the oldest waiter, not to the caller."""
+    BUSY = auto()
+    """All permits are out, by the caller's limit or by that of a holder."""
+
+
+Verdict = AlreadyHolder | LeasesOver | Situation
+
+
+def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
+    """Why an attempt to take a permit failed on this state.
+
+    A holder relies on its lease for less long than everybody else waits, see `lease_time.py`. The
+    stored lease of the holder counts, never the contender's.
+
+    Args:
+        state: as the refusal of the attempt shows it.
+        request: of the attempt.
+        date_ms: the Date of that refusal.
+    """
+    mine = state.holder(request.owner_id)
+    if mine is not None:
+        left_ms = own_ms(mine.lease_ms, mine.expires_at_ms, date_ms=date_ms)
+        is_fresh = request.task_token is None and is_enough(left_ms, mine.lease_ms)
+        return AlreadyHolder(mine, is_fresh=is_fresh)
+    if state.last_released == request.owner_id:
+        return Situation.ALREADY_RELEASED
+    if state.has_room(request.limit):
+        return Situation.FREE_FOR_WAITERS if state.contended else Situation.FREE
+    over = [h for h in state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]
+    needed = state.held - state.limit_for(request.limit) + 1
+    if len(over) >= needed:
+        return LeasesOver(tuple(sorted(over, key=lambda h: h.expires_at_ms)), needed)
+    return Situation.BUSY

@@ -1,0 +1,221 @@
+"""The writes and reads of the queue: joining it, leaving it, and finding its oldest waiters.
+
+    waiter                       lock item                      waiter item
+      │ join_queue ─── one ──▶ contended, wait_seq + 1     ───▶ put
+      │                          condition: permits are out
+      │ confirm_join ────────▶ contended, wait_seq + 1
+      ┊ (sleeps, until `hand_over_permit`)
+
+Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
+the lock is contended, and its owner is not a holder. From this follows all the rest. Acquiring a
+free permit needs a lock that is not contended, so nobody overtakes the queue.
+
+That order holds for writes. A query beside a transaction may see one of its items changed and the
+other not yet: a departing holder reads `contended`, and then a queue without the waiter. What it
+does next is conditioned on `wait_seq`, which `confirm_join` moves once more, now that every later
+query sees the waiter. A read instead would not do: the departing holder may close the queue after.
+
+The place in the queue is the time of entry by the clock of the function or client that runs
+this code. A caller names it only to be found again: a waiter item of its own must be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fairlock.protocol import schema
+from fairlock.protocol.departure import LEFT_LAST, LEFT_NOW, departure_times, not_outdated
+from fairlock.protocol.expressions import (
+    I_DO_NOT_HOLD,
+    NOT_RELEASED_BY_ME,
+    Delete,
+    Deletes,
+    Item,
+    Put,
+    Query,
+    Transaction,
+    Update,
+    Values,
+    all_of,
+    conditional_update,
+    names_in,
+    number,
+)
+from fairlock.protocol.items import new_waiter
+from fairlock.protocol.limits import may_not_enter
+from fairlock.protocol.model import AcquireRequest, LockState, ReleaseRequest, Waiter
+from fairlock.protocol.permits import RETAIN_ITEM
+
+MOST_WAITERS_SEEN: Final = 10
+MOST_WAITERS_POLLED: Final = 2
+"""So few that a poll mostly costs no more than to read the lock alone."""
+MOST_WAITERS: Final = 1_000
+"""Waiters that still ask; nobody joins behind so many."""
+MOST_PLACES_READ: Final = 20_000
+"""Places read to count them, dead waiters included; nobody joins if there are so many."""
+MOST_DELETES: Final = 100
+"""Of one transaction; DynamoDB allows no more."""
+
+_EXISTS: Final = "attribute_exists(#pk)"
+_IS_NEW: Final = "attribute_not_exists(#pk)"
+_NEWER: Final = "#asked_at_ms <= :asked_at"
+"""A late copy of an older call must not put its dead task token over that of a newer call."""
+
+
+def join_queue(
+    waiter: Waiter,
+    seen: LockState,
+    *,
+    behind_others: bool,
+    again: bool,
+    now_ms: int,
+) -> Transaction:
+    """Enter the queue; or `again`, keep the place in it with a new task token, if it is still held.
+
+    Only while all permits are out, by the waiter's own limit or by those of the holders that were
+    seen; or, `behind_others`, while a permit is free that does not help, because a waiter with a
+    lower limit came first.
+
+    A late copy must not enter for a caller that has been and gone: refused if an owner has left
+    since it was sent, or if a later call of the same waiter is there, whose task token is awaited.
+    """
+    request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
+    fresh = not_outdated(waiter.asked_at_ms)
+    state = conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET #contended = :yes, {RETAIN_ITEM} ADD #wait_seq :one",
+        condition=all_of(
+            I_DO_NOT_HOLD,
+            NOT_RELEASED_BY_ME,
+            f"({no_permit.expression} OR attribute_exists(#contended))"
+            if behind_others
+            else no_permit.expression,
+            fresh.expression,
+        ),
+        values={**no_permit.values, **fresh.values},
+        now_ms=now_ms,
+    )
+    condition = f"{_EXISTS} AND {_NEWER}" if again else f"({_IS_NEW} OR {_NEWER})"
+    put = Put(
+        item=new_waiter(waiter),
+        condition=condition,
+        names=names_in(condition),
+        values={":asked_at": number(waiter.asked_at_ms)},
+    )
+    return Transaction(state=state, other=put)
+
+
+def confirm_join(request: AcquireRequest, *, now_ms: int) -> Update:
+    """Mark the lock as contended once more. Returns its state; refused if I hold it by now."""
+    return conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET #contended = :yes, {RETAIN_ITEM} ADD #wait_seq :one",
+        condition=I_DO_NOT_HOLD,
+        now_ms=now_ms,
+    )
+
+
+def oldest_waiters(lock_name: str, *, after: Item | None = None) -> Query:
+    """The head of the queue; or all that come after a key, as far as a page reaches."""
+    condition = "#pk = :pk AND begins_with(#sk, :prefix)"
+    return Query(
+        condition=condition,
+        names=names_in(condition),
+        values={
+            ":pk": {"S": schema.partition_of(lock_name)},
+            ":prefix": {"S": schema.WAITER_PREFIX},
+        },
+        most=MOST_WAITERS_SEEN if after is None else None,
+        after=after,
+    )
+
+
+def lock_and_oldest_waiters(lock_name: str) -> Query:
+    """The item of the lock, if there is one, and its two oldest waiters: one read."""
+    condition = "#pk = :pk"
+    return Query(
+        condition=condition,
+        names=names_in(condition),
+        values={":pk": {"S": schema.partition_of(lock_name)}},
+        most=1 + MOST_WAITERS_POLLED,
+    )
+
+
+def places(lock_name: str, *, up_to: str | None = None) -> Query:
+    """Who waits, and how long each keeps its place; all, or up to a sort key."""
+    attributes = "#owner_id, #entered_at_ms, #asked_at_ms, #expires_at_ms"
+    condition = "#pk = :pk AND begins_with(#sk, :prefix)"
+    values: Values = {
+        ":pk": {"S": schema.partition_of(lock_name)},
+        ":prefix": {"S": schema.WAITER_PREFIX},
+    }
+    if up_to is not None:
+        condition = "#pk = :pk AND #sk BETWEEN :prefix AND :me"
+        values[":me"] = {"S": up_to}
+    return Query(
+        condition=condition,
+        names=names_in(f"{condition} {attributes}"),
+        values=values,
+        attributes=attributes,
+        most=MOST_PLACES_READ,
+    )
+
+
+def delete_waiter(waiter: Waiter) -> Delete:
+    """Remove a waiter's item, unless the waiter has asked again since it was seen.
+
+    Then its end has moved, and perhaps its task token: a grant sent to the old token would never
+    reach it.
+    """
+    return _delete_as_seen(waiter, "#expires_at_ms = :seen_expires_at_ms")
+
+
+def clear_waiters(waiters: Sequence[Waiter]) -> Deletes:
+    """Remove waiters that stopped asking or were served, unless one of them has asked again."""
+    condition = "(attribute_not_exists(#pk) OR #expires_at_ms = :seen_expires_at_ms)"
+    return Deletes(deletes=tuple(_delete_as_seen(waiter, condition) for waiter in waiters))
+
+
+def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
+    """Remove the waiter of this acquisition."""
+    condition = "#owner_id = :me"
+    return Delete(
+        key=schema.waiter_key(
+            request.lock_name, entered_at_ms=entered_at_ms, owner_id=request.owner_id
+        ),
+        condition=condition,
+        names=names_in(condition),
+        values={":me": {"S": request.owner_id}},
+    )
+
+
+def mark_released(request: ReleaseRequest, *, left_at_ms: int) -> Update:
+    """Remember the owner that gave up, so that a delayed acquire of its own is refused."""
+    return conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM}",
+        condition=all_of(I_DO_NOT_HOLD, LEFT_LAST),
+        values=departure_times(left_at_ms),
+        now_ms=left_at_ms,
+    )
+
+
+def give_up(request: ReleaseRequest, *, entered_at_ms: int, left_at_ms: int) -> Transaction:
+    """Leave the queue for good: no acquire of this owner that is under way may succeed or join."""
+    return Transaction(
+        state=mark_released(request, left_at_ms=left_at_ms),
+        other=leave_queue(request, entered_at_ms=entered_at_ms),
+    )
+
+
+def _delete_as_seen(waiter: Waiter, condition: str) -> Delete:
+    return Delete(
+        key=waiter.key,
+        condition=condition,
+        names=names_in(condition),
+        values={":seen_expires_at_ms": number(waiter.expires_at_ms)},
+    )

@@ -1,0 +1,179 @@
+"""Release by force: somebody who has seen a grant ends it in its holder's place.
+
+read ─▶ the grant is there, nobody waits ─▶ release_by_force ─▶ released
+  │                       │                       └─ condition failed, with the item as it was ─┐
+  │                       └─ others wait ─▶ hand over ─▶ released                                 │
+  └─ it is not there ─▶ the lock has the mark of this very release ─▶ released (again)            │
+                └─────▶ it has not ─▶ no such holder         (decided anew on that item) ◀────────┘
+
+The grant is named by its fencing token, which no other grant of this lock has. So whatever happens
+between the moment when somebody saw a holder and the write, it takes out that grant or nothing. A
+heartbeat in between does not prevent it: the holder is to be freed although it lives.
+
+The former holder is told as one that was evicted: its heartbeat and its release answer "not held".
+Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
+
+Inspect: read who holds and who waits, of one lock or of all.
+
+Neither is a snapshot: a lock and its waiters are several items, and owners go on meanwhile. The
+queue is read before the holders, so that a waiter that is handed the lock in between is seen as a
+holder; the other order would not show it at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from fairlock.aws.lock_table import Written
+from fairlock.errors import LockItemMalformed
+from fairlock.protocol.departure import DepartingHolder
+from fairlock.protocol.description import (
+    DescribedQueue,
+    LockDescription,
+    QueueCount,
+    describe_lock,
+    is_state,
+    lock_name_of,
+    locks_of_the_table,
+    waiters_to_show,
+)
+from fairlock.protocol.expressions import Item
+from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, LockState
+from fairlock.protocol.outcomes import Released
+from fairlock.protocol.permits import release_by_force
+from fairlock.protocol.schema import lock_key
+from fairlock.store.context import LockContext, ReleasedByForce, outcome_unknown, pause_or_give_up
+from fairlock.store.hand_off import REPLY_LOST, hand_over
+
+
+def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
+    """See `LockStore.force_release`."""
+    state = read_state(context.table.read(lock_key(request.lock_name)))
+    holder = _holder_of(state, request.fencing_token)
+    if holder is None:
+        return _released_before(request, state)
+    departing = DepartingHolder(holder, voluntary=False, forced=_mark(context, request))
+    began, attempt = context.retry_budget.clock.monotonic(), 0
+    while not state.contended and departing.is_still_in(state):
+        left_at_ms = context.leaving_ms(state)
+        outcome = context.table.update(
+            release_by_force(request.lock_name, departing, left_at_ms=left_at_ms)
+        )
+        if isinstance(outcome, Written):
+            return _released(context, request, holder)
+        state = read_state(outcome.item)
+        if departing.left_before(state):
+            return _released(context, request, holder)
+        if not departing.is_still_in(state):
+            if outcome.repeated:
+                raise outcome_unknown(request.lock_name, REPLY_LOST)
+            return None
+        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+        attempt += 1
+    if hand_over(context, request.lock_name, state, departing=departing):
+        return _released(context, request, holder)
+    return None
+
+
+def _holder_of(state: LockState, fencing_token: int) -> Holder | None:
+    return next((h for h in state.holders if h.fencing_token == fencing_token), None)
+
+
+def _mark(context: LockContext, request: ForceReleaseRequest) -> ForcedRelease:
+    return ForcedRelease(
+        fencing_token=request.fencing_token,
+        at_ms=context.aws_clock.now_ms(),
+        requested_by=request.requested_by,
+        reason=request.reason,
+    )
+
+
+def _released_before(request: ForceReleaseRequest, state: LockState) -> Released | None:
+    """The answer to a repeat whose first reply was lost; None if the grant ended otherwise."""
+    last = state.last_forced_release
+    if last is None or last.fencing_token != request.fencing_token:
+        return None
+    return Released(lock_name=request.lock_name, owner_id="", fencing_token=request.fencing_token)
+
+
+def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder) -> Released:
+    held_ms = max(0, context.aws_clock.now_ms() - holder.acquired_at_ms)
+    context.observe(
+        ReleasedByForce(
+            lock_name=request.lock_name,
+            fencing_token=holder.fencing_token,
+            owner_name=holder.owner_name,
+            execution_arn=holder.execution_arn,
+            held_ms=held_ms,
+            requested_by=request.requested_by,
+            reason=request.reason,
+        )
+    )
+    return Released(
+        lock_name=request.lock_name,
+        owner_id=holder.owner_id,
+        gave_back=True,
+        held_ms=held_ms,
+        fencing_token=holder.fencing_token,
+        execution_arn=holder.execution_arn,
+    )
+
+
+def describe(context: LockContext, lock_name: str) -> LockDescription | None:
+    """See `LockStore.describe`."""
+    items = context.table.query_all(waiters_to_show(lock_name))
+    item = context.table.read(lock_key(lock_name))
+    if not item:
+        return None
+    state, now_ms = read_state(item), context.aws_clock.now_ms()
+    waiters = _count(state, now_ms)
+    for each in items:
+        waiters.add(read_waiter(lock_name, each))
+    return describe_lock(lock_name, state, waiters.queue(), now_ms=now_ms)
+
+
+def list_locks(
+    context: LockContext, prefix: str = "", *, after: str | None = None
+) -> Iterator[LockDescription | LockItemMalformed]:
+    """See `LockStore.list_locks`."""
+    start = None if after is None else lock_key(after)
+    for name, items in groupby(_items(context, prefix, start), key=lock_name_of):
+        try:
+            found = _describe(name, items, now_ms=context.aws_clock.now_ms())
+        except LockItemMalformed as malformed:
+            yield malformed
+        else:
+            if found is not None:
+                yield found
+
+
+def _items(context: LockContext, prefix: str, after: Item | None) -> Iterator[Item]:
+    while True:
+        page = context.table.scan(locks_of_the_table(prefix, after=after))
+        yield from page.items
+        after = page.next
+        if after is None:
+            return
+
+
+def _describe(name: str, items: Iterator[Item], *, now_ms: int) -> LockDescription | None:
+    """One lock from its items, of which the state comes first; None if that was removed by TTL."""
+    state: LockState | None = None
+    waiters: QueueCount | None = None
+    for item in items:
+        if is_state(item):
+            state = read_state(item)
+            waiters = _count(state, now_ms)
+        elif waiters is not None:
+            waiters.add(read_waiter(name, item))
+    if state is None:
+        return None
+    return describe_lock(
+        name, state, DescribedQueue() if waiters is None else waiters.queue(), now_ms=now_ms
+    )
+
+
+def _count(state: LockState, now_ms: int) -> QueueCount:
+    return QueueCount(holders=frozenset(h.owner_id for h in state.holders), now_ms=now_ms)

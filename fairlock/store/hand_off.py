@@ -1,0 +1,367 @@
+"""Hand over: a holder leaves, and the oldest waiter gets its permit.
+
+Release, eviction (the lease is over) and the grant of free permits all end here, so that a
+contended lock changes hands in one place.
+
+If the caller is killed between any two of these requests, the lock is whole: state and queue change
+together, and a waiter that holds the lock without having been told finds out by its fallback poll.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from fairlock.aws.executions import Delivery
+from fairlock.aws.lock_table import Written
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.departure import DepartingHolder
+from fairlock.protocol.expressions import Item, Update
+from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.lease_time import is_over
+from fairlock.protocol.leaving import Step, mark_undelivered, next_step
+from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter
+from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.schema import lock_key
+from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, oldest_waiters
+from fairlock.store.context import (
+    Evicted,
+    HandedOver,
+    LockContext,
+    PushUnknown,
+    outcome_unknown,
+    pause_or_give_up,
+)
+
+_MOST_CLEARED: Final = 5 * MOST_DELETES
+"""Dead waiters that one departure removes: five transactions, about 0.1 s."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SeenQueue:
+    """The queue of a contended lock, read as far as its oldest waiters that still ask.
+
+    Attributes:
+        context: the table and its services.
+        lock_name: the lock.
+        requester: owner_id of a waiter that is asking at this moment, however late.
+        began: when the operation that reads it began, by the monotonic clock.
+        live: the oldest waiters that still ask, in order; empty if none was found.
+        has_more: whether there is more of the queue than was read.
+        seen_at: when the queue was as it was read, or a little before, by the monotonic clock.
+        is_whole: whether `live` has all waiters that still ask, but for those that were served.
+    """
+
+    context: LockContext
+    lock_name: str
+    requester: str | None
+    began: float
+    live: list[Waiter] = field(default_factory=list)
+    has_more: bool = False
+    seen_at: float = -math.inf
+    is_whole: bool = False
+    _dead: dict[str, Waiter] = field(default_factory=dict)
+    """By the sort key."""
+    _dropped: set[tuple[str, int]] = field(default_factory=set)
+    """Sort keys and ends of waiters of workflows that are over, as they were seen."""
+
+    def read(self, state: LockState) -> None:
+        """Reads the head of the queue, and goes on behind dead waiters until one still asks.
+
+        If nobody does, the lock is about to be opened, and no waiter item should stay behind: they
+        are removed first if one transaction can do it. One that asked again meanwhile is live.
+        """
+        while True:
+            self._read(state)
+            if self.live or self.has_more or not 0 < len(self._dead) <= MOST_DELETES:
+                return
+            asked_again = False
+            with suppress(LockStoreUnavailable):  # It must not keep anybody from leaving.
+                asked_again = self._clear([*self._dead.values()])
+                self._dead = {}
+            if not asked_again or self._time_is_over():
+                return
+
+    @property
+    def has_passed_over(self) -> bool:
+        """Whether waiters that were read are not `live`, and may ask again."""
+        return bool(self._dead)
+
+    def forget(self) -> None:
+        """Others have changed the lock: the queue is to be read again."""
+        self.live = []
+
+    def serve_head(self) -> None:
+        """The head of the queue was handed a permit."""
+        self.live = self.live[1:]
+
+    def drop_execution(self, execution_arn: str) -> None:
+        """A workflow is over: none of its waiters that were read is there to be told.
+
+        One that asks again is of the redriven workflow, and lives.
+        """
+        for waiter in self.live:
+            if waiter.request.execution_arn == execution_arn:
+                self._dead[waiter.sort_key] = waiter
+                self._dropped.add((waiter.sort_key, waiter.expires_at_ms))
+        self.live = [w for w in self.live if w.request.execution_arn != execution_arn]
+
+    def clear(self) -> None:
+        """Removes dead waiters, some and not all if there is little time; never fails."""
+        dead = [*self._dead.values()][:_MOST_CLEARED]
+        with suppress(LockStoreUnavailable):
+            for first in range(0, len(dead), MOST_DELETES):
+                if self._time_is_over():
+                    return
+                self._clear(dead[first : first + MOST_DELETES])
+
+    def _read(self, state: LockState) -> None:
+        served = {holder.owner_id for holder in state.holders} | {state.last_released}
+        after: Item | None = None
+        self.live, self._dead = [], {}
+        self.seen_at = self.context.retry_budget.clock.monotonic()
+        while True:
+            page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
+            date_ms = self.context.date_ms(page)
+            for waiter in (read_waiter(self.lock_name, item) for item in page.items):
+                if self._is_dead(waiter, served, date_ms=date_ms):
+                    self._dead[waiter.sort_key] = waiter
+                else:
+                    self.live.append(waiter)
+            after = page.next
+            self.has_more = after is not None
+            self.is_whole = not self.has_more
+            if self.live or not self.has_more or self._time_is_over():
+                return
+
+    def _is_dead(self, waiter: Waiter, served: set[str | None], *, date_ms: int) -> bool:
+        """Whether a waiter is not to be handed the lock.
+
+        One whose owner holds or has released has entered twice, for instance because the reply that
+        told its place was lost.
+        """
+        request = waiter.request
+        if request.owner_id in served:
+            return True
+        if request.owner_id == self.requester:
+            return False
+        stopped = is_over(waiter.expires_at_ms, date_ms=date_ms)
+        return stopped or (waiter.sort_key, waiter.expires_at_ms) in self._dropped
+
+    def _clear(self, waiters: list[Waiter]) -> bool:
+        """Removes waiters; those that asked again stay. Returns whether there were any of these."""
+        deletes = clear_waiters(waiters)
+        asked_again = self.context.table.delete_all(deletes)
+        for_each = zip(waiters, deletes.deletes, strict=True)
+        others = [waiter for waiter, delete in for_each if delete not in asked_again]
+        if asked_again and others:
+            self.context.table.delete_all(clear_waiters(others))
+        return bool(asked_again)
+
+    def _time_is_over(self) -> bool:
+        return self.context.retry_budget.is_over(since=self.began)
+
+
+REPLY_LOST: Final = "the reply to the release was lost, and other owners changed the lock since"
+
+
+def hand_over(
+    context: LockContext,
+    lock_name: str,
+    state: LockState,
+    *,
+    departing: DepartingHolder | None = None,
+    requester: str | None = None,
+    known: SeenLock | None = None,
+) -> bool:
+    """Takes a holder out of a contended lock, and hands permits over while there are any.
+
+    A hand-off costs a query and a transaction, however many wait, and a message to the waiter.
+
+    Args:
+        context: the table and its services.
+        lock_name: the lock.
+        state: the lock as it was seen, with the departing holder in it.
+        departing: the holder that leaves; None if there are only free permits to grant.
+        requester: owner_id of a waiter that is asking at this moment, so that it need not be told.
+        known: a state with the oldest waiters, if they are known: the first hand-off needs no query
+            then.
+
+    Returns:
+        Whether the holder was taken out: not if it had left, or renewed its lease, before.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown, or other owners kept changing the lock. What was
+            written is whole, and the next caller goes on from there.
+    """
+    began = context.retry_budget.clock.monotonic()
+    queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
+    if known is not None:
+        queue.live, queue.seen_at = list(known.waiters), known.queue_seen_at
+        queue.is_whole = known.is_whole
+    progress = _Progress(context, queue)
+    try:
+        has_left = _hand_over(progress, state, departing)
+    except LockStoreUnavailable:
+        if not progress.has_left:
+            raise
+        has_left = True  # What is left to do, the next caller does.
+    queue.clear()
+    return has_left
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a hand-over is: `has_left` once the holder is out that was to leave."""
+
+    context: LockContext
+    queue: SeenQueue
+    has_left: bool = False
+
+
+def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder | None) -> bool:
+    context, queue, attempt = progress.context, progress.queue, 0
+    has_written = False
+    lock_name, began = queue.lock_name, queue.began
+    while departing is None or departing.is_still_in(state):
+        if not queue.live:
+            queue.read(state)
+            has_written = False
+        now_ms = context.aws_clock.now_ms()
+        step = next_step(
+            lock_name,
+            state,
+            queue.live,
+            departing,
+            unread=queue.has_more,
+            passed_over=queue.has_passed_over,
+            left_at_ms=context.leaving_ms(state),
+            now_ms=now_ms,
+        )
+        if step is None and has_written and not state.is_full():
+            # The oldest waiter has the lowest limit, or it has left the queue since that was read.
+            queue.forget()
+            continue
+        if step is None:
+            return progress.has_left
+        moved = _send(context, step, state)
+        if isinstance(moved, _Moved):
+            pause_or_give_up(context, lock_name, began=began, attempt=attempt)
+            if moved.repeated and departing is not None and departing.is_marked:
+                _require_known(lock_name, departing, moved.state)
+            queue.forget()
+            state, attempt = moved.state, attempt + 1
+            continue
+        progress.has_left = progress.has_left or departing is not None
+        _report_eviction(context, lock_name, departing)
+        has_written = True
+        if step.hand_off is None:
+            if not queue.live:
+                return progress.has_left
+            state, departing = step.after, None
+            continue
+        queue.serve_head()
+        after = SeenLock(
+            state=step.after,
+            waiters=tuple(queue.live),
+            queue_seen_at=queue.seen_at,
+            is_whole=queue.is_whole,
+            date_ms=moved.date_ms,
+        )
+        context.note_hand_off(lock_name, after, moved.sent)
+        is_over = _tell(context, step.hand_off, queue)
+        holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
+        departing = None if holder is None else DepartingHolder(holder, voluntary=False)
+        state = step.after
+        if departing is None and not queue.live and not queue.has_more:
+            return progress.has_left
+    return progress.has_left or departing.left_before(state)
+
+
+def _report_eviction(
+    context: LockContext, lock_name: str, departing: DepartingHolder | None
+) -> None:
+    if departing is not None and not departing.is_marked:
+        context.observe(Evicted(lock_name=lock_name))
+
+
+def _require_known(lock_name: str, departing: DepartingHolder, state: LockState) -> None:
+    """Raises `LockStoreUnavailable` if a holder is gone, and nobody can tell who took it out."""
+    if not departing.is_still_in(state) and not departing.left_before(state):
+        raise outcome_unknown(lock_name, REPLY_LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A write did not happen, because others changed the lock.
+
+    Attributes:
+        state: the lock as it is now.
+        repeated: whether the write was sent before, and may have happened then.
+    """
+
+    state: LockState
+    repeated: bool = False
+
+
+def _send(context: LockContext, step: Step, state: LockState) -> Written | _Moved:
+    """Sends the step's write."""
+    if isinstance(step.write, Update):
+        outcome = context.table.update(step.write)
+        if isinstance(outcome, Written):
+            return outcome
+        return _Moved(read_state(outcome.item), repeated=outcome.repeated)
+    sent = context.retry_budget.clock.monotonic()
+    try:
+        result = context.table.transact(step.write)
+    except LockStoreUnavailable:
+        # If it happened, its waiter sleeps until it is told: a repeat of this call would not know.
+        if step.hand_off is None or not _has_happened(context, step.hand_off.grant):
+            raise
+        return Written({}, sent=sent)
+    if isinstance(result, Written):
+        return result
+    # If only the waiter has moved, the state still stands: its conditions guard the next write.
+    return _Moved(state if result.state is None else read_state(result.state))
+
+
+def _has_happened(context: LockContext, grant: Grant) -> bool:
+    """Whether a hand-off whose answer was lost is seen to have happened."""
+    with suppress(LockStoreUnavailable):
+        state = read_state(context.table.read(lock_key(grant.lock_name)))
+        holder = state.holder(grant.owner_id)
+        return holder is not None and holder.fencing_token == grant.fencing_token
+    return False
+
+
+def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
+    """Tells a waiter of its grant; returns whether nobody is there to be told, so it must leave."""
+    request = hand_off.waiter.request
+    delivery = Delivery.UNKNOWN
+    if request.task_token is not None and request.owner_id != queue.requester:
+        delivery = context.workflows.wake_waiter(request.task_token, hand_off.grant)
+        if delivery is Delivery.UNKNOWN:
+            context.observe(PushUnknown(lock_name=request.lock_name))
+    latency_seconds = context.retry_budget.clock.monotonic() - queue.began
+    context.observe(
+        HandedOver(
+            lock_name=request.lock_name,
+            fencing_token=hand_off.grant.fencing_token,
+            owner_name=request.owner_name,
+            execution_arn=request.execution_arn,
+            waited_ms=hand_off.waited_ms,
+            latency_ms=round(latency_seconds * 1000),
+        )
+    )
+    if delivery is not Delivery.GONE:
+        return False
+    if request.execution_arn is None:
+        return True
+    if context.workflows.describe(request.execution_arn).liveness is Liveness.OVER:
+        queue.drop_execution(request.execution_arn)
+        return True
+    with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
+        context.table.update(mark_undelivered(hand_off.grant))
+    return False

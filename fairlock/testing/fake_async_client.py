@@ -1,0 +1,122 @@
+"""`FakeAsyncLockClient`: an `AsyncLockClient` without AWS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Self, Unpack
+
+from fairlock.aio import AsyncLockClient
+from fairlock.aio.bridge import BridgedAlarm, wait_for
+from fairlock.client.reporting import LockEvents, OnEvent
+from fairlock.client.settings import ClientOptions
+from fairlock.clock import Seconds
+from fairlock.testing.fake_client import EventsInLine
+from fairlock.testing.fake_table import FakeTable
+from fairlock.testing.manual_clock import START_MS, VirtualTimeLoop, checked_seconds
+
+
+class LoopClock:
+    """The time of the event loop that runs: real, or virtual in `run_in_virtual_time`."""
+
+    def __init__(self) -> None:
+        self._stalled_seconds = 0.0
+
+    def stall(self, length: Seconds) -> None:
+        """Lets time pass in which no task runs, as if code had blocked the event loop.
+
+        Leases shorter than the stall are over then: so a test makes a holder lose its lock.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
+        """
+        seconds = checked_seconds(length)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualTimeLoop):
+            loop.block(seconds)
+        else:
+            self._stalled_seconds += seconds
+
+    def wall_ms(self) -> int:
+        """Epoch milliseconds."""
+        return START_MS + round(self.monotonic() * 1000)
+
+    def monotonic(self) -> float:
+        """Seconds of the event loop."""
+        return asyncio.get_running_loop().time() + self._stalled_seconds
+
+    def wait(self, seconds: float) -> None:
+        """Lets that much time pass for the code on the bridge."""
+        wait_for(asyncio.sleep(seconds))
+
+    def alarm(self) -> BridgedAlarm:
+        """An alarm for code on the bridge."""
+        return BridgedAlarm()
+
+
+class FakeAsyncLockClient(AsyncLockClient):
+    """An `AsyncLockClient` for tests: its own code and protocol, over a table in memory.
+
+    Guaranteed and not guaranteed: as of `FakeLockClient`. Time is that of the event loop: waiting
+    for a lock takes as long as it says, or no time at all within `run_in_virtual_time`.
+
+    Args:
+        table: the lock table; None makes one. Clients exclude each other if they share it.
+        clock: the present; None makes one. Clients of one table share one clock.
+        settings: as of `LockClient`.
+
+    Attributes:
+        table: the lock table: counts requests, and can fail.
+        clock: the clock, which can be stalled.
+
+    Raises:
+        InvalidRequest: a setting breaks its rule.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: FakeTable | None = None,
+        clock: LoopClock | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> None:
+        self.table = table or FakeTable()
+        self.clock = self.table.clock = clock or LoopClock()
+        settings.setdefault("owner_name", "test")
+        client = _Awaitable(self.table)
+        super().__init__("fake-locks", client=client, clock=self.clock, **settings)
+
+    @classmethod
+    async def from_stack(
+        cls, stack_name: str, *, session: object = None, **settings: Unpack[ClientOptions]
+    ) -> Self:
+        """A client over a table of its own; nothing is read."""
+        del stack_name, session
+        return cls(**settings)
+
+    def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
+        """A client of the same table and clock, as another process would have it."""
+        settings["owner_name"] = owner_name
+        return type(self)(table=self.table, clock=self.clock, **settings)
+
+    @staticmethod
+    def _new_events(on_event: OnEvent | None) -> LockEvents:
+        return EventsInLine(on_event)
+
+
+class _Awaitable:
+    """The operations of a table as coroutine functions, as a client of aiobotocore has them."""
+
+    def __init__(self, table: FakeTable) -> None:
+        self._table = table
+        self.exceptions = table.exceptions
+        self.meta = table.meta
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        operation = getattr(self._table, name)
+
+        async def call(**request: Any) -> Any:  # noqa: ANN401 - as aiobotocore answers
+            await asyncio.sleep(0)  # Others may run while a request is under way.
+            return operation(**request)
+
+        return call

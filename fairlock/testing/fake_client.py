@@ -1,0 +1,174 @@
+"""`FakeLockClient`: a `LockClient` without AWS and without threads.
+
+Heartbeats without threads: each is sent at its moment, while a `ManualClock` lets time pass.
+
+Calls a user's functions in the thread of the test; a real client has threads for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Self, Unpack
+
+from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, ScheduledHeartbeat
+from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.lock import LockServices
+from fairlock.client.lock_client import LockClient
+from fairlock.client.reporting import LockEvent, LockEvents
+from fairlock.client.settings import ClientOptions
+from fairlock.client.threads import Callbacks
+from fairlock.testing.fake_table import FakeTable
+from fairlock.testing.manual_clock import ManualClock
+
+
+class CallbacksInLine(Callbacks):
+    """Calls callbacks at once, in the thread of the test; during a heartbeat right after it.
+
+    Within a heartbeat the lock waits for its answer, and a callback could not use it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: list[tuple[str, Callable[[], None]]] = []
+        self._are_held_back = False
+
+    def call_soon(self, description: str, callback: Callable[[], None]) -> None:
+        """Calls the callback; what it raises is logged."""
+        self._waiting.append((description, callback))
+        if not self._are_held_back:
+            self._call_waiting()
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Calls the callbacks of a block at the end of it."""
+        before, self._are_held_back = self._are_held_back, True
+        try:
+            yield
+        finally:
+            self._are_held_back = before
+            if not before:
+                self._call_waiting()
+
+    def _call_waiting(self) -> None:
+        while self._waiting:
+            self._call(*self._waiting.pop(0))
+
+
+class EventsInLine(LockEvents):
+    """Calls the hook at once; what it raises is logged."""
+
+    def _deliver(self, event: LockEvent) -> None:
+        self._call(event)
+
+
+def no_jitter() -> float:
+    """Stands in for `random.random`, so that a test happens in the same way each time."""
+    return 0.5
+
+
+class ManualHeartbeats(Heartbeats):
+    """Renews locks as the clock is moved.
+
+    Args:
+        clock: the present.
+        most_at_once: how many heartbeats may be under way at a time.
+        callbacks: hold calls back during a heartbeat.
+    """
+
+    def __init__(
+        self, clock: ManualClock, *, most_at_once: int, callbacks: CallbacksInLine
+    ) -> None:
+        super().__init__(clock, most_at_once=most_at_once)
+        self._schedule = HeartbeatSchedule(most_at_once=most_at_once, random=no_jitter)
+        self._callbacks = callbacks
+        clock.add(self)
+
+    def next_at(self) -> float:
+        """See `Timed`."""
+        return math.inf if self._closed else self._schedule.next_at()
+
+    def do_due(self) -> None:
+        """See `Timed`."""
+        if self._closed:
+            return
+        for scheduled in self._schedule.due(self._clock.monotonic()):
+            self._begin(scheduled)
+
+    def _start(self) -> None:
+        """No thread."""
+
+    def _begin(self, scheduled: ScheduledHeartbeat) -> None:
+        with self._callbacks.held_back():
+            self._send(scheduled)
+
+
+class FakeLockClient(LockClient):
+    """A `LockClient` for tests: its own code and protocol, over a table in memory.
+
+    Guaranteed: what it answers, raises and reports is what a `LockClient` would, because it is one:
+    exclusion, queue, fencing tokens that grow, leases, heartbeats, losses, forced releases, the
+    number of requests. Nothing sleeps, no thread is started, nothing leaves the process. Callbacks
+    are called in the thread of the test.
+
+    Not guaranteed: the writes of `Lock.transact_write` to other tables (`NotImplementedError`), and
+    what several threads do at once. docs/testing.md says what to use for these.
+
+    Args:
+        table: the lock table; None makes one. Clients exclude each other if they share it.
+        clock: the present; None makes one. Clients of one table share one clock.
+        settings: as of `LockClient`.
+
+    Attributes:
+        table: the lock table: counts requests, and can fail.
+        clock: the clock, to be moved.
+
+    Raises:
+        InvalidRequest: a setting breaks its rule.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: FakeTable | None = None,
+        clock: ManualClock | None = None,
+        **settings: Unpack[ClientOptions],
+    ) -> None:
+        self.table = table or FakeTable()
+        self.clock = self.table.clock = clock or ManualClock()
+        settings.setdefault("owner_name", "test")
+        super().__init__("fake-locks", client=self.table, clock=self.clock, **settings)
+
+    @classmethod
+    def from_stack(
+        cls, stack_name: str, *, session: object = None, **settings: Unpack[ClientOptions]
+    ) -> Self:
+        """A client over a table of its own; nothing is read."""
+        del stack_name, session
+        return cls(**settings)
+
+    def another(self, owner_name: str = "other", /, **settings: Unpack[ClientOptions]) -> Self:
+        """A client of the same table and clock, as another process would have it."""
+        settings["owner_name"] = owner_name
+        return type(self)(table=self.table, clock=self.clock, **settings)
+
+    def _new_services(self) -> LockServices:
+        services = super()._new_services()
+        callbacks = CallbacksInLine()
+        heartbeats = ManualHeartbeats(
+            self.clock, most_at_once=self._settings.max_workers, callbacks=callbacks
+        )
+        return replace(
+            services,
+            store_factory=replace(services.store_factory, random=no_jitter),
+            heartbeats=heartbeats,
+            callbacks=callbacks,
+            events=EventsInLine(self._settings.on_event),
+        )
+
+    def _release_all(self, handles: Sequence[LeaseHandle]) -> None:
+        for handle in handles:
+            self._services.heartbeats.remove(handle)
+            handle.release_at_close()

@@ -1,0 +1,201 @@
+"""`ManualClock`: time that passes when a test says so, or when something waits for it.
+
+An event loop that does not wait: when nothing can go on, its time jumps to the next timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+from fairlock.client.arguments import require_seconds
+from fairlock.clock import Seconds, in_seconds
+
+START_MS: Final = 1_900_000_000_000
+"""The first moment: 17 March 2030, 17:46:40 UTC."""
+_SHORTEST_STEP_SECONDS: Final = 0.001
+_MOST_SECONDS: Final = 1_000_000_000
+
+
+def checked_seconds(length: Seconds) -> float:
+    """Refuses NaN, by which no lease would ever end, and a time that goes back."""
+    seconds = in_seconds(length)
+    require_seconds("seconds", seconds, least=0, most=_MOST_SECONDS)
+    return seconds
+
+
+class Timed(Protocol):
+    """Something that happens by itself as time passes, such as heartbeats."""
+
+    def next_at(self) -> float:
+        """Reading of the clock at which something is due; `math.inf` for never."""
+        ...
+
+    def do_due(self) -> None:
+        """Does what is due."""
+        ...
+
+
+class ManualClock:
+    """A clock for one thread of tests. Nothing sleeps.
+
+    Time passes by `advance`, and as long as a client waits: `acquire` behind another holder takes
+    no longer in a test than a request. On the way happens what was planned with `at`, and the
+    heartbeats of all clients of this clock are sent, each at its moment.
+
+    Not guaranteed: anything about threads. For threads give a `LockClient` the table, and let it
+    use its own clock: `LockClient("locks", client=FakeTable())`.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._plans: list[tuple[float, Callable[[], object]]] = []
+        self._timed: list[Timed] = []
+
+    def advance(self, seconds: Seconds) -> None:
+        """Lets time pass. Heartbeats are sent meanwhile, and what was planned happens.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
+        """
+        self._pass(checked_seconds(seconds), lambda: False)
+
+    def stall(self, seconds: Seconds) -> None:
+        """Lets time pass in which nothing of this process runs, as if it had been frozen.
+
+        Heartbeats are late after that, and leases shorter than the stall are over: so a test
+        makes a holder lose its lock. Whatever was planned meanwhile happens when time passes next.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
+        """
+        self._now += checked_seconds(seconds)
+
+    def at(self, seconds: Seconds, action: Callable[[], object]) -> None:
+        """Plans something for so many seconds from now, such as another holder's release.
+
+        The action happens in the middle of the call that lets the time pass. What it raises leaves
+        that call.
+
+        Raises:
+            InvalidRequest: the seconds are no number, or below 0.
+        """
+        self._plans.append((self._now + checked_seconds(seconds), action))
+        self._plans.sort(key=lambda plan: plan[0])
+
+    def add(self, timed: Timed) -> None:
+        """Makes something happen as time passes; the fake clients call this."""
+        self._timed.append(timed)
+
+    def wall_ms(self) -> int:
+        """Epoch milliseconds."""
+        return START_MS + round(self._now * 1000)
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._now
+
+    def wait(self, seconds: float) -> None:
+        """Lets that much time pass."""
+        self._pass(seconds, lambda: False)
+
+    def alarm(self) -> ManualAlarm:
+        """A wait on this clock."""
+        return ManualAlarm(self._pass)
+
+    def _pass(self, seconds: float, is_enough: Callable[[], bool]) -> None:
+        ends_at = self._now + max(0.0, seconds)
+        self._do_due()
+        while self._now < ends_at and not is_enough():
+            moment = min(self._next_at(), ends_at)
+            self._now = min(max(moment, self._now + _SHORTEST_STEP_SECONDS), ends_at)
+            self._do_due()
+
+    def _next_at(self) -> float:
+        moments = [timed.next_at() for timed in self._timed]
+        return min([*moments, *(moment for moment, _ in self._plans[:1])], default=self._now)
+
+    def _do_due(self) -> None:
+        for timed in list(self._timed):
+            timed.do_due()
+        while self._plans and self._plans[0][0] <= self._now:
+            _, action = self._plans.pop(0)
+            action()
+
+
+class ManualAlarm:
+    """A wait on a clock that is moved by hand; ends as soon as what happens on the way rings it.
+
+    Args:
+        let_pass: lets time pass, until a condition holds.
+    """
+
+    def __init__(self, let_pass: Callable[[float, Callable[[], bool]], None]) -> None:
+        self._let_pass = let_pass
+        self._rung = False
+
+    def wait(self, seconds: float) -> None:
+        """See `Alarm`."""
+        if not self._rung:
+            self._let_pass(seconds, lambda: self._rung)
+        self._rung = False
+
+    def ring(self) -> None:
+        """See `Alarm`."""
+        self._rung = True
+
+
+_T = TypeVar("_T")
+_NOTHING_LEFT = (
+    "nothing will ever happen again in this event loop: every task waits for something that no "
+    "task and no timer does"
+)
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Instead of waiting for the next timer it makes it that late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            raise RuntimeError(_NOTHING_LEFT)
+        self.now += timeout
+        return []
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Runs coroutines in virtual time: `asyncio.sleep(3600)` is over at once.
+
+    For coroutines that wait for each other and for timers. Not for sockets, subprocesses and
+    threads: time does not wait for these.
+    """
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._jumping.now
+
+    def block(self, seconds: float) -> None:
+        """Does what code does that blocks the loop: time passes, and no task runs."""
+        self._jumping.now += seconds
+
+
+def run_in_virtual_time(main: Coroutine[Any, Any, _T]) -> _T:
+    """Runs a coroutine like `asyncio.run`, in an event loop of its own that does not wait.
+
+    Raises:
+        RuntimeError: every task waits, and there is no timer: in a real loop the test would hang.
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
