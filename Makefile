@@ -32,7 +32,7 @@ demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch 
 
 lint: $(VENV)/ready ## rules, format and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy fairlock lambdas infra localaws examples bench second_engine conformance tests app.py hatch_build.py
+	$(BIN)/mypy fairlock lambdas infra testbed examples bench tests app.py conftest.py hatch_build.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint
@@ -42,7 +42,7 @@ covered: $(VENV)/ready node_modules/ready
 uncovered: $(VENV)/ready node_modules/ready
 	FAIRLOCK_TIMES=2 $(BIN)/python -m pytest -n 4 --coverage without --no-loadscope-reorder --durations=10
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
-	$(BIN)/python -m pytest -n 2 tests/localaws
+	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
 	$(BIN)/python -m tests.support.record controls
 model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make test` does it after a change of it
 	$(BIN)/python -m pytest tests/model
@@ -75,20 +75,20 @@ docs: $(SITE)/ready ## the documents as a site, in out/site/index.html: works wi
 smoke: $(VENV)/ready node_modules/ready ## deploy into your AWS account, run the cases of docs/smoke.md, destroy it (FAIRLOCK_AWS_SMOKE_TEST=1)
 	$(BIN)/python -m pytest tests/smoke -v -m aws
 # LocalStack's requirements are not ours, so it has an environment of its own.
-$(SECOND)/ready: second_engine/requirements.txt second_engine/package-lock.json | $(VENV)/ready
+$(SECOND)/ready: testbed/second_engine/requirements.txt testbed/second_engine/package-lock.json | $(VENV)/ready
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SECOND)/venv
-	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(SECOND)/venv/bin/python --require-hashes second_engine/requirements.txt
-	cp second_engine/package.json second_engine/package-lock.json $(SECOND)
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(SECOND)/venv/bin/python --require-hashes testbed/second_engine/requirements.txt
+	cp testbed/second_engine/package.json testbed/second_engine/package-lock.json $(SECOND)
 	cd $(SECOND) && npm ci --silent --no-audit --no-fund
 	touch $@
 second-engine: $(VENV)/ready node_modules/ready $(SECOND)/ready ## run tests on another interpreter and another DynamoDB, and compare (needs Java 17 to 23)
-	$(BIN)/python -m second_engine
+	$(BIN)/python -m testbed.second_engine
 # AWS's package says that it needs Python 3.14; its code runs on ours.
-$(CONFORMANCE)/ready: conformance/requirements.txt | $(VENV)/ready
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --python-version 3.14 --no-deps --require-hashes --target $(CONFORMANCE)/site -r conformance/requirements.txt
+$(CONFORMANCE)/ready: testbed/conformance/requirements.txt | $(VENV)/ready
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --python-version 3.14 --no-deps --require-hashes --target $(CONFORMANCE)/site -r testbed/conformance/requirements.txt
 	touch $@
 conformance: $(VENV)/ready $(CONFORMANCE)/ready ## AWS's requirements of durable functions on both engines that our tests use; writes docs/durable-conformance.md
-	$(BIN)/python -m conformance
+	$(BIN)/python -m testbed.conformance
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Fairlock
 template: $(VENV)/ready ## write the lock service as a CloudFormation template and a zip, into out/template (SETTINGS="durable=true …")
@@ -97,9 +97,9 @@ template-test: $(VENV)/ready node_modules/ready ## deploy the template into the 
 	FAIRLOCK_TEMPLATE_TEST=1 $(BIN)/python -m pytest tests/e2e/template
 requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" --extra async --extra cdk --extra cli --extra dev --extra durable -o requirements.txt pyproject.toml
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o second_engine/requirements.txt second_engine/requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o testbed/second_engine/requirements.txt testbed/second_engine/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o bench/requirements.txt bench/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o docs/site/requirements.txt docs/site/requirements.in
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.14 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o conformance/requirements.txt conformance/requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.14 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o testbed/conformance/requirements.txt testbed/conformance/requirements.in
 clean: ## remove what make has made
 	rm -rf $(VENV) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

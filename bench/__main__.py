@@ -32,7 +32,7 @@ from bench.bed import Bed, Figures
 from bench.plots import draw
 from bench.report import document
 from bench.systems import prepare_other
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 
 SECTIONS: Final[dict[str, ModuleType]] = {
     "uncontended": uncontended,

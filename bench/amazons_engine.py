@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from bench.bed import TABLE
-from second_engine.dynamodb_local import dynamodb_local
+from testbed.second_engine.dynamodb_local import dynamodb_local
 from tests.support import create_lock_table
 
 

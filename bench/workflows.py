@@ -11,7 +11,7 @@ from aws_cdk import App
 
 from app import build
 from fairlock.cdk import Waiting
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.guard.stack import Form, Forms, Waits
 from tests.e2e.queue.stack import Patient

@@ -60,6 +60,11 @@ WITHOUT_COVERAGE: Final = (
 doubles the time of a test, and what these execute is measured by others as well."""
 
 
+def file_below(path: Path, checkout: Path) -> str:
+    """A file of tests: its path below `tests/`, or below the checkout."""
+    return path.relative_to(checkout).as_posix().removeprefix("tests/")
+
+
 def is_covered(file: str) -> bool:
     """Whether a file of tests runs in `make covered`, or in `make uncovered`."""
     return file.startswith("unit/") and not file.startswith(WITHOUT_COVERAGE)
@@ -74,11 +79,11 @@ class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
         return next(suites, file)
 
 
-def arrange(items: list[pytest.Item], tests: Path) -> None:
+def arrange(items: list[pytest.Item], checkout: Path) -> None:
     """Sort the tests by suite and by what they wait for."""
 
     def file_of(item: pytest.Item) -> str:
-        return item.path.relative_to(tests).as_posix()
+        return file_below(item.path, checkout)
 
     def rank(item: pytest.Item) -> tuple[int, int]:
         file = file_of(item)

@@ -21,7 +21,7 @@ OUTSIDE: Final = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "CHANGELOG.md": "project/changelog.md",
-    "localaws/README.md": "project/embedded-aws.md",
+    "testbed/localaws/README.md": "project/embedded-aws.md",
     "tests/model/README.md": "project/model.md",
 }
 """Documents outside `docs/`, and the page that each becomes."""

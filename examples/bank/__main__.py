@@ -24,7 +24,7 @@ from examples.bank.account import (
     create_accounts,
 )
 from fairlock import LockClient, create_table
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 
 ENOUGH_SECONDS = 20
 IN_VAIN_SECONDS = 0.3

@@ -18,7 +18,7 @@ from examples.demo.lanes import picture
 from examples.demo.page import page
 from examples.demo.runner import DemoFailed, Deployed, Runner
 from examples.demo.verdict import all_checks
-from localaws import LocalAws, LocalAwsError
+from testbed.localaws import LocalAws, LocalAwsError
 
 OUTPUT = Path("out") / "demo"
 INTERRUPTED = 130

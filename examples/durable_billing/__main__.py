@@ -16,7 +16,7 @@ from aws_cdk import App, Stack
 
 from examples.durable_billing.stack import DurableBilling
 from fairlock.cdk import LockService
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 
 AMOUNTS: Final = (10, 20, 30)
 CUSTOMER: Final = "42"

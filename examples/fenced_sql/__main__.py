@@ -13,7 +13,7 @@ from contextlib import closing
 
 from examples.fenced_sql import fence
 from fairlock import Lock, LockClient, create_table
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 
 LOCK = "nightly-report"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import OTHER_DYNAMODB, TABLE, create_lock_table
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import typer.core
 import typer.main
 
 import fairlock.cli.app
-import localaws.corrections
+import testbed.localaws.corrections
 from fairlock import AsyncLockClient, Lock, LockClient
 from fairlock.cdk import LockService
 from tests.support.documents import FENCE, ROOT, documents
 
-OURS = ("fairlock", "lambdas", "infra", "localaws", "examples", "bench", "conformance", "tests")
+OURS = ("fairlock", "lambdas", "infra", "testbed", "examples", "bench", "tests")
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([\w-]+))?\)")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join((*OURS, 'docs'))})(?:/[\w.-]+)+/?|[\w/.-]+\.(?:py|md)")
@@ -179,7 +179,7 @@ def test_make_targets_and_programs_that_documents_name_exist() -> None:
         code = " ".join((*CODE.findall(text), *(block for _, block in FENCE.findall(text))))
         assert set(re.findall(r"\bmake ([a-z-]+)\b", code)) <= targets, path
         assert all(
-            exists(name) for name in re.findall(r"python -m ((?:examples|localaws)[\w.]*)", code)
+            exists(name) for name in re.findall(r"python -m ((?:examples|testbed)[\w.]*)", code)
         )
 
 
@@ -198,12 +198,12 @@ def test_the_writes_and_calls_that_the_protocol_names_exist() -> None:
 
 
 def test_the_readme_counts_the_corrections_of_the_embedded_aws() -> None:
-    count = len(localaws.corrections.NAMES)
+    count = len(testbed.localaws.corrections.NAMES)
     assert f"corrects {count} of\n  its differences" in (ROOT / "README.md").read_text()
     listed = re.findall(
-        r"^\| `(\w+)` \|", (ROOT / "localaws" / "README.md").read_text(), re.MULTILINE
+        r"^\| `(\w+)` \|", (ROOT / "testbed" / "localaws" / "README.md").read_text(), re.MULTILINE
     )
-    assert sorted(listed) == sorted(localaws.corrections.NAMES)
+    assert sorted(listed) == sorted(testbed.localaws.corrections.NAMES)
 
 
 def test_a_name_that_does_not_exist_is_found() -> None:

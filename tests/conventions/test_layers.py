@@ -35,7 +35,7 @@ BASE = {*LAYERS[0], *LAYERS[1], *LAYERS[2]}
 CORE = {*BASE, *LAYERS[3], *LAYERS[4], *LAYERS[5]}
 LIBRARY = {"fairlock", *(package for layer in LAYERS for package in layer)}
 PRODUCT = {*LIBRARY, "fairlock.cdk", "lambdas", "infra", "app"}
-HELPERS = {"tests.support", "localaws"}
+HELPERS = {"tests.support", "testbed.localaws"}
 
 ALLOWED: dict[str, set[str]] = {
     **{
@@ -54,35 +54,35 @@ ALLOWED: dict[str, set[str]] = {
     "lambdas": CORE,
     "infra": {"fairlock.cdk"},
     "app": {"infra"},
-    "localaws": set(),
-    "examples.bank": {"fairlock", "fairlock.optimistic", "localaws"},
-    "examples.durable_billing": {"infra", "fairlock.cdk", "fairlock.durable", "localaws"},
-    "examples.demo": {"fairlock.durable", "fairlock.text", "localaws"},
+    "testbed.localaws": set(),
+    "examples.bank": {"fairlock", "fairlock.optimistic", "testbed.localaws"},
+    "examples.durable_billing": {"infra", "fairlock.cdk", "fairlock.durable", "testbed.localaws"},
+    "examples.demo": {"fairlock.durable", "fairlock.text", "testbed.localaws"},
     "examples.other_tools": set(),
-    "examples.fenced_sql": {"fairlock", "localaws"},
+    "examples.fenced_sql": {"fairlock", "testbed.localaws"},
     "bench": {
-        *(*PRODUCT, *HELPERS, "second_engine"),
+        *(*PRODUCT, *HELPERS, "testbed.second_engine"),
         *("tests.behaviour", "tests.e2e", "tests.histories"),
     },
-    "conformance": {"localaws"},
-    "second_engine": {"fairlock.cdk", *HELPERS, "tests.e2e"},
+    "testbed.conformance": {"testbed.localaws"},
+    "testbed.second_engine": {"fairlock.cdk", *HELPERS, "tests.e2e"},
     "tests": HELPERS,
     "tests.support": {*CORE, "fairlock.client", "fairlock.testing"},
     "tests.bench": {*HELPERS, "bench", "tests.histories"},
     "tests.behaviour": {*CORE, *HELPERS},
     "tests.clocks": {*CORE, "fairlock", "fairlock.client", "fairlock.testing"},
-    "tests.conformance": {"conformance"},
+    "testbed.conformance.tests": {"testbed.conformance"},
     "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},
     "tests.demo": {"examples.demo", "infra", "fairlock.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},
     "tests.histories": {*CORE, *HELPERS, "fairlock", "fairlock.testing", "tests.property"},
-    "tests.localaws": HELPERS,
+    "testbed.localaws.tests": HELPERS,
     "tests.model": {*CORE, "fairlock.durable", "fairlock.testing", "tests.support"},
     "tests.packaging": {"fairlock.cdk", *HELPERS},
     "tests.property": {*CORE, "fairlock.testing", "tests.support"},
-    "tests.second_engine": {"second_engine"},
-    "tests.smoke": {*CORE, "infra", "fairlock.cdk", "localaws", "tests.e2e"},
+    "testbed.second_engine.tests": {"testbed.second_engine"},
+    "tests.smoke": {*CORE, "infra", "fairlock.cdk", "testbed.localaws", "tests.e2e"},
     "tests.typing": PRODUCT,
     "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
 }
@@ -138,7 +138,7 @@ def imports(modules: dict[str, Path]) -> list[Import]:
 
 def test_every_module_belongs_to_a_package_with_a_rule(modules: dict[str, Path]) -> None:
     without_rule = {module for module in modules if package_of(module) in {None, "fairlock"}}
-    assert without_rule <= {"fairlock", "examples"}
+    assert without_rule <= {"fairlock", "examples", "testbed"}
     assert {package_of(module) for module in modules} >= set(ALLOWED), "a rule without a package"
 
 
@@ -185,7 +185,7 @@ TYPES = "if TYPE_CHECKING:\n    from fairlock.client.lock import Lock\n"
             "fairlock.store.types imports fairlock.client.lock (types)",
         ),
         ("tests/model/one.py", "import tests.e2e.two\n", "tests.model.one imports tests.e2e.two"),
-        ("localaws/x.py", "import fairlock\n", "localaws.x imports fairlock"),
+        ("testbed/localaws/x.py", "import fairlock\n", "testbed.localaws.x imports fairlock"),
     ],
 )
 def test_an_import_that_points_upwards_is_found(

@@ -22,7 +22,7 @@ from fairlock.testing import FakeAsyncLockClient, FakeLockClient
 from fairlock.testing.interpreter import Scope, changed, holds
 from fairlock.testing.locked_functions import used_by_locked_functions
 from fairlock.testing.manual_clock import run_in_virtual_time
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support.documents import Block, blocks, python_world
 
 TABLE = "Fairlock-LocksTable…"
@@ -247,6 +247,6 @@ def test_an_example_of_the_embedded_aws_calls_it_as_it_is(block: Block) -> None:
     inside.deploy.return_value = {"Fairlock": {"AcquireFunctionName": "acquire"}}
     inside.environment = {}
     ran = mock.create_autospec(subprocess.run)
-    with mock.patch("localaws.LocalAws", aws), mock.patch("subprocess.run", ran):
+    with mock.patch("testbed.localaws.LocalAws", aws), mock.patch("subprocess.run", ran):
         run(block, {"os": os, "subprocess": subprocess, "print": lambda *_: None})
     assert inside.deploy.called

@@ -189,7 +189,7 @@ def test_the_names_that_the_glossary_gives_exist() -> None:
     lines = (ROOT / "docs" / "glossary.md").read_text().splitlines()
     columns = [line.split("|")[-2] for line in lines if line.startswith("| **")]
     given = {name for column in columns for name in re.findall(r"`(\w+)`", column)}
-    files = [*sources(), *(ROOT / "localaws").rglob("*.py")]
+    files = [*sources(), *(ROOT / "testbed" / "localaws").rglob("*.py")]
     defined = {name for path in files for name in names_of(path)}
     assert {"fencing_token", "Holder"} <= given
     assert given <= defined | {"ticket"}  # A field of JSON only.

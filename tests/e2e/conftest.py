@@ -9,7 +9,7 @@ import pytest
 from aws_cdk import App, Stack
 
 from app import build
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.durable.stack import DurableForms
 from tests.e2e.guard.faults import GuardFaults

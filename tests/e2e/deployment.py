@@ -20,7 +20,7 @@ from fairlock.protocol.schema import (
     lock_key,
     partition_of,
 )
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.execution_history import ExecutionHistory
 
 Json = dict[str, Any]

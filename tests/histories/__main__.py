@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.histories.calls import Answer
 from tests.histories.checker import Violation
 from tests.histories.faulty_endpoint import Backend, Faults, faulty_endpoint, passing_to

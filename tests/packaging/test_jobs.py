@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.packaging.clean_environment import FOR_THE_COMMAND, REQUIRED, home_of, run
 
 FOR_ASYNCIO = (

@@ -18,7 +18,7 @@ from botocore.config import Config
 
 from infra.lock_stack import LockStack
 from infra.settings import Settings
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.smoke.cloudformation import CloudFormation

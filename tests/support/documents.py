@@ -35,7 +35,7 @@ class Block:
 
 def documents() -> list[Path]:
     """What people read who use or change the project."""
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("localaws/*.md")])
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("testbed/**/*.md")])
 
 
 def blocks_of(document: str, text: str) -> list[Block]:

@@ -59,8 +59,8 @@ class Record:
 
 RECORDS: Final = {
     "controls": Record(
-        "tests/localaws/controls.sha256",
-        ("localaws/**/*.py", "tests/localaws/**/*.py"),
+        "testbed/localaws/tests/controls.sha256",
+        ("testbed/localaws/**/*.py",),
         "ministack",
     ),
     "model": Record(

@@ -13,7 +13,7 @@ from typing import Any
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
 from fairlock.protocol.schema import lock_key
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
 PAUSE_SECONDS = 0.3

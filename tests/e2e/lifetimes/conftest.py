@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.conftest import FEW_ENVIRONMENTS, deployed
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.contested_lock import MOST_CALLING

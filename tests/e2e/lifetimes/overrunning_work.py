@@ -17,7 +17,7 @@ from fairlock.protocol.model import AcquireRequest, Liveness
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import Event, Extended, LockContext
 from fairlock.store.lock_store import LockStore
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment, Ended
 from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment, Ended
 from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
 from tests.e2e.lifetimes.workflow_deaths import FOR_EVER_SECONDS

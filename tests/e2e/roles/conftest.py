@@ -10,7 +10,7 @@ from aws_cdk import aws_sqs as sqs
 
 from app import build
 from infra.lock_stack import LockStack
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
 from tests.e2e.roles.calls import ACCOUNT
 from tests.e2e.roles.stack import add_roles

@@ -23,7 +23,7 @@ from fairlock import (
 )
 from fairlock.protocol.outcomes import Queued
 from fairlock.store.context import Event, HandedOver, PushUnknown
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
 
 TABLE = "aio-locks"

@@ -9,7 +9,7 @@ import pytest
 
 from fairlock import LockClient, create_table
 from fairlock.store.lock_store import LockStore
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import FakeClock, store_over
 from tests.unit.cli.fleet import TABLE, Fleet
 from tests.unit.client.support.doubles import Table

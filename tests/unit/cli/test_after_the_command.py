@@ -10,7 +10,7 @@ from botocore.exceptions import NoCredentialsError
 from fairlock import Lock
 from fairlock.cli import main
 from fairlock.errors import LockStoreUnavailable
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support.faults import client_error
 from tests.unit.cli.fleet import Fleet
 

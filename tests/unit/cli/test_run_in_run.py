@@ -11,7 +11,7 @@ import pytest
 
 from fairlock.cli import exit_codes
 from fairlock.names import HELD_LOCKS_VARIABLE
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.cli.fleet import TABLE
 
 RUN = (sys.executable, "-m", "fairlock", "run")

@@ -12,7 +12,7 @@ from fairlock import LockClient
 from fairlock.cli import main
 from fairlock.cli.lines import details
 from fairlock.store.lock_store import LockStore
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import LOCK, FakeClock, acquire
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.unit.cli.fleet import SECONDS, TABLE, Fleet, until

@@ -18,7 +18,7 @@ import pytest
 
 from fairlock import Lock, LockClient, LockWaitTimeout
 from fairlock.cli import exit_codes, main
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.cli.fleet import TABLE, until
 
 run = importlib.import_module("fairlock.cli.run")

@@ -10,7 +10,7 @@ import pytest
 
 from fairlock import LockClient, create_table
 from fairlock.store.context import Event
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.client.support.doubles import EventfulClock, Table
 from tests.unit.client.support.simulated_heartbeats import Beating, SimulatedHeartbeats
 

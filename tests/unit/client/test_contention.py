@@ -12,7 +12,7 @@ import pytest
 
 from fairlock import Lock, LockClient
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.client.support.wire import Together, Wire, dynamodb_of
 
 CLIENTS = 6

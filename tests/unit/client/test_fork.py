@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fairlock import LockClient
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.client.programs.stopped_while_holding import LEASE_SECONDS, LOCKS, WRITES
 from tests.unit.client.support.wire import dynamodb_of
 

@@ -17,7 +17,7 @@ import pytest
 from fairlock import LockClient
 from fairlock.client.connection import Connection
 from fairlock.testing.fake_table import MemoryTable
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.client.support.doubles import Table
 
 CYCLES = 2_000

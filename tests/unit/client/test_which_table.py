@@ -16,7 +16,7 @@ from fairlock import (
     LockStoreUnavailable,
 )
 from fairlock.testing import FakeLockClient
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support.faults import client_error
 
 PARAMETER = "/fairlock/Billing/LockTableName"

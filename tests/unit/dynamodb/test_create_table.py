@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from fairlock import InvalidRequest, LockClient, create_table
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import create_lock_table
 from tests.support.faults import client_error
 

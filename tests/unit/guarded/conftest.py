@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import TABLE, FakeClock, create_lock_table
 from tests.unit.guarded.bench import LEDGER, Bench, create_ledger
 

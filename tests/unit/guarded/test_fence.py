@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from fairlock.errors import InvalidRequest
 from fairlock.guarded import fence_condition
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.guarded.bench import LEDGER, Bench
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from fairlock import LockClient
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import TABLE
 from tests.unit.guarded.bench import LEDGER
 from tests.unit.guarded.programs.paused import WRITES_OF_A_KIND

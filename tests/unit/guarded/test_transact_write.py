@@ -17,7 +17,7 @@ from fairlock.errors import (
 )
 from fairlock.guarded import guarded_table
 from fairlock.guarded.guarded_writes import GuardedWrites
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE, CountingClient, owner
 from tests.support.faults import FaultyClient, client_error
 from tests.unit.guarded.bench import Bench, deposit, open_account

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 from tests.unit.optimistic.tables import ACCOUNTS
 
 if TYPE_CHECKING:

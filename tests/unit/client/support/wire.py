@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from localaws import LocalAws
+from testbed.localaws import LocalAws
 
 _TARGET = "X-Amz-Target"
 

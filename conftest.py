@@ -1,0 +1,101 @@
+"""Fixtures for all suites: a clock, lock tables, and the embedded AWS of this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from testbed.localaws import LocalAws
+from tests.scheduling import SuiteScheduling, arrange, file_below, is_covered
+from tests.support import FakeClock, create_lock_table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# jsii and the CDK CLI start `node`: the one that is installed beside this interpreter.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--coverage", choices=("with", "without"), help="see tests/scheduling.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make test` runs two pytests; neither imports the test modules of the other."""
+    only = config.getoption("--coverage")
+    if only is None or collection_path.suffix != ".py" or collection_path.name == "conftest.py":
+        return None
+    file = file_below(collection_path, Path(__file__).parent)
+    return is_covered(file) != (only == "with") or None
+
+
+def pytest_configure() -> None:
+    """Let SIGINT end what tests start, as at a terminal, also in `nohup make test &`.
+
+    Shells start background commands with SIGINT ignored, and every child inherits that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    arrange(items, Path(__file__).parent)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SuiteScheduling:  # noqa: ANN401 - xdist's, untyped
+    """For `pytest -n`. (xdist's own groups do not work with pytest 9.2.)"""
+    return SuiteScheduling(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - pytest's, not public
+    """Shows what tests have measured (`record_property("figures", …)`)."""
+    getreports = terminalreporter.getreports
+    reports = [report for end in ("passed", "failed", "skipped") for report in getreports(end)]
+    figures = [
+        text for report in reports for kind, text in report.user_properties if kind == "figures"
+    ]
+    if figures:
+        terminalreporter.section("figures")
+        for text in figures:
+            terminalreporter.write_line(text)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def aws() -> Iterator[LocalAws]:
+    """The embedded AWS that all suites of this process share; each makes tables of its own."""
+    with LocalAws() as aws:
+        yield aws
+
+
+@pytest.fixture
+def fresh_dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBClient]:
+    """A DynamoDB of moto's, with a lock table. For the semantics of single clients only."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        client = boto3.client("dynamodb")
+        create_lock_table(client)
+        yield client
+
+
+@pytest.fixture
+def dynamodb(fresh_dynamodb: DynamoDBClient) -> DynamoDBClient:
+    return fresh_dynamodb

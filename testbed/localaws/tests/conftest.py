@@ -1,0 +1,49 @@
+"""The embedded AWS with all corrections, and instances that lack single ones: the controls."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.localaws import LocalAws
+from testbed.localaws.tests.gates import Gates
+from testbed.localaws.workbench import Workbench
+from tests.support.record import RECORDS, leave_out
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the controls out of a run of all suites, unless they are due."""
+    leave_out(config, items, is_control, of=RECORDS["controls"])
+
+
+def is_control(item: pytest.Item) -> bool:
+    return item.path.parent == HERE and "left_out" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session")
+def corrected(aws: LocalAws) -> Workbench:
+    """The embedded AWS as the demo and all other tests use it."""
+    return Workbench(aws)
+
+
+@pytest.fixture(scope="module")
+def left_out() -> Iterator[Callable[..., Workbench]]:
+    """`left_out("name")` is an embedded AWS without that correction, one per module and name."""
+    running: dict[tuple[str, ...], Workbench] = {}
+    with contextlib.ExitStack() as stack:
+
+        def without(*names: str) -> Workbench:
+            if names not in running:
+                running[names] = Workbench(stack.enter_context(LocalAws(without=names)))
+            return running[names]
+
+        yield without
+
+
+@pytest.fixture
+def gates(corrected: Workbench) -> Gates:
+    """Tasks that wait until the test lets them go on."""
+    return Gates(corrected)

@@ -1,0 +1,171 @@
+"""Corrections durable_invocations, durable_operations and durable_events.
+
+The functions use AWS's own SDK, so what it expects of Lambda is tried as well.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.localaws.tests.durable import call, callback_of, ended, start
+from testbed.localaws.workbench import Workbench
+
+WithoutCorrection = Callable[..., Workbench]
+INVOCATIONS = "durable_invocations"
+OPERATIONS = "durable_operations"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    return tmp_path / "notes"
+
+
+def test_a_synchronous_invocation_answers_with_the_result(corrected: Workbench) -> None:
+    assert call(corrected, "waits", n=1) == 2
+
+
+def test_control_a_synchronous_invocation_does_not_answer(left_out: WithoutCorrection) -> None:
+    assert call(left_out(INVOCATIONS), "waits", n=1) != 2
+
+
+def test_an_asynchronous_invocation_runs_to_its_end(corrected: Workbench) -> None:
+    end = ended(corrected, start(corrected, "waits", n=1))
+    assert (end["Status"], end["Result"]) == ("SUCCEEDED", "2")
+
+
+def test_control_an_asynchronous_invocation_has_no_execution(left_out: WithoutCorrection) -> None:
+    assert start(left_out(INVOCATIONS), "waits", n=1) == "None"
+
+
+def test_a_function_that_died_is_invoked_again(corrected: Workbench, notes: Path) -> None:
+    assert call(corrected, "dies_once", notes=str(notes)) == "alive"
+    assert notes.read_text() == "x"
+
+
+def test_executions_run_beside_each_other(corrected: Workbench, notes: Path) -> None:
+    arns = [start(corrected, "meets_another", notes=str(notes)) for _ in range(2)]
+    assert {ended(corrected, arn)["Status"] for arn in arns} == {"SUCCEEDED"}
+    assert notes.read_text() == "(())"
+
+
+def test_a_callback_that_is_completed_meanwhile_starts_no_second_invocation(
+    corrected: Workbench, notes: Path
+) -> None:
+    arn = start(corrected, "is_called_back_while_busy", notes=str(notes))
+    callback = callback_of(corrected, arn)
+    corrected.functions.send_durable_execution_callback_success(CallbackId=callback, Result=b"yes")
+    notes.with_suffix(".go").touch()
+    assert ended(corrected, arn)["Result"] == '"yes"'
+    history = corrected.functions.get_durable_execution_history(DurableExecutionArn=arn)["Events"]
+    assert [event["EventType"] for event in history].count("InvocationCompleted") == 1
+    assert notes.read_text() == "x"
+
+
+def answer_without_timeout(bench: Workbench) -> object:
+    arn = start(bench, "waits_without_timeout")
+    callback = callback_of(bench, arn)
+    time.sleep(1.5)  # Without the correction it is over after at most a second.
+    try:
+        bench.functions.send_durable_execution_callback_success(CallbackId=callback, Result=b"yes")
+    except bench.functions.exceptions.CallbackTimeoutException:
+        return "timed out"
+    return ended(bench, arn)["Result"]
+
+
+def test_a_callback_without_a_timeout_waits(corrected: Workbench) -> None:
+    assert answer_without_timeout(corrected) == '"yes"'
+
+
+def test_control_a_callback_without_a_timeout_times_out(left_out: WithoutCorrection) -> None:
+    assert "timed out" in str(answer_without_timeout(left_out(OPERATIONS)))
+
+
+def attempts(bench: Workbench, notes: Path) -> tuple[str, str]:
+    arn = start(bench, "tries_at_most_twice", notes=str(notes))
+    return str(ended(bench, arn, seconds=5).get("Result")), notes.read_text()
+
+
+def test_a_step_that_runs_at_most_once_has_as_many_attempts_as_it_may(
+    corrected: Workbench, notes: Path
+) -> None:
+    assert attempts(corrected, notes) == ('"failed"', "xx")
+
+
+def test_control_attempts_are_not_counted(left_out: WithoutCorrection, notes: Path) -> None:
+    assert attempts(left_out(OPERATIONS), notes) != ('"failed"', "xx")
+
+
+def checkpoint_with_old_token(bench: Workbench) -> str:
+    """What the refusal of an outdated token says."""
+    arn = start(bench, "waits_without_timeout")
+    with pytest.raises(bench.functions.exceptions.InvalidParameterValueException) as caught:
+        bench.functions.checkpoint_durable_execution(
+            DurableExecutionArn=arn, CheckpointToken="b2xk", Updates=[]
+        )
+    return str(caught.value.response["Error"]["Message"])
+
+
+def test_an_outdated_token_is_invalid(corrected: Workbench) -> None:
+    assert checkpoint_with_old_token(corrected) == "Invalid checkpoint token"
+
+
+def test_control_an_outdated_token_has_another_message(left_out: WithoutCorrection) -> None:
+    assert checkpoint_with_old_token(left_out(OPERATIONS)) != "Invalid checkpoint token"
+
+
+def reported(bench: Workbench, *, seconds: float = 10) -> list[tuple[str, str]]:
+    """The statuses that reach a queue, each with the field that tells the end."""
+    queue = bench.queue()
+    policy = {
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": "events.amazonaws.com"},
+                "Action": "sqs:SendMessage",
+                "Resource": queue.arn,
+            }
+        ]
+    }
+    bench.queues.set_queue_attributes(QueueUrl=queue.url, Attributes={"Policy": json.dumps(policy)})
+    events = bench.aws.client("events")
+    pattern = {"source": ["aws.lambda"], "detail-type": ["Durable Execution Status Change"]}
+    name = f"rule-{queue.arn.rpartition(':')[2]}"
+    events.put_rule(Name=name, EventPattern=json.dumps(pattern))
+    events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": queue.arn}])
+    succeeds, fails = start(bench, "waits", n=1), start(bench, "fails")
+    stopped = start(bench, "waits_without_timeout")
+    times_out = start(bench, "waits_without_timeout", execution_seconds=1)
+    callback_of(bench, stopped)
+    bench.functions.stop_durable_execution(DurableExecutionArn=stopped)
+    for arn in (succeeds, fails, times_out):
+        ended(bench, arn)
+    found: list[tuple[str, str]] = []
+    names = dict(
+        zip((succeeds, fails, stopped, times_out), ("one", "two", "three", "four"), strict=True)
+    )
+    deadline = time.monotonic() + seconds
+    while len(found) < 8 and time.monotonic() < deadline:
+        for message in bench.received(queue, seconds=1):
+            detail = json.loads(message["Body"])["detail"]
+            found.append((names[detail["durableExecutionArn"]], detail["status"]))
+            bench.queues.delete_message(QueueUrl=queue.url, ReceiptHandle=message["ReceiptHandle"])
+    return sorted(found)
+
+
+def test_each_change_of_a_status_is_reported(corrected: Workbench) -> None:
+    assert reported(corrected) == sorted(
+        [
+            *((name, "RUNNING") for name in ("one", "two", "three", "four")),
+            ("one", "SUCCEEDED"),
+            ("two", "FAILED"),
+            ("three", "STOPPED"),
+            ("four", "TIMED_OUT"),
+        ]
+    )
+
+
+def test_control_nothing_is_reported(left_out: WithoutCorrection) -> None:
+    assert reported(left_out("durable_events"), seconds=2) == []

@@ -1,0 +1,125 @@
+"""Correction owner_only: what a web page can send is refused, whatever it asks for."""
+
+import http.client
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from testbed.localaws.workbench import Workbench
+
+WithoutCorrection = Callable[..., Workbench]
+
+PAGE: Final = "https://page.example"
+OF_PAGES: Final[Mapping[str, Mapping[str, str]]] = {
+    "a script's request": {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"},
+    "a script of an old browser": {"Origin": PAGE},
+    "a page in a sandbox": {"Origin": "null"},
+    "another server on this machine": {"Origin": "http://localhost:8000"},
+    "an image": {"Sec-Fetch-Site": "cross-site"},
+    "a link": {"Sec-Fetch-Site": "none"},
+    "a name that resolves to 127.0.0.1": {"Host": "page.example:4566"},
+    "a name with a service in it": {"Host": "sqs.us-east-1.page.example"},
+    "a name that begins like ours": {"Host": "localhost.page.example"},
+    "a name that ends like ours": {"Host": "page-localhost"},
+    "a number that begins like ours": {"Host": "127.0.0.1.page.example"},
+    "every interface": {"Host": "0.0.0.0:4566"},
+    "a name before a number": {"Host": "bucket.127.0.0.1"},
+    "nobody": {"Host": ""},
+}
+OF_OWNERS: Final = (
+    "127.0.0.1",
+    "127.0.0.1:4566",
+    "localhost",
+    "LOCALHOST:4566",
+    "[::1]:4566",
+    "bucket.s3.localhost:4566",
+)
+OPENS_A_WEBSOCKET: Final = {
+    "Host": "iot.us-east-1.localhost",
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Protocol": "mqtt",
+}
+every_request_of_pages = pytest.mark.parametrize("headers", OF_PAGES.values(), ids=OF_PAGES)
+
+
+def answer(
+    bench: Workbench, headers: Mapping[str, str], *, method: str = "GET", path: str = "/"
+) -> http.client.HTTPResponse:
+    """What a request with just these headers is answered; without a Host it names 127.0.0.1."""
+    connection = http.client.HTTPConnection(urlsplit(bench.aws.endpoint_url).netloc, timeout=10)
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name, value in {"Host": "127.0.0.1", **headers}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    response = connection.getresponse()
+    connection.close()
+    return response
+
+
+def makes_a_queue(bench: Workbench, headers: Mapping[str, str]) -> bool:
+    """Whether a request that any image can cause, an address and no more, changes something."""
+    name = f"made-{len(bench.queues.list_queues().get('QueueUrls', []))}"
+    answer(bench, headers, path=f"/?Action=CreateQueue&QueueName={name}")
+    queues = bench.queues.list_queues(QueueNamePrefix=name).get("QueueUrls", [])
+    return bool(queues)
+
+
+@every_request_of_pages
+def test_a_page_can_change_nothing(corrected: Workbench, headers: Mapping[str, str]) -> None:
+    assert not makes_a_queue(corrected, headers)
+
+
+@every_request_of_pages
+def test_control_a_page_can_make_a_queue(
+    left_out: WithoutCorrection, headers: Mapping[str, str]
+) -> None:
+    assert makes_a_queue(left_out("owner_only"), headers)
+
+
+@pytest.mark.parametrize("path", ["/", "/_ministack/health", "/_ministack/rds/iam-auth"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_every_path_and_method_is_refused(corrected: Workbench, method: str, path: str) -> None:
+    for headers in OF_PAGES.values():
+        assert (
+            answer(corrected, headers, method=method, path=path).status == http.HTTPStatus.FORBIDDEN
+        )
+
+
+@pytest.mark.parametrize("host", OF_OWNERS)
+def test_loopback_names_of_the_emulator_are_answered(corrected: Workbench, host: str) -> None:
+    assert answer(corrected, {"Host": host}, path="/_ministack/health").status == http.HTTPStatus.OK
+
+
+def permissions(bench: Workbench) -> set[str]:
+    """The headers that let pages of other origins read an answer."""
+    answers = [answer(bench, {}, method=method) for method in ("GET", "OPTIONS")]
+    names = {name.lower() for each in answers for name in each.headers}
+    return {name for name in names if name.startswith("access-control-")}
+
+
+def test_no_answer_may_be_read_by_pages(corrected: Workbench) -> None:
+    assert permissions(corrected) == set()
+
+
+def test_control_every_answer_may_be_read_by_pages(left_out: WithoutCorrection) -> None:
+    assert "access-control-allow-origin" in permissions(left_out("owner_only"))
+
+
+@pytest.mark.parametrize("of_page", [{"Origin": PAGE}, {"Host": "iot.us-east-1.page.example"}])
+def test_a_page_opens_no_websocket(corrected: Workbench, of_page: Mapping[str, str]) -> None:
+    assert answer(corrected, {**OPENS_A_WEBSOCKET, **of_page}).status == http.HTTPStatus.FORBIDDEN
+    opened = answer(corrected, OPENS_A_WEBSOCKET)
+    assert opened.status == http.HTTPStatus.SWITCHING_PROTOCOLS
+
+
+@pytest.mark.parametrize("of_page", [{"Origin": PAGE}, {"Host": "iot.us-east-1.page.example"}])
+def test_control_a_page_opens_a_websocket(
+    left_out: WithoutCorrection, of_page: Mapping[str, str]
+) -> None:
+    opened = answer(left_out("owner_only"), {**OPENS_A_WEBSOCKET, **of_page})
+    assert opened.status == http.HTTPStatus.SWITCHING_PROTOCOLS
