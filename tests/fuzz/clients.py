@@ -123,7 +123,7 @@ class Calls:
         random = self.random
         state = store_over(self.table.memory, self.clock).read_state(LOCKS[0])
         tokens = [holder.fencing_token for holder in state.holders] or [1]
-        forced = {"owner": random.choice(tokens), "reason": "why", "requested_by": "olga"}
+        forced = {"fencing_token": random.choice(tokens), "reason": "why", "requested_by": "olga"}
         for argument in forced:
             if random.random() < 0.2:
                 forced[argument] = hostile(random)
