@@ -18,8 +18,9 @@ from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks, is_another_runn
 from fairlock.client.arguments import LockOptions
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
-from fairlock.client.hold import BaseHold, Entered, EnteredLocks
+from fairlock.client.entered_locks import Entered, EnteredLocks
 from fairlock.client.local_lease import LONGEST_NAP_SECONDS
+from fairlock.client.lock import BaseHold
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds

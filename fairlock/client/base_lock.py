@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fairlock.client.arguments import LockOptions, as_text
 from fairlock.client.connection import StoreFactory
-from fairlock.client.hold import Entered, EnteredLock, EnteredLocks
+from fairlock.client.entered_locks import Entered, EnteredLock, EnteredLocks
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.local_lease import LocalLease
 from fairlock.client.reporting import LockEventKind, LockEvents, logger

@@ -13,10 +13,10 @@ from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client import arguments
 from fairlock.client.arguments import LockOptions, Timing
 from fairlock.client.connection import Connection, StoreFactory, table_of_stack, table_or_default
+from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.hold import EnteredLocks, Hold
 from fairlock.client.lease_handle import LeaseHandle, UnreleasedHandles
-from fairlock.client.lock import Callback, Lock, LockServices
+from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents, OnEvent
 from fairlock.client.settings import DEFAULT_LEASE_SECONDS, Adoption, ClientOptions, ClientSettings
 from fairlock.client.table_client import LockAdministration

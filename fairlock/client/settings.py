@@ -16,7 +16,7 @@ from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
 from fairlock.client.connection import Connection, StoreFactory
-from fairlock.client.hold import EnteredLocks
+from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
 from fairlock.clock import Clock, Seconds, in_seconds

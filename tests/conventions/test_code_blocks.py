@@ -157,7 +157,10 @@ def answers_in(text: str) -> Iterator[Any]:
 def check_answer(answer: dict[str, Any]) -> None:
     """An answer of a function, by its first field."""
     fields = {
-        "acquired": {True: "fencing_token expires_at lease_seconds", False: "reason holders"},
+        "acquired": {
+            True: "fencing_token expires_in_seconds lease_seconds",
+            False: "reason holders",
+        },
         "released": {True: "lock_name", False: "reason"},
         "renewed": {True: "lock_name", False: "reason"},
     }

@@ -21,10 +21,10 @@ PUBLIC: dict[str, str] = {
     """,
     "fairlock.aio": "AsyncLock AsyncLockClient",
     "fairlock.cdk": """
-        ExecutionReaper ILockService ImportedLockService LockAlarms LockGuard LockMonitoring
-        LockService OptimisticUpdate SharedLockService Waiting
+        ExecutionReaper ILockService LockAlarms LockGuard LockMonitoring LockService MetricName
+        OptimisticUpdate SharedLockService Waiting
     """,
-    "fairlock.durable": "DurableLock LockFunctions hold run",
+    "fairlock.durable": "DurableLock LockFunctions hold",
     "fairlock.guarded": "FenceCondition GuardedWrites condition_check fence_condition",
     "fairlock.optimistic": "RetryBudget delete put read update",
     "fairlock.testing": """

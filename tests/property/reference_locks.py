@@ -11,7 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 Answer = dict[str, Any]
-TOLERANCE_MS = 2_000
+FRONT_END_MS = 500
+"""How far one of DynamoDB's clocks may be from another."""
+MARGIN_MS = 1_000 + FRONT_END_MS
+"""Stored on top of a lease: a Date is cut to the second."""
+SHARE = 0.98
+"""Of a lease: a holder's clock may run slowly."""
 RETENTION_MS = 48 * 3_600_000
 
 
@@ -28,7 +33,11 @@ class Permit:
 
     def is_fresh(self, now_ms: int) -> bool:
         """Whether half of the lease is left; if not, an acquire that is repeated renews it."""
-        return self.expires_ms - now_ms >= self.lease_ms // 2
+        return self.own_ms(now_ms) >= self.lease_ms * 0.5
+
+    def own_ms(self, now_ms: int) -> int:
+        """How long its holder may rely on it from now."""
+        return max(0, int(min(self.lease_ms, self.expires_ms - now_ms - MARGIN_MS) * SHARE))
 
 
 @dataclass
@@ -103,7 +112,7 @@ class ReferenceLocks:
         if permit is not None:
             if not permit.is_fresh(now_ms) or (plan is not None and plan.renew):
                 self._renew(state, permit, now_ms, lease_ms)
-            return {"acquired": True, **_held(lock, owner, permit)}
+            return {"acquired": True, **_held(lock, owner, permit, now_ms)}
         if state.last_released == owner:
             return self._refused(state, lock, owner, "ALREADY_RELEASED")
         chosen = self._chosen(state, now_ms, limit, plan)
@@ -113,11 +122,11 @@ class ReferenceLocks:
         for departing in evictable:
             del state.permits[departing]
         state.last_token += 1
-        permit = Permit(state.last_token, now_ms, now_ms + lease_ms, lease_ms, limit)
+        permit = Permit(state.last_token, now_ms, now_ms + lease_ms + MARGIN_MS, lease_ms, limit)
         state.permits[owner] = permit
         self._touch(state, now_ms)
         self.locks[lock] = state
-        return {"acquired": True, **_held(lock, owner, permit)}
+        return {"acquired": True, **_held(lock, owner, permit, now_ms)}
 
     def heartbeat(self, now_ms: int, *, lock: str, owner: str, lease_ms: int | None) -> Answer:
         state = self.locks.get(lock)
@@ -125,7 +134,7 @@ class ReferenceLocks:
         if state is None or permit is None:
             return {"renewed": False, **_not_held(lock, owner)}
         self._renew(state, permit, now_ms, permit.lease_ms if lease_ms is None else lease_ms)
-        return {"renewed": True, **_held(lock, owner, permit)}
+        return {"renewed": True, **_held(lock, owner, permit, now_ms)}
 
     def release(self, now_ms: int, *, lock: str, owner: str) -> Answer:
         state = self.locks.get(lock)
@@ -156,12 +165,12 @@ class ReferenceLocks:
         over = [
             (permit.expires_ms, permit.token, name)
             for name, permit in state.permits.items()
-            if permit.expires_ms + TOLERANCE_MS <= now_ms
+            if permit.expires_ms + FRONT_END_MS <= now_ms
         ]
         return tuple(name for *_, name in sorted(over)[:needed]) if len(over) >= needed else ()
 
     def _renew(self, state: Lock, permit: Permit, now_ms: int, lease_ms: int) -> None:
-        asked_ms = now_ms + lease_ms
+        asked_ms = now_ms + lease_ms + MARGIN_MS
         # The end moves back only if another lease is asked for: a heartbeat may have come late.
         is_meant = lease_ms != permit.lease_ms
         permit.expires_ms = asked_ms if is_meant else max(asked_ms, permit.expires_ms)
@@ -186,14 +195,14 @@ class ReferenceLocks:
         return {**refused, "holders": holders}
 
 
-def _held(lock: str, owner: str, permit: Permit) -> Answer:
+def _held(lock: str, owner: str, permit: Permit, now_ms: int) -> Answer:
     return {
         "lock_name": lock,
         "owner_id": owner,
         "fencing_token": permit.token,
         "lease_seconds": permit.lease_ms / 1000,
         "acquired_at": _iso(permit.acquired_ms),
-        "expires_at": _iso(permit.expires_ms),
+        "expires_in_seconds": permit.own_ms(now_ms) / 1000,
     }
 
 

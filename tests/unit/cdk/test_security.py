@@ -148,7 +148,7 @@ def test_each_acknowledged_rule_has_its_reason(lock_stack: Stack) -> None:
         "Fairlock/Locks/Acquire": runtime,
         "Fairlock/Locks/AcquireRole": {**xray, **executions, **machines},
         "Fairlock/Locks/Heartbeat": runtime,
-        "Fairlock/Locks/HeartbeatRole": {**xray, **machines},
+        "Fairlock/Locks/HeartbeatRole": {**xray, **executions, **machines},
         "Fairlock/Locks/Reaper/Reap": runtime,
         "Fairlock/Locks/Reaper/ReapRole": {**xray, **executions, **machines},
         "Fairlock/Locks/Release": runtime,

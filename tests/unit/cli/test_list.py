@@ -62,14 +62,14 @@ def test_a_lease_that_ends_in_years_is_yellow_and_fits(table: Table, clock: Fake
     with client_of(table, clock) as locks:
         found = [locks.describe(name) for name in ("years", "orders/1")]
     rows = [lines._row(lock) for lock in found if lock is not None]  # noqa: SLF001 - its styles
-    assert [str(row[4]) for row in rows] == ["1095d", "29s"]
+    assert [str(row[4]) for row in rows] == ["1095d", "30s"]
     assert [row[4].style for row in rows] == ["yellow", ""]
 
 
 def test_a_row_tells_who_holds_since_when_and_who_waits(locks: LockClient) -> None:
     head, row = listed(locks, terminal(80), prefix="orders/")
     assert head.split() == ["lock", "held", "holder", "since", "lease", "waiting", "longest"]
-    assert row.split() == ["orders/1", "1/1", "anna", "31s", "29s", "2", "31s"]
+    assert row.split() == ["orders/1", "1/1", "anna", "31s", "30s", "2", "31s"]
     _, overdue = listed(locks, terminal(80), prefix="overdue")
     assert overdue.split() == ["overdue", "1/1", "anna", "1h", "00m", "over"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockWaitTimeout, locked
-from fairlock.client.hold import EnteredLocks
+from fairlock.client.entered_locks import EnteredLocks
 from fairlock.testing import FakeLockClient
 
 WOULD_WAIT = r"^name: must not be 'a' here: this thread is inside a `with` that holds the lock"

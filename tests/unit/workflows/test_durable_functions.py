@@ -82,7 +82,6 @@ def test_a_waiter_is_told_what_acquire_would_have_answered(
         "fencing_token": 7,
         "lease_seconds": 60,
         "acquired_at": iso_utc(START_MS),
-        "expires_at": iso_utc(START_MS + 60_000),
     }
     request = {"CallbackId": CALLBACK, "Result": json.dumps(answer).encode()}
     stub.add_response("send_durable_execution_callback_success", {}, request)
