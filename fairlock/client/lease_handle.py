@@ -12,7 +12,7 @@ from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.guarded.guarded_table import PendingCall
+from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Grant
@@ -134,14 +134,14 @@ class LeaseHandle:
                 "lock %r: release at close failed; the lease ends it", self.lease.lock_name
             )
 
-    def write(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
+    def write(self, call: GuardedCall, send: Callable[[GuardedCall], None]) -> None:
         """Sends a write that DynamoDB allows only to the holder, and learns from its outcome.
 
         Raises:
             LockLost: the lock is lost already, or DynamoDB says so. Not the former if the call
                 repeats another: that one may have happened before the loss.
         """
-        if not call.repeats:
+        if not call.may_have_happened:
             self.lease.require_held()
         try:
             send(call)
@@ -149,7 +149,7 @@ class LeaseHandle:
             self.lease.lose(_REFUSED, taken=True, unless_releasing=True)
             raise
 
-    def write_and_release(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
+    def write_and_release(self, call: GuardedCall, send: Callable[[GuardedCall], None]) -> None:
         """Sends such a write that releases the lock too.
 
         Raises:
@@ -159,7 +159,7 @@ class LeaseHandle:
         if lease.is_from_parent_process:
             lease.require_held()
         with self._mutex:
-            if not call.repeats and lease.state() is not LeaseState.RELEASING:
+            if not call.may_have_happened and lease.state() is not LeaseState.RELEASING:
                 lease.require_held()
             try:
                 send(call)
