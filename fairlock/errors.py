@@ -238,10 +238,14 @@ class TransactionRefused(FairlockError):  # noqa: N818 - class names are API
         """The indexes of the items at fault."""
         return tuple(i for i, reason in enumerate(self.reasons) if reason.code != "None")
 
+    @property
+    def shown(self) -> str:
+        """The items at fault and why, in a line."""
+        return ", ".join(f"item {i}: {self.reasons[i].code}" for i in self.failed)
+
     def __str__(self) -> str:
         """Names the items at fault and why."""
-        shown = ", ".join(f"item {i}: {self.reasons[i].code}" for i in self.failed)
-        return f"the transaction was refused and nothing was written ({shown})"
+        return f"the transaction was refused and nothing was written ({self.shown})"
 
 
 class VersionConflict(FairlockError):  # noqa: N818 - class names are API

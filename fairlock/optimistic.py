@@ -284,7 +284,9 @@ def update(
     is lost, and none is made twice, also if the reply to a write gets lost.
 
     Not guaranteed: that `change` is called once. It may be called again with a newer item, so it
-    must do nothing but compute. Writers that do not go through here must raise the version too.
+    must do nothing but compute. Writers that do not go through here must raise the version too. If
+    another writer deletes an item that was created here, a delayed copy of the request may create
+    it again: mark items as deleted instead.
 
     Args:
         table: a boto3 Table resource.

@@ -20,6 +20,19 @@ def label_of(owner_name: str) -> str:
     return printable(owner_name) or "an owner without a name"
 
 
+def extra_missing(needs: str, *, extra: str) -> str:
+    """What to do when an optional part of Fairlock is asked for, and is not installed.
+
+    Args:
+        needs: who needs which packages, for instance "fairlock.cdk needs aws-cdk-lib".
+        extra: the extra of the distribution that has them.
+    """
+    return (
+        f"{needs}, an optional part of Fairlock: "
+        f"install Fairlock from its repository with the extra {extra!r}"
+    )
+
+
 def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 

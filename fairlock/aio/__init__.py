@@ -11,14 +11,13 @@ Needs the extra `async`.
 
 from __future__ import annotations
 
+from fairlock.text import extra_missing
+
 try:
     import aiobotocore  # noqa: F401 - only to say in good time that it is missing
     import greenlet  # noqa: F401 - same
 except ImportError as missing:
-    message = (
-        "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
-        "install Fairlock from its repository with the extra 'async'"
-    )
+    message = extra_missing("AsyncLockClient needs aiobotocore and greenlet", extra="async")
     raise ImportError(message, name=missing.name) from missing
 
 from fairlock.aio.async_lock import AsyncLock

@@ -25,7 +25,7 @@ from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable
-from fairlock.guarded.guarded_table import PendingCall
+from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
 
@@ -137,27 +137,27 @@ class AsyncLock(BaseLock):
         return await self._services.tasks.shielded(run(self._handle.release))
 
     async def transact_write(
-        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+        self,
+        items: Sequence[TransactWriteItemTypeDef],
+        *,
+        token: str | None = None,
+        release: bool = False,
     ) -> None:
         """Commits the items if the lock is held at that moment: all, or nothing. One request.
 
         Arguments and errors as of `fairlock.Lock.transact_write`. If the task is cancelled
         meanwhile, the transaction goes on all the same, and its outcome is unknown: the same call
-        again tells it.
+        again, with the same token, tells it.
         """
         self._require_own_loop()
         while self._unfinished_writes:  # A repeat must know the outcome of the call before it.
             await asyncio.wait(self._unfinished_writes)
-        guarded = self._guarded()
-        caller = asyncio.current_task()
-        with guarded.call(
-            items, release=release, caller=caller, goes_on_after=asyncio.CancelledError
-        ) as call:
-            await self._services.tasks.shielded(
-                run(self._write, call), unfinished=self._unfinished_writes
-            )
+        call = self._guarded().call(items, token=token, release=release)
+        await self._services.tasks.shielded(
+            run(self._write, call), unfinished=self._unfinished_writes
+        )
 
-    def _write(self, call: PendingCall) -> None:
+    def _write(self, call: GuardedCall) -> None:
         try:
             super()._write(call)
         finally:

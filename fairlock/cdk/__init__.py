@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from fairlock.text import extra_missing
+
 try:
     import aws_cdk  # noqa: F401 - only to say in good time that it is missing
     import constructs  # noqa: F401 - same
 except ModuleNotFoundError as missing:
     if missing.name not in {"aws_cdk", "constructs"}:
         raise
-    message = (
-        "fairlock.cdk needs aws-cdk-lib and constructs, an optional part of Fairlock: "
-        "install Fairlock from its repository with the extra 'cdk'"
-    )
+    message = extra_missing("fairlock.cdk needs aws-cdk-lib and constructs", extra="cdk")
     raise ModuleNotFoundError(message, name=missing.name) from missing
 
 from fairlock.cdk.guard.guard import LockGuard

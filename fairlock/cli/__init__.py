@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from fairlock.text import extra_missing
+
 
 def main() -> None:
     """Runs the command line and ends with its exit status, see `fairlock.cli.exit_codes`."""
@@ -15,8 +17,5 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if missing.name not in {"typer", "rich"}:
             raise
-        sys.exit(
-            "fairlock: the command line needs typer: "
-            "install Fairlock from its repository with the extra 'cli'"
-        )
+        sys.exit(extra_missing("fairlock: the command line needs typer", extra="cli"))
     run_app()

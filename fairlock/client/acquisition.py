@@ -174,6 +174,8 @@ class Acquisition:
             while granted is None and self._goes_on():
                 self._pause()
                 self._require_open()
+                # After an unknown outcome a read proves nothing: the request may land after it.
+                # The same request under the same owner_id returns what it was granted.
                 granted = self._poll() if self._unknown is None else self._request_permit()
             self._is_granted = granted is not None
         except BaseException:
@@ -182,6 +184,8 @@ class Acquisition:
                 self.leave()
             raise
         if granted is None and self.request.waits:
+            # The time is over, but a hand-off may choose this waiter now. Leaving also gives such a
+            # grant back; a caller that only went away would hold a lock that nobody knows of.
             self._give_up()
         return granted
 
@@ -228,6 +232,8 @@ class Acquisition:
         return False
 
     def _pause(self) -> None:
+        # Before the alarm: another waiter of this client may read while this one sleeps, and its
+        # news counts only if it is younger than this plan.
         now = self._clock.monotonic()
         random = self._store_factory.random
         if self._unknown is None:
@@ -238,10 +244,13 @@ class Acquisition:
         else:
             seconds = retry_seconds(self._failures, longest=self._longest, random=random)
         self._planned_at = now
+        # The deadline ends the pause: one last poll may still find the grant.
         self._waiter.alarm.wait(max(0.0, min(seconds, self._deadline - now)))
 
     def _request_permit(self) -> Grant | None:
         """Tries to get the lock; joins the queue, or stays in its place, if others have it."""
+        # Taken before the request: what comes back was true at that moment at the earliest, so a
+        # slow answer can only make this waiter ask too soon, never too late.
         sent = self._clock.monotonic()
         self._asked_at = sent
         request = self.request
@@ -346,6 +355,8 @@ class Acquisition:
             return None
         if isinstance(answer, Grant):
             return answer
+        # Another owner has it: this grant's lease was over before it was found. Without the note
+        # the next poll would find the same grant in what was read before, and so on.
         self._waiter.note_loss(granted)
         return None
 

@@ -21,7 +21,7 @@ from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
 from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition
-from fairlock.guarded.guarded_table import PendingCall
+from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
@@ -234,7 +234,7 @@ class BaseLock(ABC):
         if data is not None:
             self._data = data
 
-    def _write(self, call: PendingCall) -> None:
+    def _write(self, call: GuardedCall) -> None:
         write = self._handle.write_and_release if call.release else self._handle.write
         write(call, self._guarded().send)
 

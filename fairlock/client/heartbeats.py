@@ -95,6 +95,8 @@ class HeartbeatSchedule:
         if scheduled is not None:
             scheduled.is_removed = True
         if len(self._agenda) > 2 * len(self._scheduled) + _MOST_STALE_ENTRIES:
+            # A heap gives up only its first entry. The others of removed locks stay until there are
+            # more of them than of live ones, so that removing costs no search.
             self._agenda = [entry for entry in self._agenda if _is_valid(entry)]
             heapq.heapify(self._agenda)
 
@@ -141,6 +143,8 @@ class HeartbeatSchedule:
         self._under_way -= 1
         scheduled.in_flight = False
         self.late_seconds += _NEWEST_WEIGHT * (now - scheduled.due_at - self.late_seconds)
+        # The lock may have been removed, or added again under another entry, while this heartbeat
+        # was under way. Its end must not plan a second row of heartbeats.
         if scheduled.is_removed:
             return
         lease = scheduled.handle.lease
@@ -160,12 +164,15 @@ class HeartbeatSchedule:
             return
         if not scheduled.in_flight and scheduled.due_at <= now:
             scheduled.in_flight = True
+            # The one whose lease ends first goes first: after an outage all are due at once.
             heapq.heappush(self._ready, (lease.ends_at, next(self._order), scheduled))
         self._enter(scheduled)
 
     def _enter(self, scheduled: ScheduledHeartbeat) -> None:
         lease = scheduled.handle.lease
         moments = [lease.ends_at, lease.danger_at]
+        # A heartbeat under way may hang until after the end of the lease. So the end is watched all
+        # the same, and only the next heartbeat waits for it.
         if not scheduled.in_flight:
             moments.append(scheduled.due_at)
         scheduled.attention_at = min(moments)
@@ -309,6 +316,8 @@ class Heartbeats:
         try:
             renewed = scheduled.handle.try_heartbeat()
         finally:
+            # Whatever was raised: a heartbeat that stayed "under way" would take a place of
+            # `most_at_once` for ever, and its lock would never be renewed again.
             with self._mutex:
                 self._schedule.done(scheduled, renewed=renewed, now=self._clock.monotonic())
                 self._changed.notify()

@@ -12,7 +12,7 @@ from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
 from fairlock.errors import LockLost, LockStoreUnavailable
-from fairlock.guarded.guarded_table import PendingCall
+from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Grant
@@ -62,6 +62,8 @@ class LeaseHandle:
         if lease.is_from_parent_process:
             lease.require_held()
         with self._mutex:
+            # Only now: a release may have ended the lease while this heartbeat waited its turn, and
+            # a heartbeat after it would be answered "not held" and look like a theft.
             lease.require_held()
             if lease_ms is not None:
                 # It may be written without an answer, and be shorter than before.
@@ -77,6 +79,8 @@ class LeaseHandle:
             if not isinstance(answer, Grant):
                 lease.lose(_TAKEN, taken=True)
             elif answer.fencing_token != lease.fencing_token:
+                # Another process has this owner_id, and was granted the lock after this grant was
+                # over. What was decided under the old token is stale.
                 lease.lose(_GRANTED_ANEW, taken=True)
             else:
                 lease.renew(answer)
@@ -115,6 +119,8 @@ class LeaseHandle:
             return False
         was_lost = self.lease.is_lost()
         try:
+            # Before the mutex: from here on `check` says no, and a heartbeat that waits for the
+            # mutex is not sent any more.
             self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
             self._require_no_interrupted_request()
             return self._release(was_lost=was_lost, seconds=_RELEASE_SECONDS)
@@ -134,22 +140,25 @@ class LeaseHandle:
                 "lock %r: release at close failed; the lease ends it", self.lease.lock_name
             )
 
-    def write(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
+    def write(self, call: GuardedCall, send: Callable[[GuardedCall], None]) -> None:
         """Sends a write that DynamoDB allows only to the holder, and learns from its outcome.
 
         Raises:
             LockLost: the lock is lost already, or DynamoDB says so. Not the former if the call
                 repeats another: that one may have happened before the loss.
         """
-        if not call.repeats:
+        # No mutex, unlike a release: heartbeats and other writes of this lock may go beside it, and
+        # DynamoDB decides by the grant.
+        if not call.may_have_happened:
             self.lease.require_held()
         try:
             send(call)
         except LockLost:
+            # Without the mutex our own release may have gone first; that is no loss.
             self.lease.lose(_REFUSED, taken=True, unless_releasing=True)
             raise
 
-    def write_and_release(self, call: PendingCall, send: Callable[[PendingCall], None]) -> None:
+    def write_and_release(self, call: GuardedCall, send: Callable[[GuardedCall], None]) -> None:
         """Sends such a write that releases the lock too.
 
         Raises:
@@ -159,17 +168,19 @@ class LeaseHandle:
         if lease.is_from_parent_process:
             lease.require_held()
         with self._mutex:
-            if not call.repeats and lease.state() is not LeaseState.RELEASING:
+            if not call.may_have_happened and lease.state() is not LeaseState.RELEASING:
                 lease.require_held()
             try:
                 send(call)
                 lease.change_state(LeaseState.HELD, LeaseState.RELEASED)
                 lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
             except LockLost:
+                # An earlier write with release, of unknown outcome, may have ended the grant.
                 if not self._may_be_released:
                     lease.lose(_REFUSED, taken=True)
                 raise
             except BaseException:
+                # Renewed by a heartbeat, a lock that is free by now would be reported as stolen.
                 if call.may_have_happened:
                     self._may_be_released = True
                     lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
@@ -204,7 +215,9 @@ class LeaseHandle:
                     self.lease.change_state(LeaseState.RELEASING, LeaseState.RELEASED)
                     return not was_lost
             except BaseException:
-                self._may_be_released = True  # By what was sent.
+                # The request may have been written. A repeat that finds nothing to release is then
+                # a success, and no loss.
+                self._may_be_released = True
                 raise
         self.lease.lose(
             "another owner had it, or somebody had freed it, before its release", taken=True

@@ -134,13 +134,19 @@ class Lock(BaseLock):
             self._services.unreleased.discard_if_settled(self._handle)
 
     def transact_write(
-        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+        self,
+        items: Sequence[TransactWriteItemTypeDef],
+        *,
+        token: str | None = None,
+        release: bool = False,
     ) -> None:
         """Commits the items if the lock is held at that moment: all, or nothing. One request.
 
         Args:
             items: as for boto3's `transact_write_items`, with low-level attribute values; at most
                 99, with `release` 98. Any tables, but not the items of this lock.
+            token: names this write, so that a repeat of the call is the same write and happens
+                once. Make a new one for each write (`str(uuid.uuid4())`), before the first call.
             release: whether the lock is released in the same transaction, to the oldest waiter if
                 there is one (two requests more).
 
@@ -148,19 +154,20 @@ class Lock(BaseLock):
             LockLost: the lock is gone; nothing was written.
             TransactionRefused: a condition of the items failed; nothing was written, and the lock
                 is held as before.
-            InvalidRequest: the items break a rule; nothing was written.
-            LockStoreUnavailable: outcome unknown. Repeat the very same call on this lock; so too
-                after anything else that interrupted it, of a signal handler for instance. With
+            InvalidRequest: the items break a rule, or the token belongs to a write with other
+                contents; this call has written nothing.
+            LockStoreUnavailable: outcome unknown. With a token, repeat the same call on this lock;
+                so too after anything else that interrupted it, of a signal handler for instance.
+                Without a token the same call is a new write: read the items first. With
                 `release` there are no more heartbeats from then on, whatever the repeat says.
         """
-        guarded = self._guarded()
-        with guarded.call(items, release=release, caller=threading.get_ident()) as call:
-            try:
-                self._write(call)
-            finally:
-                if release and not self._handle.lease.is_held():
-                    self._end_heartbeats()
-                    self._services.unreleased.discard_if_settled(self._handle)
+        call = self._guarded().call(items, token=token, release=release)
+        try:
+            self._write(call)
+        finally:
+            if release and not self._handle.lease.is_held():
+                self._end_heartbeats()
+                self._services.unreleased.discard_if_settled(self._handle)
 
     def __enter__(self) -> Self:
         """The lock itself."""

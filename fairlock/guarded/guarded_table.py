@@ -7,18 +7,15 @@
 
 So a lock changes hands by the same code with and without items, and waiters are served alike.
 
-Calls of `transact_write`, remembered until their callers have the answer.
+A transaction may end without an answer: a reply got lost, a time-out, an interrupt. It stays open
+then, because it may have happened, or may happen yet: a copy of it can be under way for long.
 
-                 call                     forget
-    (no call) ─────────▶ under way ─────────────────▶ (no call)     the caller has its answer
-                             │  ▲
-             abandon, or its │  │ call, with the same items: the repeat asks for the answer
-             caller is back  ▼  │
-                          abandoned
-
-A call may end without an answer: a reply got lost, a time-out, an interrupt. Then the transaction
-may have happened, and a repeat of the call must not make it happen twice. The public call has no
-argument by which it names an earlier one, so a repeat is recognized by its items.
+                 sent                  success
+    (nothing) ─────────▶ open ────────────────────▶ committed
+        ▲                  │  ▲
+        │ refused, and     │  │ no answer; or refused, and an earlier sending had no answer:
+        │ sent only once   ▼  │ only the end of the grant closes it
+        └──────────────────┘──┘
 
 Checks the items of an application before they are sent, as boto3 does by itself.
 """
@@ -26,11 +23,9 @@ Checks the items of an application before they are sent, as boto3 does by itself
 from __future__ import annotations
 
 import re
-import threading
 import uuid
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError, ParamValidationError
@@ -90,86 +85,29 @@ class SentTransaction:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class PendingCall:
-    """One call that has no answer yet.
+class GuardedCall:
+    """One write of the application, and what this process knows of its fate.
 
     Attributes:
-        items: the application's writes.
+        items: the application's writes; none once they are written.
         release: whether the lock is given back with them.
-        caller: the thread or task that waits for the answer; None once the call is abandoned.
-        sent: the transaction that has happened, or may have; None if certainly none has.
-        repeats: whether an earlier call with these items was abandoned, and may have happened.
+        has_token: whether the application can name it again.
+        request_token: for the transaction, if it is always the same one; None takes a new one each.
+        open: the transactions sent for it that may have happened, or may happen yet.
+        committed: whether one of them has happened.
     """
 
     items: list[TransactWriteItemTypeDef]
     release: bool
-    caller: Hashable
-    sent: SentTransaction | None = None
-    repeats: bool = False
+    has_token: bool = False
+    request_token: str | None = None
+    open: list[SentTransaction] = field(default_factory=list)
+    committed: bool = False
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether its transaction has happened, as far as this process knows."""
-        return self.sent is not None
-
-
-class PendingCalls:
-    """The calls of one lock that are under way or abandoned."""
-
-    def __init__(self) -> None:
-        self._all: list[PendingCall] = []
-        self._mutex = threading.RLock()
-
-    @contextmanager
-    def call(
-        self,
-        items: list[TransactWriteItemTypeDef],
-        *,
-        release: bool,
-        caller: Hashable,
-        goes_on_after: type[BaseException] | tuple[()] = (),
-    ) -> Iterator[PendingCall]:
-        """A new call, or the one that it repeats; abandoned after an error, else forgotten.
-
-        Args:
-            items: as of the call.
-            release: same.
-            caller: same; no two that call at the same time may be equal.
-            goes_on_after: the error that leaves the block while the call is still sent elsewhere.
-        """
-        call = self._begin(items, release=release, caller=caller)
-        try:
-            yield call
-        except BaseException as error:
-            self.abandon(call, is_over=not isinstance(error, goes_on_after))
-            raise
-        self.forget(call)
-
-    def abandon(self, call: PendingCall, *, is_over: bool) -> None:
-        """The caller gets no answer; `is_over` if the call has come to its end."""
-        call.caller = None
-        if is_over and not call.may_have_happened:
-            self.forget(call)
-
-    def forget(self, call: PendingCall) -> None:
-        """The caller has its answer."""
-        with self._mutex:
-            if call in self._all:
-                self._all.remove(call)
-
-    def _begin(
-        self, items: list[TransactWriteItemTypeDef], *, release: bool, caller: Hashable
-    ) -> PendingCall:
-        """A caller that begins a call is back from its last one, whatever interrupted that."""
-        with self._mutex:
-            for call in self._all:
-                is_free = call.caller is None or call.caller == caller
-                if is_free and call.items == items and call.release is release:
-                    call.caller, call.repeats = caller, call.may_have_happened
-                    return call
-            call = PendingCall(items=items, release=release, caller=caller)
-            self._all.append(call)
-            return call
+        """Whether it is not certain that nothing was written, and nothing will be."""
+        return self.committed or bool(self.open)
 
 
 def require_well_formed(client: DynamoDBClient, items: Sequence[TransactWriteItemTypeDef]) -> None:
@@ -192,17 +130,23 @@ def require_well_formed(client: DynamoDBClient, items: Sequence[TransactWriteIte
 _NOTHING_WRONG: Final = "None"
 _VALUE: Final = re.compile(r", value: .*?, (?=type: )", re.DOTALL)
 """What boto3 shows of a parameter that it does not take."""
-_PERHAPS_WRITTEN: Final = (
-    "AWS refused a repeat of the transaction ({error}), and the first sending may have been "
-    "written; the outcome is unknown, repeat the call"
+_OTHER_CONTENTS: Final = "IdempotentParameterMismatchException"
+_REPEATABLE_SECONDS: Final = 9 * 60
+"""DynamoDB knows a request token for ten minutes after the request; a minute is for its way."""
+_REFUSED_NOW: Final = (
+    "DynamoDB refused the transaction ({error}), but an earlier sending of it had no answer and "
+    "may be written yet; the outcome is unknown"
+)
+_FORGOTTEN: Final = (
+    "lock {lock_name!r}: the outcome of a transaction is unknown, and DynamoDB does not remember "
+    "it any more; read the items to find out"
 )
 
 
 class GuardedTable(LockTable):
     """A lock table that adds the application's items to the next write of one holder.
 
-    Attributes:
-        committed: whether that transaction has happened; from then on it is an ordinary lock table.
+    Once that transaction has happened it is an ordinary lock table.
     """
 
     def __init__(
@@ -213,24 +157,24 @@ class GuardedTable(LockTable):
         retry_budget: RetryBudget,
         aws_clock: AwsClock,
         grant: GrantKey,
-        call: PendingCall,
+        call: GuardedCall,
     ) -> None:
         super().__init__(client, name, retry_budget=retry_budget, aws_clock=aws_clock)
         self._clock = retry_budget.clock
         self._grant = grant
         self._call = call
-        self.committed = False
+        self._items = call.items  # Kept for a sending beside the one that commits.
 
     def update(self, update: Update) -> Written | ConditionFailed:
         """Sends the holder's departure with the items, and any later update as it is."""
-        if self.committed:
+        if self.has_committed():
             return super().update(update)
         failed = self.commit([self._update_of(update)])
         return Written({}) if failed is None else ConditionFailed(self._still_held(failed[0]))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends the holder's departure with the items, and any later transaction as it is."""
-        if self.committed:
+        if self.has_committed():
             return super().transact(transaction)
         state = self._update_of(transaction.state)
         failed = self.commit([state, self._write_of(transaction.other)])
@@ -239,9 +183,21 @@ class GuardedTable(LockTable):
         state_failed = failed[0].get("Code") == CONDITION_FAILED
         return Cancelled(self._still_held(failed[0]) if state_failed else None)
 
+    def has_committed(self) -> bool:
+        """Whether the items are written; asks DynamoDB again about transactions that are open.
+
+        A new transaction must never be sent beside an open one: both may happen, under two request
+        tokens. The hand-off goes on after a transaction without an answer if it sees the waiter's
+        grant, and its next write would carry the items a second time.
+
+        Raises:
+            TransactionRefused, LockStoreUnavailable: as of `send`.
+        """
+        return self._call.committed or any(self.send(sent) is None for sent in [*self._call.open])
+
     def commit(self, own: Sequence[TransactWriteItemTypeDef]) -> list[dict[str, Any]] | None:
         """Sends our writes and the application's items as one new transaction."""
-        token, wall_ms = str(uuid.uuid4()), self._clock.wall_ms()
+        token, wall_ms = self._call.request_token or str(uuid.uuid4()), self._clock.wall_ms()
         monotonic = self._clock.monotonic()
         return self.send(
             SentTransaction(own=own, token=token, wall_ms=wall_ms, monotonic=monotonic)
@@ -257,51 +213,63 @@ class GuardedTable(LockTable):
             TransactionRefused: our own writes were in order, the application's were not.
             LockStoreUnavailable: outcome unknown.
         """
-        writes = [*transaction.own, *self._call.items]
-        is_first = not self._call.may_have_happened
-        # Before it is sent: an interrupt may come instead of the answer.
-        self._call.sent = transaction
+        call = self._call
+        is_repeat = transaction in call.open
+        if is_repeat and transaction.age_seconds(self._clock) > _REPEATABLE_SECONDS:
+            # DynamoDB may have forgotten the request token, and would write a second time.
+            raise LockStoreUnavailable(_FORGOTTEN.format(lock_name=self._grant.lock_name))
+        if not is_repeat:
+            # Before it is sent: an interrupt may come instead of the answer.
+            call.open.append(transaction)
         request = RepeatedRequest(self._retry_budget)
         try:
-            require_well_formed(self._client, self._call.items)
+            require_well_formed(self._client, self._items)
             response = request.send(
                 lambda: self._client.transact_write_items(
-                    TransactItems=writes, ClientRequestToken=transaction.token
+                    TransactItems=[*transaction.own, *self._items],
+                    ClientRequestToken=transaction.token,
                 )
             )
             self._when(response, request)
         except (ClientError, ParamValidationError) as error:
+            # The refusal answers one sending. An earlier one, of ours or of botocore, may be under
+            # way still, and land when its conditions hold again.
+            if not is_repeat and not request.repeated:
+                call.open.remove(transaction)
             if isinstance(error, ClientError) and is_false_condition(error):
                 self._when(error.response, request)  # The end of the next lease is written by it.
                 return self._own_reasons(transaction, error)
-            if not is_first or request.repeated:
-                # This sending was refused. An earlier one may have been written, and a repeat
-                # under a new token might write twice.
-                raise LockStoreUnavailable(_PERHAPS_WRITTEN.format(error=error)) from error
-            self._call.sent = None
+            if call.open:
+                raise LockStoreUnavailable(_REFUSED_NOW.format(error=error)) from error
             raise self._refusal(error) from error
-        self.committed = True
+        call.committed = True
+        call.open.clear()
+        call.items = []
         return None
 
     def _own_reasons(
         self, transaction: SentTransaction, error: ClientError
     ) -> list[dict[str, Any]]:
         """DynamoDB's reasons concerning our own writes, of a transaction that was cancelled."""
-        self._call.sent = None
         reasons = cancellation_reasons(error)
         own, theirs = reasons[: len(transaction.own)], reasons[len(transaction.own) :]
         if CONDITION_FAILED in [reason.get("Code") for reason in own]:
             return own
         if all(reason.get("Code") == _NOTHING_WRONG for reason in theirs):
             raise self._misconfigured(error) from error
-        raise TransactionRefused(tuple(map(_reason, theirs))) from error
+        refused = TransactionRefused(tuple(map(_reason, theirs)))
+        if self._call.open:
+            raise LockStoreUnavailable(_REFUSED_NOW.format(error=refused.shown)) from refused
+        raise refused from error
 
     def _refusal(self, error: ClientError | ParamValidationError) -> FairlockError:
         """The error for a transaction that AWS or boto3 did not take, of which nothing happened."""
         code = error_code(error)
+        if code == _OTHER_CONTENTS:
+            return other_contents()
         if code in {"", "ValidationException"}:
             rule = f"are no valid transaction: {_VALUE.sub(', ', str(error))}"
-            return InvalidRequest(field="items", rule=rule, value=self._call.items)
+            return InvalidRequest(field="items", rule=rule, value=self._items)
         message = (
             f"the transaction of the items and of lock table {self._name!r} was refused; it needs "
             f"each table, and permission for each write and a ConditionCheck of the lock ({error})"
@@ -319,6 +287,12 @@ class GuardedTable(LockTable):
         if holder is None or holder.fencing_token != self._grant.fencing_token:
             raise lock_lost(self._grant)
         return item
+
+
+def other_contents() -> InvalidRequest:
+    """The error of a write token that names another write."""
+    rule = "must be new for each write: another write of this lock has it, and other contents"
+    return InvalidRequest(field="token", rule=rule, show_text=False)
 
 
 def lock_lost(grant: GrantKey) -> LockLost:

@@ -8,15 +8,17 @@ lock is still held and that the items are written.
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
+import json
 import threading
-from collections.abc import Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fairlock.aws.lock_table import LockTable, Written
-from fairlock.errors import InvalidRequest, LockStoreUnavailable
+from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable
 from fairlock.guarded.conditions import (
     DEFAULT_ATTRIBUTE,
     MOST_ITEMS,
@@ -26,11 +28,10 @@ from fairlock.guarded.conditions import (
     grant_check,
 )
 from fairlock.guarded.guarded_table import (
+    GuardedCall,
     GuardedTable,
-    PendingCall,
-    PendingCalls,
-    SentTransaction,
     lock_lost,
+    other_contents,
 )
 from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.items import read_holder, read_state
@@ -49,12 +50,30 @@ _OWN_WRITES: Final = 1
 _OWN_WRITES_OF_A_HAND_OFF: Final = 2
 _LISTS: Final = (list, tuple)
 _VERBS: Final = ("Put", "Update", "Delete", "ConditionCheck")
-_REPEATABLE_SECONDS: Final = 9 * 60
-"""DynamoDB knows a request token for ten minutes after the request; a minute is for its way."""
-_FORGOTTEN: Final = (
-    "lock {lock_name!r}: the outcome of a transaction is unknown, and DynamoDB does not remember "
-    "it any more; read the items to find out"
+_LONGEST_TOKEN: Final = 256
+_KNOWN_SECONDS: Final = 9 * 60
+"""How long a token is known after its write was answered: as long as DynamoDB surely knows it."""
+_REPEAT_WITH_TOKEN: Final = "{error}; repeat the call with the same items and the same token"
+_NO_TOKEN: Final = (
+    "{error}; the items may have been written, or may be yet. A repeat of this call is a new "
+    "write: read the items first. Give each write a token of its own (token=…), and a repeat with "
+    "it is the same write"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The write that has a token.
+
+    Attributes:
+        call: the write; without its items once it is certain that it has happened.
+        digest: of its contents.
+        began: when it was first called, by the monotonic clock.
+    """
+
+    call: GuardedCall
+    digest: str
+    began: float
 
 
 class GuardedWrites:
@@ -90,7 +109,9 @@ class GuardedWrites:
         self._table_name = table_name
         self._grant = GrantKey(lock_name=lock_name, owner_id=owner_id, fencing_token=fencing_token)
         self._context = context or LockContext(table=LockTable(client, table_name))
-        self._calls = PendingCalls()
+        self._named: dict[str, _Named] = {}
+        # Re-entered by a signal handler that writes, too.
+        self._mutex = threading.RLock()
 
     def condition_check(self) -> TransactWriteItemTypeDef:
         """An item for the caller's own transaction, see `fairlock.guarded.condition_check`."""
@@ -107,7 +128,11 @@ class GuardedWrites:
         return fence_condition(self._grant.fencing_token, attribute=attribute)
 
     def transact_write(
-        self, items: Sequence[TransactWriteItemTypeDef], *, release: bool = False
+        self,
+        items: Sequence[TransactWriteItemTypeDef],
+        *,
+        token: str | None = None,
+        release: bool = False,
     ) -> None:
         """Commits the items if the lock is still held; with `release`, releases the lock as well.
 
@@ -117,6 +142,9 @@ class GuardedWrites:
         Args:
             items: as for boto3's `transact_write_items`, with low-level attribute values: at most
                 99, with `release` 98. They may write to any table, but not to items of this lock.
+            token: names this write, so that a repeat of the call is the same write and happens
+                once. Make a new one for each write (`str(uuid.uuid4())`), before the first call. A
+                write without a token cannot be repeated: the same call again is a new write.
             release: whether the lock is released in the same transaction. Send no heartbeats from
                 then on: one that comes later is answered "not held", which is no loss.
 
@@ -124,35 +152,58 @@ class GuardedWrites:
             LockLost: the lock is gone. Nothing was written.
             TransactionRefused: DynamoDB refused items, for instance because a condition of theirs
                 failed. Nothing was written, and the lock is still held.
-            InvalidRequest: the items break a rule, of ours or of DynamoDB. Nothing was written.
+            InvalidRequest: the items break a rule, of ours or of DynamoDB, or the token belongs to
+                a write with other contents. This call has written nothing.
             LockStoreMisconfigured: a table or a permission is missing. Nothing was written.
-            LockStoreUnavailable: outcome unknown. Repeat the same call on this object: within nine
-                minutes it sends the same transaction again, and so gives the answer that got lost.
-                Later nobody can tell, and the call goes on raising this error. Repeat it also
-                after any other error that interrupted it, of a signal handler for instance.
+            LockStoreUnavailable: outcome unknown. With a token, repeat the same call on this
+                object: within nine minutes it sends the same transaction again, and so gives the
+                answer that got lost. Later DynamoDB does not know, and the call goes on raising
+                this error. Repeat it also after any other error that interrupted it, of a signal
+                handler for instance. Without a token, read the items first.
         """
-        with self.call(items, release=release, caller=threading.get_ident()) as call:
-            self.send(call)
+        self.send(self.call(items, token=token, release=release))
 
     def call(
         self,
         items: Sequence[TransactWriteItemTypeDef],
         *,
+        token: str | None = None,
         release: bool = False,
-        caller: Hashable,
-        goes_on_after: type[BaseException] | tuple[()] = (),
-    ) -> AbstractContextManager[PendingCall]:
-        """The call of `transact_write`, for callers that `send` it themselves, within the block.
+    ) -> GuardedCall:
+        """The write that a call of `transact_write` means, for callers that `send` it themselves.
 
-        Arguments as of `transact_write`, and of `PendingCalls.call`.
+        Arguments as of `transact_write`.
 
         Raises:
-            InvalidRequest: the items break a rule.
+            InvalidRequest: an argument breaks a rule.
         """
         writes = self._checked(items, release=release)
-        return self._calls.call(writes, release=release, caller=caller, goes_on_after=goes_on_after)
+        if token is None:
+            return GuardedCall(items=writes, release=release)
+        if not isinstance(token, str) or not 1 <= len(token) <= _LONGEST_TOKEN:
+            rule = f"must be text of 1 to {_LONGEST_TOKEN} characters, new for each write"
+            raise InvalidRequest(field="token", rule=rule, value=token, show_text=False)
+        digest = _digest(writes, release=release)
+        with self._mutex:
+            self._forget_old()
+            named = self._named.get(token)
+            # A write that was surely refused leaves its token free, for corrected contents.
+            if named is not None and named.call.may_have_happened:
+                if named.digest != digest:
+                    raise other_contents()
+                return named.call
+            # A release sends different transactions as the queue moves: each needs a request token
+            # of its own. Without one it is always the same transaction, so even a process that was
+            # started anew under the same owner_id repeats it under the same request token.
+            request_token = None if release else self._request_token(token)
+            call = GuardedCall(
+                items=writes, release=release, has_token=True, request_token=request_token
+            )
+            began = self._context.retry_budget.clock.monotonic()
+            self._named[token] = _Named(call, digest, began)
+            return call
 
-    def send(self, call: PendingCall) -> None:
+    def send(self, call: GuardedCall) -> None:
         """Commits the items of the call; errors as of `transact_write`."""
         table = GuardedTable(
             self._client,
@@ -163,17 +214,50 @@ class GuardedWrites:
             call=call,
         )
         try:
-            if call.sent is not None and self._has_happened(table, call.sent):
+            self._send(table, call)
+        except LockStoreUnavailable as error:
+            # After the commit only a hand-over of further permits can fail. The waiters behind it
+            # find them by their own polls.
+            if call.committed:
+                return
+            if not call.open:
+                raise
+            text = _REPEAT_WITH_TOKEN if call.has_token else _NO_TOKEN
+            raise LockStoreUnavailable(text.format(error=error)) from error
+
+    def _send(self, table: GuardedTable, call: GuardedCall) -> None:
+        try:
+            if table.has_committed():
                 return
             if call.release:
                 self._write_and_release(table)
             else:
                 self._write(table)
-        except LockStoreUnavailable:
-            # After the commit only a hand-over of further permits can fail. The waiters behind it
-            # find them by their own polls.
-            if not table.committed:
-                raise
+            # A hand-off takes it for done if it sees the waiter's grant. The answer may be lost.
+            if not table.has_committed():
+                raise lock_lost(self._grant)
+        except LockLost:
+            # The grant may be gone because an open transaction has landed after we asked for it.
+            # Asked now, it answers for good: a grant that is gone never comes back.
+            if table.has_committed():
+                return
+            call.open.clear()
+            raise
+
+    def _forget_old(self) -> None:
+        """Drops tokens of writes long answered; those of unknown outcome stay."""
+        now = self._context.retry_budget.clock.monotonic()
+        for token, named in [*self._named.items()]:
+            if now - named.began <= _KNOWN_SECONDS:
+                break  # The younger ones come after it.
+            if not named.call.open:
+                del self._named[token]
+
+    def _request_token(self, token: str) -> str:
+        grant = self._grant
+        table_name = _plain_name(self._table_name)
+        parts = [table_name, grant.lock_name, grant.owner_id, grant.fencing_token, token]
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(parts)))
 
     def _write(self, table: GuardedTable) -> None:
         if table.commit([self.condition_check()]) is not None:
@@ -201,15 +285,6 @@ class GuardedWrites:
         holder = read_holder(outcome.item, request.owner_id)
         departing = DepartingHolder(holder, voluntary=True)
         hand_over(replace(context, table=table), request.lock_name, state, departing=departing)
-
-    def _has_happened(self, table: GuardedTable, sent: SentTransaction) -> bool:
-        """Whether this transaction, sent by an earlier call, has happened; or does so now.
-
-        If not, then it is certain now that it did not, and a new transaction may be sent.
-        """
-        if sent.age_seconds(self._context.retry_budget.clock) > _REPEATABLE_SECONDS:
-            raise LockStoreUnavailable(_FORGOTTEN.format(lock_name=self._grant.lock_name))
-        return table.send(sent) is None
 
     def _checked(
         self, items: Sequence[TransactWriteItemTypeDef], *, release: bool
@@ -243,6 +318,18 @@ class GuardedWrites:
         if is_lock_table and key.get(PARTITION_KEY) == partition:
             rule = f"item {index} must not be one of the lock's own items in the lock table"
             raise InvalidRequest(field="items", rule=rule, value=self._grant.lock_name)
+
+
+def _digest(items: list[TransactWriteItemTypeDef], *, release: bool) -> str:
+    """A short text that differs if the contents do, so that answered writes take little memory."""
+    return hashlib.sha256(repr((_in_order(items), release)).encode()).hexdigest()
+
+
+def _in_order(value: object) -> object:
+    """The value with the fields of each dict in one order."""
+    if isinstance(value, dict):
+        return [(name, _in_order(value[name])) for name in sorted(value, key=repr)]
+    return [_in_order(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _plain_name(table_name: str) -> str:

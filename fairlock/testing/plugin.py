@@ -64,10 +64,9 @@ def fairlock_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     try:
         from moto import mock_aws  # noqa: PLC0415 - an optional part
     except ImportError as missing:
-        message = (
-            "the fixture fairlock_table needs moto, an optional part of Fairlock: "
-            "install Fairlock from its repository with the extra 'testing'"
-        )
+        from fairlock.text import extra_missing  # noqa: PLC0415 - costs nothing if not used
+
+        message = extra_missing("the fixture fairlock_table needs moto", extra="testing")
         raise ImportError(message, name=missing.name) from missing
     import boto3  # noqa: PLC0415 - costs nothing if not used
 

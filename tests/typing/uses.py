@@ -81,7 +81,7 @@ def try_acquire() -> bool:
 
 def guarded_write(account: TransactWriteItemTypeDef, table: Table) -> None:
     with locks.hold("accounts/anna") as lock:
-        lock.transact_write([account], release=True)
+        lock.transact_write([account], token="7", release=True)
         boto3.client("dynamodb").transact_write_items(
             TransactItems=[lock.condition_check(), account]
         )

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLock, LockLost
-from fairlock.guarded.guarded_table import PendingCall, PendingCalls
 from fairlock.testing.fake_table import MemoryTable
 from tests.support.faults import lost_reply
 from tests.unit.aio.conftest import MakeClient
@@ -78,21 +77,18 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
 ) -> None:
     """Also if it is made again while its forerunner is under way."""
     async with a_lock(make_client) as lock:
-        await cancelled(lock.transact_write([DEPOSIT], release=release), after=after)
+        await cancelled(lock.transact_write([DEPOSIT], token="one", release=release), after=after)
         await asyncio.sleep(pause)
-        await lock.transact_write([DEPOSIT], release=release)
+        await lock.transact_write([DEPOSIT], token="one", release=release)
         assert (dynamo.balance, table.state("a").held) == (10, 0 if release else 1)
         assert not lock.lost.is_set()
 
 
 @in_virtual_time
-async def test_one_whose_forerunner_is_forgotten_would_be_done_twice(
-    make_client: MakeClient, dynamo: Dynamo, monkeypatch: pytest.MonkeyPatch
+async def test_one_that_is_made_again_without_a_token_is_done_twice(
+    make_client: MakeClient, dynamo: Dynamo
 ) -> None:
-    def forget(calls: PendingCalls, call: PendingCall, **_: object) -> None:
-        calls.forget(call)
-
-    monkeypatch.setattr(PendingCalls, "abandon", forget)
+    """The negative control."""
     async with a_lock(make_client) as lock:
         await cancelled(lock.transact_write([DEPOSIT]), after=0.2)
         await lock.transact_write([DEPOSIT])
@@ -106,31 +102,32 @@ async def test_a_cancelled_write_that_did_not_happen_is_made_up_for(
 ) -> None:
     async with a_lock(make_client) as lock:
         table.outage = lost_reply()
-        await cancelled(lock.transact_write([DEPOSIT], release=release), after=0.2)
+        await cancelled(lock.transact_write([DEPOSIT], token="one", release=release), after=0.2)
         await asyncio.sleep(1)
         table.outage = None
-        await lock.transact_write([DEPOSIT], release=release)
+        await lock.transact_write([DEPOSIT], token="one", release=release)
         assert (dynamo.balance, table.state("a").held) == (10, 0 if release else 1)
 
 
 @in_virtual_time
-async def test_the_answer_is_given_once_and_the_next_call_is_a_new_one(
+async def test_the_next_write_has_a_token_of_its_own(
     make_client: MakeClient, dynamo: Dynamo
 ) -> None:
     async with a_lock(make_client) as lock:
-        await cancelled(lock.transact_write([DEPOSIT]), after=0.2)
-        await lock.transact_write([DEPOSIT])
-        await lock.transact_write([DEPOSIT])
+        await cancelled(lock.transact_write([DEPOSIT], token="one"), after=0.2)
+        for token in ("one", "two", "one"):
+            await lock.transact_write([DEPOSIT], token=token)
         assert dynamo.balance == 20
 
 
+@pytest.mark.parametrize(("token", "balance"), [(None, 20), ("one", 10)])
 @in_virtual_time
-async def test_the_same_write_of_two_tasks_at_a_time_is_two_writes(
-    make_client: MakeClient, dynamo: Dynamo
+async def test_the_same_write_of_two_tasks_at_a_time_is_one_write_if_it_has_a_token(
+    token: str | None, balance: int, make_client: MakeClient, dynamo: Dynamo
 ) -> None:
     async with a_lock(make_client) as lock:
-        await asyncio.gather(*(lock.transact_write([DEPOSIT]) for _ in range(2)))
-        assert dynamo.balance == 20
+        await asyncio.gather(*(lock.transact_write([DEPOSIT], token=token) for _ in range(2)))
+        assert dynamo.balance == balance
 
 
 @pytest.mark.parametrize("after", MOMENTS)

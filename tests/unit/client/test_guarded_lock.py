@@ -121,9 +121,9 @@ def test_a_release_with_writes_whose_reply_got_lost_may_be_repeated(
     with locks_over(faulty, clock) as locks:
         lock = locks.acquire("a")
         with pytest.raises(LockStoreUnavailable):
-            lock.transact_write([PUT], release=True)
+            lock.transact_write([PUT], token="one", release=True)
         assert not is_written(dynamodb)
-        lock.transact_write([PUT], release=True)
+        lock.transact_write([PUT], token="one", release=True)
         assert locks.try_acquire("a") is not None
     assert is_written(dynamodb)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 def client(aws: LocalAws) -> DynamoDBClient:
     client: DynamoDBClient = aws.client("dynamodb", max_pool_connections=32)
     return client
+
+
+_TESTS = itertools.count()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Each test begins a moment later, so that no grant and no request token comes twice."""
+    clock = FakeClock()
+    clock.advance(0.001 * next(_TESTS))
+    return clock
 
 
 @pytest.fixture

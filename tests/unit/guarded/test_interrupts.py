@@ -12,32 +12,34 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavailable
-from fairlock.guarded.guarded_table import PendingCall, PendingCalls
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error
 from tests.unit.client.support.interrupts import TimeLimitError
 from tests.unit.guarded.bench import Bench, deposit
 
+NONE = [0]
 EACH_WAY = pytest.mark.parametrize("release", [False, True])
 INTERRUPTS = pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), TimeLimitError()])
 
 
 @pytest.fixture
 def faulty(bench: Bench) -> FaultyClient:
-    """Its second write is done, or not; then an interrupt comes instead of the answer."""
-    return FaultyClient(bench.inner, TimeLimitError(), when="after", calls=[2])
+    """Its next write is done, or not; then an interrupt comes instead of the answer."""
+    return FaultyClient(bench.inner, TimeLimitError(), when="after", calls=NONE)
 
 
 @pytest.fixture
 def lock(faulty: FaultyClient, clock: FakeClock) -> Iterator[Lock]:
     client: Any = faulty
     with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
-        yield locks.acquire(LOCK)
+        lock = locks.acquire(LOCK)
+        faulty.calls = [faulty.count + 1]
+        yield lock
 
 
 def interrupted(lock: Lock, *, release: bool) -> None:
     with suppress(KeyboardInterrupt, TimeLimitError):
-        lock.transact_write([deposit("x")], release=release)
+        lock.transact_write([deposit("x")], token="one", release=release)
         raise AssertionError("it was not interrupted")
 
 
@@ -48,23 +50,15 @@ def test_an_interrupted_write_that_is_made_again_is_done_once(
 ) -> None:
     faulty.error = interrupt  # type: ignore[assignment]  # Ctrl-C is more than an Exception
     interrupted(lock, release=release)
-    lock.transact_write([deposit("x")], release=release)
+    lock.transact_write([deposit("x")], token="one", release=release)
     assert (bench.balance("x"), len(bench.holders())) == (1, 0 if release else 1)
     assert not lock.lost.is_set()
 
 
-@INTERRUPTS
-def test_a_memory_of_lost_replies_alone_would_do_it_twice(
-    bench: Bench,
-    faulty: FaultyClient,
-    lock: Lock,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    interrupt: BaseException,
-) -> None:
-    monkeypatch.setattr(PendingCalls, "abandon", lambda calls, call, **_: calls.forget(call))
-    faulty.error = interrupt  # type: ignore[assignment]  # Ctrl-C is more than an Exception
-    interrupted(lock, release=False)
+def test_one_that_is_made_again_without_a_token_is_done_twice(bench: Bench, lock: Lock) -> None:
+    """The negative control."""
+    with pytest.raises(TimeLimitError):
+        lock.transact_write([deposit("x")])
     lock.transact_write([deposit("x")])
     assert bench.balance("x") == 2
 
@@ -75,7 +69,7 @@ def test_one_that_was_interrupted_before_it_was_sent_is_made_up_for(
 ) -> None:
     faulty.when = "before"
     interrupted(lock, release=release)
-    lock.transact_write([deposit("x")], release=release)
+    lock.transact_write([deposit("x")], token="one", release=release)
     assert (bench.balance("x"), len(bench.holders())) == (1, 0 if release else 1)
 
 
@@ -93,62 +87,41 @@ def test_after_an_interrupted_write_with_release_no_heartbeat_tells_of_a_theft(
 def test_the_end_of_the_client_releases_what_an_interrupted_write_has_not(
     bench: Bench, clock: FakeClock
 ) -> None:
-    client: Any = FaultyClient(bench.inner, TimeLimitError(), when="before", calls=[2])
+    client: Any = FaultyClient(bench.inner, TimeLimitError(), when="before", calls=NONE)
     with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
-        interrupted(locks.acquire(LOCK), release=True)
+        lock = locks.acquire(LOCK)
+        client.calls = [client.count + 1]
+        interrupted(lock, release=True)
         assert len(bench.holders()) == 1
     assert bench.holders() == []
 
 
-def test_a_second_interrupt_before_anything_is_noted_makes_no_second_write(
-    bench: Bench, lock: Lock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("token", "balance"), [(None, 2), ("one", 1)])
+def test_the_same_write_of_two_threads_at_a_time_is_one_write_if_it_has_a_token(
+    bench: Bench, clock: FakeClock, *, token: str | None, balance: int
 ) -> None:
-    """The call is known from before it was sent, and its caller is back."""
-    abandon = PendingCalls.abandon
-    impatient = [TimeLimitError()]
-
-    def abandon_impatiently(calls: PendingCalls, call: PendingCall, *, is_over: bool) -> None:
-        if impatient:
-            raise impatient.pop()
-        abandon(calls, call, is_over=is_over)
-
-    monkeypatch.setattr(PendingCalls, "abandon", abandon_impatiently)
-    interrupted(lock, release=False)
-    lock.transact_write([deposit("x")])
-    assert bench.balance("x") == 1
-
-
-@pytest.mark.parametrize(("abandoned", "balance"), [(False, 2), (True, 1)])
-def test_the_same_write_of_two_threads_at_a_time_is_two_writes(
-    bench: Bench, clock: FakeClock, *, abandoned: bool, balance: int
-) -> None:
-    """And one, if the first has gone away without an answer."""
     first_is_done, go_on = threading.Event(), threading.Event()
 
     class Slow(FaultyClient):
         def _write(self, send: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as it is
             self.count += 1
             answer = send(**arguments)
-            if self.count == 2:
+            if self.count in self.calls:
                 first_is_done.set()
-                if abandoned:
-                    raise self.error
                 assert go_on.wait(10)
             return answer
 
-    client: Any = Slow(bench.inner, TimeLimitError())
+    client: Any = Slow(bench.inner, TimeLimitError(), calls=NONE)
     with LockClient(TABLE, client=client, clock=clock, heartbeat_every=math.inf) as locks:
         lock = locks.acquire(LOCK)
+        client.calls = [client.count + 1]
 
         def write() -> None:
-            with suppress(TimeLimitError):
-                lock.transact_write([deposit("x")])
+            lock.transact_write([deposit("x")], token=token)
 
         first = threading.Thread(target=write)
         first.start()
         assert first_is_done.wait(10)
-        if abandoned:
-            first.join(10)
         write()
         go_on.set()
         first.join(10)
@@ -169,7 +142,7 @@ def test_a_write_that_was_not_let_in_is_certainly_not_written(
         error.response["ResponseMetadata"]["RetryAttempts"] = 0
     faulty.error, faulty.when = error, "before"
     with pytest.raises(InvalidRequest, match=r"^items: are no valid transaction"):
-        lock.transact_write([deposit("x")], release=release)
+        lock.transact_write([deposit("x")], token="one", release=release)
     lock.check()
     lock.transact_write([deposit("x")])
     lock.transact_write([deposit("x")])
@@ -182,7 +155,7 @@ def test_a_write_that_is_not_let_in_when_botocore_repeats_it_may_be_written(
 ) -> None:
     """The reply to the first sending got lost, and the credentials are over at the second."""
     faulty.error = client_error("ExpiredTokenException")
-    with pytest.raises(LockStoreUnavailable, match=r"may have been written.*repeat the call"):
-        lock.transact_write([deposit("x")], release=release)
-    lock.transact_write([deposit("x")], release=release)
+    with pytest.raises(LockStoreUnavailable, match=r"may be written yet.*repeat the call"):
+        lock.transact_write([deposit("x")], token="one", release=release)
+    lock.transact_write([deposit("x")], token="one", release=release)
     assert bench.balance("x") == 1

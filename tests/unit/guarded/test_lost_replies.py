@@ -5,11 +5,12 @@ The embedded DynamoDB keeps request tokens for ten minutes, as AWS documents it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from fairlock.errors import LockLost, LockStoreUnavailable, TransactionRefused
+from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, TransactionRefused
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import FakeClock
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
@@ -23,41 +24,112 @@ def losing(bench: Bench, *calls: int) -> FaultyClient:
     return FaultyClient(bench.inner, lost_reply(), when="after", calls=calls)
 
 
-def unknown(writes: GuardedWrites, items: list[Any], *, release: bool = False) -> None:
+def losing_all(bench: Bench, *, queued: bool) -> FaultyClient:
+    """Loses the reply to the transaction; to a waiter it is the second one, and is sent again."""
+    return losing(bench, *([2, 3] if queued else [1]))
+
+
+def unknown(
+    writes: GuardedWrites, items: list[Any], *, release: bool = False, token: str | None = "one"
+) -> None:
     with pytest.raises(LockStoreUnavailable):
-        writes.transact_write(items, release=release)
+        writes.transact_write(items, release=release, token=token)
 
 
 def test_a_repeat_of_a_lost_reply_writes_nothing_twice(bench: Bench) -> None:
     writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
     unknown(writes, [deposit("x")])
     assert bench.balance("x") == 1
-    writes.transact_write([deposit("x")])
+    writes.transact_write([deposit("x")], token="one")
     assert bench.balance("x") == 1
 
 
-def test_the_same_writes_after_that_are_a_new_transaction(bench: Bench) -> None:
+def test_a_repeat_of_an_answered_write_is_answered_without_a_request(bench: Bench) -> None:
+    faulty = losing(bench, 99)
+    writes = bench.through(faulty).writes(bench.granted("anna"))
+    for _ in range(3):
+        writes.transact_write([deposit("x")], token="one")
+    assert (bench.balance("x"), faulty.count) == (1, 1)
+
+
+def test_the_same_writes_under_another_token_are_another_write(bench: Bench) -> None:
     writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
     unknown(writes, [deposit("x")])
-    writes.transact_write([deposit("x")])
+    writes.transact_write([deposit("x")], token="two")
+    writes.transact_write([deposit("x")], token="one")
+    assert bench.balance("x") == 2
+
+
+def test_without_a_token_a_repeat_is_a_new_write_and_the_error_says_so(bench: Bench) -> None:
+    """The negative control."""
+    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
+    with pytest.raises(LockStoreUnavailable, match=r"is a new write: read the items.*token="):
+        writes.transact_write([deposit("x")])
     writes.transact_write([deposit("x")])
     assert bench.balance("x") == 2
 
 
-def test_a_repeat_under_a_new_request_token_writes_twice(bench: Bench) -> None:
-    """The negative control: another object knows nothing of the call before."""
+def test_the_error_of_a_write_with_a_token_says_that_it_can_be_repeated(bench: Bench) -> None:
+    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
+    with pytest.raises(LockStoreUnavailable, match=r"repeat the call with.*the same token"):
+        writes.transact_write([deposit("x")], token="one")
+
+
+@pytest.mark.parametrize("reply_lost", [False, True])
+@pytest.mark.parametrize("release", [False, True])
+def test_other_contents_under_the_token_of_a_write_are_refused_and_not_written(
+    bench: Bench, *, reply_lost: bool, release: bool
+) -> None:
+    writes = bench.through(losing(bench, *[1] * reply_lost)).writes(bench.granted("anna"))
+    with suppress(LockStoreUnavailable):
+        writes.transact_write([deposit("x")], token="one")
+    others = [deposit("x")] if release else [deposit("y")]
+    with pytest.raises(InvalidRequest, match=r"^token: must be new for each write"):
+        writes.transact_write(others, token="one", release=release)
+    assert (bench.balance("x"), bench.balance("y"), bench.holders()) == (1, None, ["anna"])
+
+
+def test_a_process_that_was_started_anew_repeats_the_write_of_its_grant(bench: Bench) -> None:
     grant = bench.granted("anna")
     unknown(bench.through(losing(bench, 1)).writes(grant), [deposit("x")])
-    bench.writes(grant).transact_write([deposit("x")])
+    anew = bench.writes(grant)
+    anew.transact_write([deposit("x")], token="one")
+    assert bench.balance("x") == 1
+    with pytest.raises(InvalidRequest, match=r"^token: must be new"):
+        bench.writes(grant).transact_write([deposit("y")], token="one")
+    assert bench.balance("y") is None
+
+
+def test_a_token_of_another_grant_names_another_write(bench: Bench) -> None:
+    bench.writes(bench.granted("anna")).transact_write([deposit("x")], token="one")
+    bench.release("anna")
+    bench.writes(bench.granted("ben")).transact_write([deposit("x")], token="one")
     assert bench.balance("x") == 2
 
 
-def test_other_writes_are_no_repeat(bench: Bench) -> None:
+def test_a_token_of_a_refused_write_is_free_for_corrected_items(bench: Bench) -> None:
+    writes = bench.writes(bench.granted("anna"))
+    bench.inner.transact_write_items(TransactItems=[open_account("x")])
+    with pytest.raises(TransactionRefused):
+        writes.transact_write([open_account("x")], token="one")
+    writes.transact_write([deposit("x")], token="one")
+    assert bench.balance("x") == 1
+
+
+@pytest.mark.parametrize("token", ["", "x" * 257, 7, b"one"])
+def test_a_token_that_is_no_text_is_refused_by_name(bench: Bench, token: Any) -> None:  # noqa: ANN401 - anything
+    with pytest.raises(InvalidRequest, match=r"^token: must be text"):
+        bench.writes(bench.granted("anna")).transact_write([deposit("x")], token=token)
+    assert bench.balance("x") is None
+
+
+def test_tokens_of_answered_writes_are_forgotten_in_the_end(bench: Bench, clock: FakeClock) -> None:
     writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
-    unknown(writes, [deposit("x")])
-    writes.transact_write([deposit("y")])
-    writes.transact_write([deposit("x")])
-    assert (bench.balance("x"), bench.balance("y")) == (1, 1)
+    unknown(writes, [deposit("x")], token="lost")
+    for number in range(50):
+        writes.transact_write([deposit("x")], token=str(number))
+        clock.advance(MINUTE)
+    assert set(writes._named) == {"lost", *map(str, range(40, 50))}  # noqa: SLF001 - seen nowhere else
 
 
 def test_a_repeat_is_told_of_its_commit_although_the_lock_is_gone_since(bench: Bench) -> None:
@@ -65,9 +137,9 @@ def test_a_repeat_is_told_of_its_commit_although_the_lock_is_gone_since(bench: B
     unknown(writes, [deposit("x")])
     bench.release("anna")
     bench.granted("ben")
-    writes.transact_write([deposit("x")])
+    writes.transact_write([deposit("x")], token="one")
     with pytest.raises(LockLost):
-        writes.transact_write([deposit("x")])
+        writes.transact_write([deposit("x")], token="two")
     assert bench.balance("x") == 1
 
 
@@ -75,26 +147,37 @@ def test_a_repeat_is_told_of_its_commit_although_the_lock_is_gone_since(bench: B
 def test_a_repeated_release_is_told_of_its_commit_and_not_of_a_lost_lock(
     bench: Bench, *, queued: bool
 ) -> None:
-    writes = bench.through(losing(bench, 2 if queued else 1)).writes(bench.granted("anna"))
+    writes = bench.through(losing_all(bench, queued=queued)).writes(bench.granted("anna"))
     if queued:
         bench.waits("ben")
     unknown(writes, [deposit("x")], release=True)
-    writes.transact_write([deposit("x")], release=True)
+    writes.transact_write([deposit("x")], token="one", release=True)
     assert (bench.balance("x"), bench.holders()) == (1, ["ben"] if queued else [])
+
+
+def test_a_hand_off_without_an_answer_is_asked_for_its_answer_in_the_same_call(
+    bench: Bench,
+) -> None:
+    """Two waiters are due: the hand-off to the second one must not carry the items again."""
+    writes = bench.through(losing(bench, 2)).writes(bench.granted("anna", limit=1))
+    for name in ("ben", "carl"):
+        bench.waits(name, limit=2)
+    writes.transact_write([deposit("x")], release=True)
+    assert (bench.balance("x"), sorted(bench.holders())) == (1, ["ben", "carl"])
 
 
 @QUEUED
 def test_it_is_told_so_also_when_the_lock_has_changed_hands_again(
     bench: Bench, *, queued: bool
 ) -> None:
-    writes = bench.through(losing(bench, 2 if queued else 1)).writes(bench.granted("anna"))
+    writes = bench.through(losing_all(bench, queued=queued)).writes(bench.granted("anna"))
     if queued:
         bench.waits("ben")
     unknown(writes, [deposit("x")], release=True)
     bench.granted("ben")
     bench.release("ben")
     bench.granted("carl")
-    writes.transact_write([deposit("x")], release=True)
+    writes.transact_write([deposit("x")], token="one", release=True)
     assert (bench.balance("x"), bench.holders()) == (1, ["carl"])
 
 
@@ -106,10 +189,10 @@ def test_a_release_without_memory_calls_its_own_commit_a_lost_lock(
     grant = bench.granted("anna")
     if queued:
         bench.waits("ben")
-    failing = bench.through(losing(bench, 2 if queued else 1))
+    failing = bench.through(losing_all(bench, queued=queued))
     unknown(failing.writes(grant), [deposit("x")], release=True)
     with pytest.raises(LockLost):
-        bench.writes(grant).transact_write([deposit("x")], release=True)
+        bench.writes(grant).transact_write([deposit("x")], token="one", release=True)
 
 
 @QUEUED
@@ -122,7 +205,7 @@ def test_a_request_that_never_arrived_is_made_up_for_by_the_repeat(
         bench.waits("ben")
     unknown(writes, [deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
-    writes.transact_write([deposit("x")], release=True)
+    writes.transact_write([deposit("x")], token="one", release=True)
     assert (bench.balance("x"), bench.holders()) == (1, ["ben"] if queued else [])
 
 
@@ -131,7 +214,7 @@ def test_a_request_that_never_arrived_and_a_queue_that_moved_since(bench: Bench)
     writes = bench.through(faulty).writes(bench.granted("anna"))
     unknown(writes, [deposit("x")], release=True)
     bench.waits("ben")  # the transaction of before cannot happen any more; its successor does
-    writes.transact_write([deposit("x")], release=True)
+    writes.transact_write([deposit("x")], token="one", release=True)
     assert (bench.balance("x"), bench.holders()) == (1, ["ben"])
 
 
@@ -142,7 +225,7 @@ def test_a_request_that_never_arrived_and_a_lock_that_got_lost_since(bench: Benc
     bench.clock.advance(10)
     bench.granted("ben")
     with pytest.raises(LockLost):
-        writes.transact_write([deposit("x")], release=True)
+        writes.transact_write([deposit("x")], token="one", release=True)
     assert bench.balance("x") is None
 
 
@@ -150,28 +233,8 @@ def test_several_replies_in_a_row_may_get_lost(bench: Bench) -> None:
     writes = bench.through(losing(bench, 1, 2, 3)).writes(bench.granted("anna"))
     for _ in range(3):
         unknown(writes, [deposit("x")], release=True)
-    writes.transact_write([deposit("x")], release=True)
+    writes.transact_write([deposit("x")], token="one", release=True)
     assert (bench.balance("x"), bench.holders()) == (1, [])
-
-
-def test_a_repeat_that_is_refused_may_be_corrected(bench: Bench) -> None:
-    faulty = FaultyClient(bench.inner, lost_reply(), when="before", calls=[1])
-    writes = bench.through(faulty).writes(bench.granted("anna"))
-    unknown(writes, [open_account("x")])
-    bench.inner.transact_write_items(TransactItems=[open_account("x")])
-    with pytest.raises(TransactionRefused):
-        writes.transact_write([open_account("x")])
-    writes.transact_write([deposit("x")], release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, [])
-
-
-def test_items_that_the_caller_changes_in_place_are_other_items(bench: Bench) -> None:
-    writes = bench.through(losing(bench, 1)).writes(bench.granted("anna"))
-    item: Any = deposit("x")
-    unknown(writes, [item])
-    item["Update"]["ExpressionAttributeValues"][":amount"] = {"N": "10"}
-    writes.transact_write([item])
-    assert bench.balance("x") == 11
 
 
 @pytest.mark.parametrize("late", ["wall", "monotonic"])
@@ -188,7 +251,7 @@ def test_after_nine_minutes_by_either_clock_nobody_can_tell_and_nothing_is_sent(
         clock.skew_ms -= 10 * MINUTE * 1000
     for _ in range(2):
         with pytest.raises(LockStoreUnavailable, match="read the items to find out"):
-            writes.transact_write([deposit("x")])
+            writes.transact_write([deposit("x")], token="one")
     assert (faulty.count, bench.balance("x")) == (1, 1)
 
 
@@ -212,5 +275,5 @@ def test_a_transaction_that_botocore_sends_twice_happens_once(
     writes = bench.through(RepeatingClient(bench.inner)).writes(bench.granted("anna"))
     if queued:
         bench.waits("ben")
-    writes.transact_write([deposit("x")], release=True)
+    writes.transact_write([deposit("x")], token="one", release=True)
     assert (bench.balance("x"), bench.holders()) == (1, ["ben"] if queued else [])

@@ -11,7 +11,6 @@ import pytest
 
 from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.client.base_lock import BaseLock
-from fairlock.guarded.guarded_table import PendingCalls
 from fairlock.guarded.guarded_writes import GuardedWrites
 from tests.support import LOCK, TABLE, FakeClock
 from tests.support.faults import FaultyClient, client_error, lost_reply
@@ -31,14 +30,16 @@ def lock_over(client: Any, clock: FakeClock) -> Lock:  # noqa: ANN401 - a client
 @pytest.fixture
 def lock(bench: Bench, clock: FakeClock) -> Iterator[Lock]:
     """A lock whose first transaction happened, and whose reply to it got lost."""
-    lock = lock_over(FaultyClient(bench.inner, lost_reply(), when="after", calls=[2]), clock)
+    client = FaultyClient(bench.inner, lost_reply(), when="after", calls=[0])
+    lock = lock_over(client, clock)
+    client.calls = [client.count + 1]
     yield lock
     lock.release()
 
 
 def unknown(lock: Lock, *, release: bool) -> None:
     with pytest.raises(LockStoreUnavailable):
-        lock.transact_write([deposit("x")], release=release)
+        lock.transact_write([deposit("x")], token="one", release=release)
 
 
 @EACH_WAY
@@ -47,28 +48,29 @@ def test_a_repeat_after_the_end_of_the_lease_tells_of_the_commit(
 ) -> None:
     unknown(lock, release=release)
     clock.advance(LEASE_SECONDS + 1)
-    lock.transact_write([deposit("x")], release=release)
+    lock.transact_write([deposit("x")], token="one", release=release)
     assert bench.balance("x") == 1
     with pytest.raises(LockLost):
-        lock.transact_write([deposit("x")], release=release)
+        lock.transact_write([deposit("x")], token="two", release=release)
     assert bench.balance("x") == 1
 
 
-def test_without_its_memory_the_lock_would_say_lost_and_nothing_written(
-    bench: Bench, lock: Lock, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+def test_without_a_token_the_lock_says_lost_of_the_repeat(
+    bench: Bench, lock: Lock, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr(PendingCalls, "abandon", lambda calls, call, **_: calls.forget(call))
-    unknown(lock, release=False)
+    """The negative control."""
+    with pytest.raises(LockStoreUnavailable):
+        lock.transact_write([deposit("x")])
     clock.advance(LEASE_SECONDS + 1)
     with pytest.raises(LockLost):
-        lock.transact_write([deposit("x")], release=False)
+        lock.transact_write([deposit("x")])
     assert bench.balance("x") == 1
 
 
 def test_a_repeat_after_a_release_tells_of_the_commit(bench: Bench, lock: Lock) -> None:
     unknown(lock, release=True)
     assert lock.release()
-    lock.transact_write([deposit("x")], release=True)
+    lock.transact_write([deposit("x")], token="one", release=True)
     assert bench.balance("x") == 1
 
 
@@ -77,14 +79,15 @@ def test_a_repeat_that_is_not_let_in_is_forgotten_by_nobody(
     bench: Bench, clock: FakeClock, *, release: bool
 ) -> None:
     """Expired credentials, say: then it is still unknown whether the first try was written."""
-    client = FaultyClient(bench.inner, lost_reply(), when="after", calls=[2])
+    client = FaultyClient(bench.inner, lost_reply(), when="after", calls=[0])
     lock = lock_over(client, clock)
+    client.calls = [client.count + 1]
     unknown(lock, release=release)
     client.when, client.error = "before", client_error("ExpiredTokenException")
-    client.calls = [3]
+    client.calls = [client.count + 1]
     with pytest.raises(Exception, match="ExpiredToken"):
-        lock.transact_write([deposit("x")], release=release)
-    lock.transact_write([deposit("x")], release=release)
+        lock.transact_write([deposit("x")], token="one", release=release)
+    lock.transact_write([deposit("x")], token="one", release=release)
     assert bench.balance("x") == 1
 
 
