@@ -68,14 +68,12 @@ def read_lock(context: LockContext, lock_name: str) -> SeenLock:
     )
 
 
-def count_ahead(
-    context: LockContext, lock_name: str, owner_id: str, *, entered_at_ms: int, now_ms: int
-) -> int:
+def count_ahead(context: LockContext, lock_name: str, owner_id: str, *, entered_at_ms: int) -> int:
     """How many wait in front of a waiter, and still ask: one read of their places."""
     me = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
     waiting = read_places(context, lock_name, up_to=me)
     others = [place for place in waiting if place.owner_id != owner_id]
-    return count_live(others, now_ms=now_ms)
+    return count_live(others, now_ms=context.aws_clock.now_ms())
 
 
 def count_live(waiting: list[Place], *, now_ms: int) -> int:
@@ -265,7 +263,6 @@ def _position(entry: _Entry, entered_at_ms: int) -> int | None:
         request.lock_name,
         request.owner_id,
         entered_at_ms=entered_at_ms,
-        now_ms=entry.now_ms,
     )
     return ahead + 1
 

@@ -45,7 +45,7 @@ from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
 from fairlock.protocol.outcomes import Reaped, Released
 from fairlock.protocol.waiters import leave_queue
 from fairlock.store.context import LockContext
-from fairlock.store.release import release
+from fairlock.store.release import give_back
 
 _EARLIEST_MS: Final = 2_000
 """SQS counts a delay from its own receipt, and two services of AWS may differ by a second."""
@@ -84,7 +84,16 @@ _SECOND_PASS: Final = _ReapPass(
 
 
 def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
-    """See `LockStore.reap`."""
+    """Frees the locks of a workflow execution that is over, and gives up its places in queues.
+
+    If the execution was redriven since, frees only what an earlier pass has fenced. May be
+    repeated, come late, and go on where it ran out of time. What the request says counts only as
+    far as Step Functions confirms it: for an execution that runs nothing is freed.
+
+    Raises:
+        AskedTooEarly: the execution runs, or has ended just now.
+        LockStoreUnavailable: outcome unknown.
+    """
     if context.retry_budget.has_ended():
         # The others of its batch took the time; the rest of it must do to send the message again.
         return Reaped(complete=False)
@@ -190,7 +199,7 @@ def _free(context: LockContext, claim: Claim) -> bool:
     the redriven execution was granted since, under the same owner_id.
     """
     check = still_reaped(claim)
-    answer = release(context, _release_request(claim), is_queued=False, check=check)
+    answer = give_back(context, _release_request(claim), is_queued=False, check=check)
     return isinstance(answer, Released) and answer.gave_back
 
 

@@ -10,7 +10,7 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
-from fairlock.store.keep_alive import EndedClaim
+from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
