@@ -26,12 +26,12 @@ from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEng
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
     OWN_REQUESTS_CONFIG,
+    RepeatedRequest,
     RetryBudget,
     error_code,
     may_pass,
     misconfigured,
     misconfigured_call,
-    retry,
 )
 from fairlock.backoff import Random
 from fairlock.client.local_waiters import LocalWaiters
@@ -290,7 +290,10 @@ class StoreFactory:
             attempts += 1
             return call(context, attempts)
 
-        answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
+        request = RepeatedRequest(
+            budget, repeat_after=lambda error: isinstance(error, LockStoreUnavailable)
+        )
+        answer = request.send(send)
         return answer, attempts
 
 

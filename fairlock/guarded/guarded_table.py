@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.validate import ParamValidator
 
 from fairlock.aws.aws_clock import AwsClock
@@ -45,6 +45,7 @@ from fairlock.aws.retry import (
     cancellation_reasons,
     error_code,
     is_false_condition,
+    raise_if_unknown,
 )
 from fairlock.clock import Clock
 from fairlock.errors import (
@@ -265,12 +266,15 @@ class GuardedTable(LockTable):
         try:
             require_well_formed(self._client, self._call.items)
             response = request.send(
-                lambda: self._client.transact_write_items(
-                    TransactItems=writes, ClientRequestToken=transaction.token
-                )
+                self._client.transact_write_items,
+                TransactItems=writes,
+                ClientRequestToken=transaction.token,
             )
             self._when(response, request)
-        except (ClientError, ParamValidationError) as error:
+        except (BotoCoreError, ClientError) as error:
+            raise_if_unknown(error)
+            if not isinstance(error, ClientError | ParamValidationError):
+                raise  # For want of credentials, for instance.
             if isinstance(error, ClientError) and is_false_condition(error):
                 self._when(error.response, request)  # The end of the next lease is written by it.
                 return self._own_reasons(transaction, error)

@@ -4,7 +4,7 @@
       │ join_queue ─── one ──▶ contended, wait_seq + 1     ───▶ put
       │                          condition: permits are out
       │ confirm_join ────────▶ contended, wait_seq + 1
-      ┊ (sleeps, until `hand_over_permit`)
+      ┊ (sleeps, until `serve_waiter`)
 
 Joining is one transaction, as handing over is, so that at any time: a waiter item exists only while
 the lock is contended, and its owner is not a holder. From this follows all the rest. Acquiring a

@@ -98,7 +98,7 @@ def check_expired_holders(
         if holder.execution_arn is None or holder.is_undelivered:
             evictable.append(holder)
             continue
-        if context.retry_budget.is_over(since=began):
+        if context.retry_budget.is_spent(since=began):
             break  # Step Functions is slow today, and the caller has more to do.
         checks += 1
         match context.workflows.describe(holder.execution_arn).liveness:

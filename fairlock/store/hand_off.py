@@ -161,7 +161,7 @@ class SeenQueue:
         return bool(asked_again)
 
     def _time_is_over(self) -> bool:
-        return self.context.retry_budget.is_over(since=self.began)
+        return self.context.retry_budget.is_spent(since=self.began)
 
 
 REPLY_LOST: Final = "the reply to the release was lost, and other owners changed the lock since"

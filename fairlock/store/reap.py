@@ -94,7 +94,7 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
         AskedTooEarly: the execution runs, or has ended just now.
         LockStoreUnavailable: outcome unknown.
     """
-    if context.retry_budget.has_ended():
+    if context.retry_budget.deadline_passed():
         # The others of its batch took the time; the rest of it must do to send the message again.
         return Reaped(complete=False)
     arn = ended.execution_arn
@@ -155,7 +155,7 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
     fenced: list[Claim] = []
     live = [claim for claim in claims if not claim.ended]
     for claim in live:
-        if context.retry_budget.has_ended():
+        if context.retry_budget.deadline_passed():
             return Reaped(waiters=waiters, complete=False)
         if claim.stage >= reap_pass.fenced:
             fenced.append(claim)
@@ -164,14 +164,14 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
             waiters += _stop_waiting(context, claim)
     done = len(fenced) == len(live)
     for claim in fenced:
-        if context.retry_budget.has_ended():
+        if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         holders += _free(context, claim)
         advance = advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
         # Refused if a heartbeat has taken the fence away: the same message must look again.
         done &= isinstance(context.table.update(advance), Written)
     for claim in (claim for claim in claims if claim.ended):
-        if context.retry_budget.has_ended():
+        if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         waiters += _stop_waiting(context, claim)
         holders += _free(context, claim)
