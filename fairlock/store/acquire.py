@@ -92,9 +92,14 @@ def check_expired_holders(
     began = context.retry_budget.clock.monotonic()
     evictable: list[Holder] = []
     unknown = checks = 0
+    # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
+    # renews
+    # while we ask about another keeps its place.
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(evictable) == needed or checks == _MOST_CHECKS:
             break
+        # Nobody was told of an undelivered grant, so no work runs under it, even if its workflow
+        # does.
         if holder.execution_arn is None or holder.is_undelivered:
             evictable.append(holder)
             continue
@@ -104,8 +109,10 @@ def check_expired_holders(
         match context.workflows.describe(holder.execution_arn).liveness:
             case Liveness.OVER:
                 evictable.append(holder)
+            # Extended, so that the next caller does not ask again; refused if the holder renewed.
             case Liveness.RUNNING if _extend(context, lock_name, holder):
                 context.observe(Extended(lock_name=lock_name))
+            # No answer is not "over": a throttle of Step Functions must not cost a holder its lock.
             case Liveness.UNKNOWN:
                 unknown += 1
                 context.observe(
@@ -184,6 +191,7 @@ def _acquire(
     context: LockContext, request: AcquireRequest, seen: SeenLock | None
 ) -> Grant | Queued | Refusal:
     began = context.retry_budget.clock.monotonic()
+    # A write is sent without a read before it: what it is refused on is the read.
     attempt = _attempt(context, request)
     if seen is not None and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
@@ -195,6 +203,9 @@ def _acquire(
     while True:
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
+            # If the reply is lost, the repeat is refused and finds the caller as a holder: same
+            # token.
+            # None if the grant was changed while its end was corrected: ask again.
             step = _granted(context, request, attempt, outcome) or _attempt(context, request)
         else:
             state = read_state(outcome.item)
@@ -337,6 +348,9 @@ def _take_over(
     if not evictable:
         return _wait_or_refuse(context, request, state, expired)
     if state.contended:
+        # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each hand-
+        # off
+        # changes who may come next, and the next attempt sees whether there are more.
         evicted = DepartingHolder(evictable[0], voluntary=False)
         hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
@@ -348,6 +362,8 @@ def _take_over(
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)
+    # Eviction and grant are one write: if this process dies here, nobody has lost a place for
+    # nothing.
     update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
     return _Attempt(update, now_ms, taken_over=len(evictable))
 

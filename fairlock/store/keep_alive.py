@@ -153,9 +153,13 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     now_ms = context.aws_clock.now_ms()
     recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
     found = recorded.item
+    # A record that is refused without a mark means: there is no claim. The lock alone decides then.
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
         if renew_lease(context, _heartbeat_of(acquisition)) is not None:
             return KeepAliveOutcome.RENEWED
+        # The lock is gone. Read the claim again: a release marks it before it frees the lock, so
+        # the
+        # mark is there now if the lock went by the work's own release.
         found = context.table.read(claim.key)
     if has_ended(found):
         return KeepAliveOutcome.DONE
@@ -167,6 +171,9 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
     """For an execution that was reaped, and redriven: it takes the lock again, or still holds."""
     acquisition = request.acquisition
+    # Claim and grant in one transaction: a release or a reaper that comes in between moves the
+    # claim,
+    # and the lock is not taken for work that has ended.
     outcome = _reacquire(context, request, claim)
     if isinstance(outcome, Cancelled) and outcome.state is not None:
         state = read_state(outcome.state)
@@ -181,6 +188,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         return KeepAliveOutcome.REACQUIRED
     if outcome.state is not None:
         holder = read_state(outcome.state).holder(acquisition.owner_id)
+        # The reaper freed it, and others have the permits by now: this one is lost for good.
         if holder is None:
             return KeepAliveOutcome.LOST
         # The fence came late, when the execution was redriven already.

@@ -154,11 +154,15 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
     waiters = holders = 0
     fenced: list[Claim] = []
     live = [claim for claim in claims if not claim.ended]
+    # Fenced first: an acquire of the dead that is still under way must not get what is freed below.
+    # The
+    # stage is in the claim, so a pass that dies here goes on with the next message.
     for claim in live:
         if context.retry_budget.deadline_passed():
             return Reaped(waiters=waiters, complete=False)
         if claim.stage >= reap_pass.fenced:
             fenced.append(claim)
+        # Refused if the claim was written since it was read: by the redriven execution, perhaps.
         elif _fence(context, claim, reap_pass.fenced):
             fenced.append(claim)
             waiters += _stop_waiting(context, claim)
@@ -167,9 +171,13 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
         if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         holders += _free(context, claim)
+        # Only once the lock is free: after a crash in between the lock is released a second time,
+        # which finds nothing; the other order would leave it to its lease.
         advance = advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
         # Refused if a heartbeat has taken the fence away: the same message must look again.
         done &= isinstance(context.table.update(advance), Written)
+    # Their own releases have most probably done it. One that died half-way has no one else to
+    # finish.
     for claim in (claim for claim in claims if claim.ended):
         if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)

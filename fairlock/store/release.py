@@ -56,12 +56,17 @@ def release(
         LockStoreUnavailable: outcome unknown.
     """
     if request.keep_alive and request.execution_arn is not None:
+        # The claim first: a heartbeat that finds the lock gone, and no end in the claim, reports a
+        # loss.
+        # If this process dies in between, the lock is freed by a repeat or by the reaper.
         task_token = end_claim(context, request, request.execution_arn).task_token
         answer = give_back(context, request)
+        # After the lock is free: what comes next in the workflow may ask for it again.
         if task_token is not None:
             context.workflows.end_heartbeat(task_token, answer)
         return answer
     answer = give_back(context, request, seen=seen)
+    # Last: a claim without a lock costs the reaper a look, a lock without one only its lease ends.
     _close_claim(context, request, answer)
     return answer
 
@@ -89,8 +94,11 @@ def give_back(
         if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
             return _gave_back(context, request, holder)
     answer, state = _release_permit(context, request, check)
+    # No holder: but it may wait, and be handed the lock in the very next moment.
     if answer is None and request.waits:
         answer = _stop_waiting(context, request, check=check, is_queued=is_queued)
+    # A repeat whose first reply was lost. The mark says who left last, so it holds until others
+    # leave.
     if answer is None and state.last_released == request.owner_id:
         answer = _released(request)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
@@ -214,6 +222,8 @@ def _stop_waiting(
     entered_at_ms = request.ticket
     if request.execution_arn is not None:
         entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
+    # The mark and the waiter go in one transaction, so a hand-off comes before both or finds
+    # neither.
     place = entered_at_ms if is_queued else None
     began, state = context.retry_budget.clock.monotonic(), LockState()
     for attempt in itertools.count():
@@ -232,6 +242,7 @@ def _stop_waiting(
                 is_queued=is_queued,
             )
         state = left
+        # Handed over while we were leaving: a transaction moved us from the queue to the holders.
         if state.holder(request.owner_id) is not None:
             return _release_permit(context, request, check)[0]
         # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
