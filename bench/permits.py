@@ -9,9 +9,9 @@ from typing import Final
 from bench.bed import Bed, Figures, lock_client, together
 from bench.goals import Goal
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest
-from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, store_over
 from tests.support.capacity import MeteredTable, guard_request, item_bytes
+from tests.support.operations import Operations
 
 PERMITS: Final = (1, 5, 20, 50, 100)
 PARTITION_UNITS: Final = 1_000
@@ -95,13 +95,13 @@ def units(permits: int) -> Figures:
     }
 
 
-def _spent(table: MeteredTable, store: LockStore, request: AcquireRequest) -> int:
+def _spent(table: MeteredTable, store: Operations, request: AcquireRequest) -> int:
     before = table.write_units
     store.acquire(request)
     return table.write_units - before - _CLAIM_UNITS
 
 
-def _released(table: MeteredTable, store: LockStore, request: AcquireRequest) -> int:
+def _released(table: MeteredTable, store: Operations, request: AcquireRequest) -> int:
     before = table.write_units
     store.release(ReleaseRequest(lock_name=request.lock_name, owner_id=request.owner_id))
     return table.write_units - before - _CLAIM_UNITS

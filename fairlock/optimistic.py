@@ -30,10 +30,10 @@ from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import ClientError
 
 from fairlock.aws.retry import (
+    RepeatedRequest,
     RetryBudget,
     error_code,
     may_pass,
-    retry,
     was_not_written,
     was_repeated,
 )
@@ -85,11 +85,8 @@ class VersionedItem:
         Raises:
             botocore.exceptions.ClientError, BotoCoreError: a defect, or the retry_budget is over.
         """
-        answer = retry(
-            lambda: self._table.get_item(Key=self._key, ConsistentRead=True),
-            self.retry_budget,
-            repeat_after=may_pass,
-        )
+        request = RepeatedRequest(self.retry_budget, repeat_after=may_pass)
+        answer = request.send(self._table.get_item, Key=self._key, ConsistentRead=True)
         return answer.get("Item")
 
     def is_same(self, seen: Item | None, new: Mapping[str, Any] | None) -> bool:
@@ -146,7 +143,7 @@ class VersionedItem:
             return later
 
         try:
-            retry(write, self.retry_budget, repeat_after=passes)
+            RepeatedRequest(self.retry_budget, repeat_after=passes).send(write)
         except Exception as error:
             refused = isinstance(error, ClientError) and error_code(error) == _CONDITION_FAILED
             happened = self._has_happened(error, write_id, seen) if refused else None
@@ -338,7 +335,7 @@ def update(
                 return item.replace(seen, new)
             item.delete(seen)
         except VersionConflict as error:
-            if attempt >= retries or item.retry_budget.has_ended():
+            if attempt >= retries or item.retry_budget.deadline_passed():
                 raise item.conflict(f"{attempt + 1} tries") from error
         else:
             return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairlock.aws.executions import require_durable_calls, require_same_account
+from fairlock.store.acquire import acquire
 from fairlock.wire.answers import acquire_answer
 from fairlock.wire.requests import parse_acquire
 from fairlock.wire.rules import callback_id_in
 from lambdas.faults import reports_faults
-from lambdas.runtime import aws_clock, lock_store, make_clients
+from lambdas.runtime import aws_clock, lock_context, make_clients
 from lambdas.task_tokens import answer_task
 from lambdas.telemetry import logger, metrics, observe_acquire
 
@@ -27,7 +28,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     request = parse_acquire(event)
     require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
     require_durable_calls(request.execution_arn)
-    answer = lock_store(context).acquire(request)
+    answer = acquire(lock_context(context), request)
     observe_acquire(request, answer, now_ms=aws_clock.now_ms())
     if request.task_token is not None and callback_id_in(request.task_token) is None:
         answer_task(request.task_token, answer)  # A durable execution gets this very answer.

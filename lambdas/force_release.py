@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairlock.names import LogMessage
+from fairlock.store.administration import force_release
 from fairlock.wire.answers import force_release_answer
 from fairlock.wire.requests import parse_force_release
 from lambdas.faults import reports_faults
-from lambdas.runtime import lock_store, make_clients
+from lambdas.runtime import lock_context, make_clients
 from lambdas.telemetry import caller_fields, logger, metrics
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ make_clients("dynamodb", "stepfunctions")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases that grant or nothing; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_force_release(event)
-    answer = lock_store(context).force_release(request)
+    answer = force_release(lock_context(context), request)
     if answer is None:
         asked = {"fencing_token": request.fencing_token, "requested_by": request.requested_by}
         logger.warning(

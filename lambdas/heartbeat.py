@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairlock.aws.executions import require_same_account
 from fairlock.protocol.model import KeepAliveRequest
+from fairlock.protocol.outcomes import NotHeld
+from fairlock.store.keep_alive import renew_lease
 from fairlock.wire.answers import heartbeat_answer
 from fairlock.wire.requests import parse_heartbeat
 from lambdas.faults import reports_faults
-from lambdas.runtime import lock_store, make_clients
-from lambdas.task_tokens import keep_alive
+from lambdas.runtime import lock_context, make_clients
+from lambdas.task_tokens import answer_heartbeat
 from lambdas.telemetry import logger, metrics, observe_heartbeat
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     request = parse_heartbeat(event)
     if isinstance(request, KeepAliveRequest):
         require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
-        return keep_alive(lock_store(context), request)
-    answer = lock_store(context).heartbeat(request)
+        return answer_heartbeat(lock_context(context), request)
+    grant = renew_lease(lock_context(context), request)
+    answer = grant or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
     observe_heartbeat(answer)
     return heartbeat_answer(answer)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlock.store.administration import describe, list_locks
 from fairlock.wire.answers import describe_answer, list_answer
 from fairlock.wire.requests import ListRequest, parse_inspect
 from lambdas.faults import reports_faults
-from lambdas.runtime import lock_store, make_clients
+from lambdas.runtime import lock_context, make_clients
 from lambdas.telemetry import logger, metrics
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ make_clients("dynamodb")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Describes one lock, or lists those that are in use; raises InvalidRequest."""
     request = parse_inspect(event)
-    store = lock_store(context)
+    locks = lock_context(context)
     if not isinstance(request, ListRequest):
-        return describe_answer(request, store.describe(request))
-    found = store.list_locks(request.prefix, after=request.after)
+        return describe_answer(request, describe(locks, request))
+    found = list_locks(locks, request.prefix, after=request.after)
     return list_answer(
         found,
         free=request.free,

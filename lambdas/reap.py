@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from lambdas.reap_messages import reap_record
-from lambdas.runtime import lock_store, make_clients
+from lambdas.runtime import lock_context, make_clients
 from lambdas.telemetry import logger, metrics
 
 if TYPE_CHECKING:
@@ -36,5 +36,5 @@ _processor = BatchProcessor(
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Names the messages that failed; the queue brings those again, and at last to its DLQ."""
-    reap = partial(reap_record, partial(lock_store, context))
+    reap = partial(reap_record, partial(lock_context, context))
     return process_partial_response(event, reap, _processor, context)  # type: ignore[return-value]  # a TypedDict

@@ -17,14 +17,15 @@ from fairlock.errors import InvalidRequest, LockStoreUnavailable
 from fairlock.names import REAP_QUEUE_VARIABLE, LogMessage, MetricName
 from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.protocol.model import ExecutionEnded
-from fairlock.store.lock_store import LockStore
-from fairlock.store.reap import AskedTooEarly
+from fairlock.store.reap import AskedTooEarly, reap
 from fairlock.wire.rules import EXECUTION_ARN, require
 from lambdas.runtime import hide_message, send_message
 from lambdas.telemetry import count, logger
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+    from fairlock.store.context import LockContext
 
 MOST_ROUNDS: Final = 1_000
 """How often the reaper sends itself the rest of one pass, at 200 claims or more each. AWS's own
@@ -47,7 +48,7 @@ class ReapMessage:
     rounds: int = 0
 
 
-def reap_record(make_store: Callable[[], LockStore], record: SQSRecord) -> None:
+def reap_record(make_context: Callable[[], LockContext], record: SQSRecord) -> None:
     """Does what a message asks for, and orders the pass that comes after it.
 
     Raises:
@@ -56,7 +57,7 @@ def reap_record(make_store: Callable[[], LockStore], record: SQSRecord) -> None:
     """
     message = parse_reap_message(record.body)
     try:
-        reaped = make_store().reap(message.ended)
+        reaped = reap(make_context(), message.ended)
     except AskedTooEarly:
         tries = int(record.attributes.approximate_receive_count)
         pause_seconds = min(2**tries, _LONGEST_PAUSE_SECONDS)

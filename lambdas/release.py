@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairlock.aws.executions import require_same_account
+from fairlock.store.release import release
 from fairlock.wire.answers import release_answer
 from fairlock.wire.requests import parse_release
 from lambdas.faults import reports_faults
-from lambdas.runtime import lock_store, make_clients
+from lambdas.runtime import lock_context, make_clients
 from lambdas.telemetry import logger, metrics, observe_release
 
 if TYPE_CHECKING:
@@ -24,6 +25,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Releases or refuses; raises InvalidRequest or LockStoreUnavailable."""
     request = parse_release(event)
     require_same_account(request.execution_arn, function_arn=context.invoked_function_arn)
-    answer = lock_store(context).release(request)
+    answer = release(lock_context(context), request)
     observe_release(request, answer)
     return release_answer(answer)

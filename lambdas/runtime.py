@@ -1,4 +1,4 @@
-"""What the handlers need of their environment: the store and the AWS clients.
+"""What the handlers need of their environment: the lock table and the AWS clients.
 
 Lambda runs the import of a handler with the CPU of a large function, and the first invocation with
 that of the function's own memory. So the network library is loaded, and the clients are made, at
@@ -23,7 +23,6 @@ from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
 from fairlock.clock import BootClock
 from fairlock.names import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from lambdas.telemetry import observe_event
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
 
 
-def lock_store(invocation: LambdaContext) -> LockStore:
-    """The store over the table named by FAIRLOCK_TABLE_NAME, with the invocation's deadline."""
+def lock_context(invocation: LambdaContext) -> LockContext:
+    """The table named by FAIRLOCK_TABLE_NAME and its services, until the invocation's deadline."""
     remaining_seconds = invocation.get_remaining_time_in_millis() / 1000
     deadline = _CLOCK.monotonic() + remaining_seconds - _SECONDS_TO_ANSWER
     retry_budget = RetryBudget(deadline=deadline, clock=_CLOCK)
@@ -44,13 +43,12 @@ def lock_store(invocation: LambdaContext) -> LockStore:
     table = LockTable(
         _client("dynamodb"), table_name, retry_budget=retry_budget, aws_clock=aws_clock
     )
-    context = LockContext(
+    return LockContext(
         table=table,
         workflows=workflows,
         observe=observe_event,
         retry_budget=retry_budget,
     )
-    return LockStore(context)
 
 
 def send_message(queue_url: str, body: str, delay_seconds: int) -> None:

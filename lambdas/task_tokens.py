@@ -9,8 +9,8 @@ from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from fairlock.names import LogMessage, MetricName
 from fairlock.protocol.model import KeepAliveRequest
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason, Released
-from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.store.lock_store import LockStore
+from fairlock.store.context import LockContext
+from fairlock.store.keep_alive import KeepAliveOutcome, keep_alive
 from lambdas.runtime import workflows
 from lambdas.telemetry import count, logger, request_fields
 
@@ -32,14 +32,14 @@ def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:
         raise LockStoreUnavailable(message)
 
 
-def keep_alive(store: LockStore, request: KeepAliveRequest) -> dict[str, Any]:
+def answer_heartbeat(context: LockContext, request: KeepAliveRequest) -> dict[str, Any]:
     """Renews the lease; ends the heartbeat state if the work has ended, or the lock is lost.
 
     Raises:
         KeepAliveEnded: the work has ended, and the state may not have been told.
         LockLost: the same for a loss.
     """
-    outcome = store.keep_alive(request)
+    outcome = keep_alive(context, request)
     end = _end_of(outcome, request.acquisition.lock_name)
     delivery = Delivery.DELIVERED
     if end is not None:

@@ -50,6 +50,7 @@ from fairlock.client.table_client import (
 from fairlock.clock import Clock, Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout, VisibleHolder
 from fairlock.protocol.description import LockDescription
+from fairlock.store.administration import describe
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class AsyncLockAdministration(NotCopied, ABC):
         """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
         name = rules.plain_text("name", rules.LOCK_NAME, name)
         store_factory = self._opened()
-        return await run(lambda: store_factory.store().describe(name))
+        return await run(lambda: describe(store_factory.context(), name))
 
     def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
         """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""

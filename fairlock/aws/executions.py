@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import botocore
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code
-from fairlock.errors import InvalidRequest, LockLost, LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code, may_pass
+from fairlock.errors import InvalidRequest, LockLost, LockStoreMisconfigured
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.wire.answers import acquire_answer, release_answer
@@ -112,9 +112,9 @@ def deliver(
     message = RepeatedRequest(retry_budget)
     try:
         message.send(send)
-    except (LockStoreUnavailable, ClientError, BotoCoreError) as error:
+    except (ClientError, BotoCoreError) as error:
         # A first sending whose reply was lost may have been taken: then nobody waits any more.
-        is_gone = error_code(error) in gone and not message.repeated
+        is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
         return Delivery.GONE if is_gone else Delivery.UNKNOWN
     return Delivery.DELIVERED
 

@@ -9,9 +9,9 @@ request that DynamoDB finds invalid) is a defect of the set-up, `LockStoreMiscon
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -23,6 +23,7 @@ from fairlock.aws.retry import (
     cancellation_reasons,
     is_false_condition,
     misconfigured,
+    raise_if_unknown,
 )
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.expressions import (
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
         ScanOutputTypeDef,
         TransactWriteItemTypeDef,
     )
-
-_Answer = TypeVar("_Answer")
 
 
 class _When(TypedDict):
@@ -126,13 +125,12 @@ class LockTable:
         request = RepeatedRequest(self._retry_budget)
         fields = self._update_of(update)["Update"]
         try:
-            response = self._send(
-                lambda: self._client.update_item(**fields, ReturnValues=update.returns), request
-            )
-        except ClientError as error:
+            response = request.send(self._client.update_item, **fields, ReturnValues=update.returns)
+        except (BotoCoreError, ClientError) as error:
+            refusal = self._answer_in(error, request)
             # The stubs know one shape of errors; this one also carries the item.
-            item = cast("Item", error.response.get("Item", {}))
-            when = self._when(error.response, request)
+            item = cast("Item", refusal.response.get("Item", {}))
+            when = self._when(refusal.response, request)
             return ConditionFailed(item, repeated=request.repeated, **when)
         return Written(response.get("Attributes", {}), **self._when(response, request))
 
@@ -146,27 +144,26 @@ class LockTable:
         token = str(uuid.uuid4())
         request = RepeatedRequest(self._retry_budget)
         try:
-            response = self._send(
-                lambda: self._client.transact_write_items(
-                    TransactItems=writes, ClientRequestToken=token
-                ),
-                request,
+            response = request.send(
+                self._client.transact_write_items, TransactItems=writes, ClientRequestToken=token
             )
-        except ClientError as error:
-            reasons = cancellation_reasons(error)
+        except (BotoCoreError, ClientError) as error:
+            refusal = self._answer_in(error, request)
+            reasons = cancellation_reasons(refusal)
             if CONDITION_FAILED not in [reason.get("Code") for reason in reasons]:
-                raise self._misconfigured(error) from error
+                raise self._misconfigured(refusal) from error
             state_failed = reasons[0]["Code"] == CONDITION_FAILED
-            when = self._when(error.response, request)
+            when = self._when(refusal.response, request)
             return Cancelled(reasons[0].get("Item", {}) if state_failed else None, **when)
         return Written({}, **self._when(response, request))
 
     def delete(self, delete: Delete) -> bool:
         """Deletes one item; tells whether it was there, as the condition wants it."""
-        fields = self._delete_of(delete)
+        request = RepeatedRequest(self._retry_budget)
         try:
-            self._send(lambda: self._client.delete_item(**fields))
-        except ClientError:
+            request.send(self._client.delete_item, **self._delete_of(delete))
+        except (BotoCoreError, ClientError) as error:
+            self._answer_in(error, request)
             return False
         return True
 
@@ -178,10 +175,12 @@ class LockTable:
         writes: list[TransactWriteItemTypeDef] = [
             {"Delete": self._delete_of(delete)} for delete in deletes.deletes
         ]
+        request = RepeatedRequest(self._retry_budget)
         try:
-            self._send(lambda: self._client.transact_write_items(TransactItems=writes))
-        except ClientError as error:
-            codes = [reason.get("Code") for reason in cancellation_reasons(error)]
+            request.send(self._client.transact_write_items, TransactItems=writes)
+        except (BotoCoreError, ClientError) as error:
+            reasons = cancellation_reasons(self._answer_in(error, request))
+            codes = [reason.get("Code") for reason in reasons]
             if CONDITION_FAILED not in codes:
                 raise
             failed = zip(deletes.deletes, codes, strict=True)
@@ -191,10 +190,12 @@ class LockTable:
     def read(self, key: Item) -> Item:
         """One item, strongly consistent; empty if there is none."""
         request = RepeatedRequest(self._retry_budget)
-        response = self._send(
-            lambda: self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True),
-            request,
-        )
+        try:
+            response = request.send(
+                self._client.get_item, TableName=self._name, Key=key, ConsistentRead=True
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise self._answer_in(error, request) from error
         self._when(response, request)
         return response.get("Item", {})
 
@@ -214,7 +215,11 @@ class LockTable:
         if scan.after is not None:
             request["ExclusiveStartKey"] = scan.after
         sending = RepeatedRequest(self._retry_budget)
-        return self._read_page(self._send(lambda: self._client.scan(**request), sending), sending)
+        try:
+            response = sending.send(self._client.scan, **request)
+        except (BotoCoreError, ClientError) as error:
+            raise self._answer_in(error, sending) from error
+        return self._read_page(response, sending)
 
     def query_all(self, query: Query) -> list[Item]:
         """The items of a range, in order, strongly consistent; as many pages as it takes.
@@ -243,7 +248,11 @@ class LockTable:
     def _page(self, request: QueryInputTypeDef) -> Page:
         request["ConsistentRead"] = True
         sending = RepeatedRequest(self._retry_budget)
-        return self._read_page(self._send(lambda: self._client.query(**request), sending), sending)
+        try:
+            response = sending.send(self._client.query, **request)
+        except (BotoCoreError, ClientError) as error:
+            raise self._answer_in(error, sending) from error
+        return self._read_page(response, sending)
 
     def _read_page(
         self, response: QueryOutputTypeDef | ScanOutputTypeDef, sending: RepeatedRequest
@@ -319,26 +328,22 @@ class LockTable:
             fields["ExpressionAttributeValues"] = delete.values
         return fields
 
-    def _send(self, send: Callable[[], _Answer], request: RepeatedRequest | None = None) -> _Answer:
-        """Sends a request until it is answered.
+    def _answer_in(self, error: Exception, request: RepeatedRequest) -> ClientError:
+        """The error, if it is an answer: a condition is false. Raises for any other.
 
-        Raises:
-            ClientError: a condition is false, as boto3 raises it; nothing else is raised as one.
+        The unknown outcome comes first: a transaction that is cancelled by a throttle has the code
+        of one whose condition is false.
         """
-        request = request or RepeatedRequest(self._retry_budget)
-        try:
-            return request.send(send)
-        except (BotoCoreError, ClientError) as error:
-            if is_false_condition(error):
-                raise
-            if request.repeated:
-                message = (
-                    f"lock table {self._name!r}: AWS refused a repeat of the request ({error}), "
-                    "and the first sending may have been written; the outcome is unknown, repeat "
-                    "the call"
-                )
-                raise LockStoreUnavailable(message) from error
-            raise self._misconfigured(error) from error
+        raise_if_unknown(error)
+        if isinstance(error, ClientError) and is_false_condition(error):
+            return error
+        if request.repeated:
+            message = (
+                f"lock table {self._name!r}: AWS refused a repeat of the request ({error}), and "
+                "the first sending may have been written; the outcome is unknown, repeat the call"
+            )
+            raise LockStoreUnavailable(message) from error
+        raise self._misconfigured(error) from error
 
     def _misconfigured(self, error: Exception) -> LockStoreMisconfigured:
         return misconfigured(error, table_name=self._name, region=self._region())

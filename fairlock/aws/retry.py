@@ -17,7 +17,7 @@ import platform
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from botocore.config import Config
 from botocore.exceptions import (
@@ -173,6 +173,7 @@ def misconfigured_call(
 
 
 _Answer = TypeVar("_Answer")
+_Fields = ParamSpec("_Fields")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,11 +197,11 @@ class RetryBudget:
     first_pause_seconds: float = 0.02
     longest_pause_seconds: float = 0.5
 
-    def is_over(self, *, since: float) -> bool:
+    def is_spent(self, *, since: float) -> bool:
         """Whether to give up on what began at `since`, a reading of the monotonic clock."""
         return self.clock.monotonic() >= min(since + self.seconds, self.deadline)
 
-    def has_ended(self) -> bool:
+    def deadline_passed(self) -> bool:
         """Whether the deadline is over."""
         return self.clock.monotonic() >= self.deadline
 
@@ -210,35 +211,13 @@ class RetryBudget:
         self.clock.wait(self.random() * longest)
 
 
-def retry(
-    send: Callable[[], _Answer],
-    retry_budget: RetryBudget,
-    *,
-    repeat_after: Callable[[Exception], bool],
-) -> _Answer:
-    """Sends a request until it is answered.
+class RepeatedRequest:
+    """One request, sent until it is answered.
 
     Args:
-        send: sends it once.
         retry_budget: how long to go on.
-        repeat_after: whether a repeat may help; called with each error.
-
-    Raises:
-        Exception: the last error of `send`, when no repeat helps or the budget is spent.
-    """
-    began = retry_budget.clock.monotonic()
-    for attempt in itertools.count():
-        try:
-            return send()
-        except Exception as error:
-            if not repeat_after(error) or retry_budget.is_over(since=began):
-                raise
-        retry_budget.pause(attempt)
-    raise AssertionError  # pragma: no cover - count() has no end
-
-
-class RepeatedRequest:
-    """One request to DynamoDB, repeated while DynamoDB is too busy for it.
+        repeat_after: whether a repeat may help; asked after each error. Without it the request is
+            repeated only while it is certain that it was not written.
 
     Attributes:
         sent: reading of the monotonic clock before it was sent first.
@@ -246,26 +225,30 @@ class RepeatedRequest:
             may have been written, and only its reply been lost, whatever was answered later.
     """
 
-    def __init__(self, retry_budget: RetryBudget) -> None:
+    def __init__(
+        self,
+        retry_budget: RetryBudget,
+        *,
+        repeat_after: Callable[[Exception], bool] = was_not_written,
+    ) -> None:
         self._retry_budget = retry_budget
+        self._repeat_after = repeat_after
         self.sent = retry_budget.clock.monotonic()
         self.repeated = False
 
-    def send(self, send: Callable[[], _Answer]) -> _Answer:
-        """Sends it until DynamoDB processes it, or the budget is spent.
-
-        Raises:
-            LockStoreUnavailable: outcome unknown.
-        """
-        try:
-            return retry(send, self._retry_budget, repeat_after=self._was_not_written)
-        except Exception as error:
-            raise_if_unknown(error)
-            raise
-
-    def _was_not_written(self, error: Exception) -> bool:
-        self.repeated |= was_repeated(error)
-        return was_not_written(error)
+    def send(
+        self, call: Callable[_Fields, _Answer], *args: _Fields.args, **fields: _Fields.kwargs
+    ) -> _Answer:
+        """Makes the call until it returns; raises its last error when no repeat helps."""
+        for attempt in itertools.count():
+            try:
+                return call(*args, **fields)
+            except Exception as error:
+                self.repeated |= was_repeated(error)
+                if not self._repeat_after(error) or self._retry_budget.is_spent(since=self.sent):
+                    raise
+            self._retry_budget.pause(attempt)
+        raise AssertionError  # pragma: no cover - count() has no end
 
 
 USER_AGENT: Final = f"fairlock Python/{platform.python_version()}"

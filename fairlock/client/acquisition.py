@@ -40,8 +40,10 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.outcomes import Grant, Queued
 from fairlock.protocol.schema import waiter_key
-from fairlock.store.keep_alive import has_enough_left
-from fairlock.store.lock_store import LockStore
+from fairlock.store.acquire import acquire
+from fairlock.store.context import LockContext
+from fairlock.store.keep_alive import has_enough_left, renew_lease
+from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
 
 
@@ -258,7 +260,7 @@ class Acquisition:
             timeout_ms = self._waiter_timeout_ms(self._deadline - sent)
             request = replace(request, ticket=self._ticket, waiter_timeout_ms=timeout_ms)
         try:
-            answer = self._store().acquire(request, seen=self._seen_before(sent))
+            answer = acquire(self._context(), request, seen=self._seen_before(sent))
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
@@ -308,14 +310,16 @@ class Acquisition:
             return None  # A read that failed has changed nothing.
 
     def _read(self, sent: float) -> Grant | None:
-        seen = self._store().read_lock(self.request.lock_name)
+        seen = read_lock(self._context(), self.request.lock_name)
         self._queue.note(seen, sent)
         if (found := self._waiter.take_grant()) is not None:
             return self._renew_if_late(found)
         self.holders = seen.state.holders
         owner_id = self.request.owner_id
         if self._position.correct(owner_id, seen) and self._ticket is not None:
-            ahead = self._store().count_ahead(self.request.lock_name, owner_id, ticket=self._ticket)
+            ahead = count_ahead(
+                self._context(), self.request.lock_name, owner_id, entered_at_ms=self._ticket
+            )
             self._position.note(ahead + 1, seen)
         return self._request_permit() if self._free_permit.is_worth_a_request(seen) else None
 
@@ -333,8 +337,7 @@ class Acquisition:
             entered_at_ms=self._ticket,
             owner_id=self.request.owner_id,
         )
-        context = self._store_factory.context(deadline=self._request_deadline())
-        if not context.table.read(key):
+        if not self._context().table.read(key):
             return False
         self._place_seen_at = sent
         return True
@@ -349,16 +352,15 @@ class Acquisition:
             lease_ms=self.request.lease_ms,
         )
         try:
-            answer = self._store().heartbeat(heartbeat)
+            renewed = renew_lease(self._context(), heartbeat)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None
-        if isinstance(answer, Grant):
-            return answer
-        # Another owner has it: this grant's lease was over before it was found. Without the note
-        # the next poll would find the same grant in what was read before, and so on.
-        self._waiter.note_loss(granted)
-        return None
+        if renewed is None:
+            # Another owner has it: this grant's lease was over before it was found. Without the
+            # note the next poll would find the same grant in what was read before, and so on.
+            self._waiter.note_loss(granted)
+        return renewed
 
     def _report(
         self, kind: LockEventKind, *, fencing_token: int | None = None, reason: str = ""
@@ -376,8 +378,6 @@ class Acquisition:
         self._unknown = error
         self._failures += 1
 
-    def _store(self) -> LockStore:
-        return self._store_factory.store(deadline=self._request_deadline())
-
-    def _request_deadline(self) -> float:
-        return max(self._deadline, self._clock.monotonic() + _SHORTEST_REQUEST_BUDGET_SECONDS)
+    def _context(self) -> LockContext:
+        shortest = self._clock.monotonic() + _SHORTEST_REQUEST_BUDGET_SECONDS
+        return self._store_factory.context(deadline=max(self._deadline, shortest))

@@ -26,12 +26,12 @@ from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEng
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
     OWN_REQUESTS_CONFIG,
+    RepeatedRequest,
     RetryBudget,
     error_code,
     may_pass,
     misconfigured,
     misconfigured_call,
-    retry,
 )
 from fairlock.backoff import Random
 from fairlock.client.local_waiters import LocalWaiters
@@ -47,7 +47,7 @@ from fairlock.names import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_para
 from fairlock.protocol.model import ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Released
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
+from fairlock.store.release import release
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -237,10 +237,6 @@ class StoreFactory:
             random=self.random,
         )
 
-    def store(self, *, deadline: float = math.inf) -> LockStore:
-        """The operations of a lock, for such a request."""
-        return LockStore(self.context(deadline=deadline))
-
     def release(
         self, request: ReleaseRequest, *, seconds: float, seen: SeenLock | None = None
     ) -> bool:
@@ -249,7 +245,7 @@ class StoreFactory:
         Args:
             request: what to release.
             seconds: how long to go on.
-            seen: see `LockStore.release`.
+            seen: as of `fairlock.store.release.release`.
 
         Returns:
             Whether this call may have released; after an attempt of unknown outcome also if the
@@ -259,18 +255,18 @@ class StoreFactory:
             LockStoreUnavailable: no answer in time.
         """
         answer, attempts = self.repeat(
-            lambda store, attempt: store.release(request, seen=seen if attempt == 1 else None),
+            lambda context, attempt: release(context, request, seen=seen if attempt == 1 else None),
             seconds=seconds,
         )
         return attempts > 1 or isinstance(answer, Released)
 
     def repeat(
-        self, call: Callable[[LockStore, int], _Answer], *, seconds: float
+        self, call: Callable[[LockContext, int], _Answer], *, seconds: float
     ) -> tuple[_Answer, int]:
         """Makes a call again after each unknown outcome, until there is an answer.
 
         Args:
-            call: is given the store, and the number of the attempt, from 1.
+            call: is given the context, and the number of the attempt, from 1.
             seconds: how long to go on.
 
         Returns:
@@ -279,7 +275,7 @@ class StoreFactory:
         Raises:
             LockStoreUnavailable: no answer in time.
         """
-        store = self.store(deadline=self.clock.monotonic() + seconds)
+        context = self.context(deadline=self.clock.monotonic() + seconds)
         budget = RetryBudget(
             seconds=seconds,
             clock=self.clock,
@@ -292,9 +288,12 @@ class StoreFactory:
         def send() -> _Answer:
             nonlocal attempts
             attempts += 1
-            return call(store, attempts)
+            return call(context, attempts)
 
-        answer = retry(send, budget, repeat_after=lambda e: isinstance(e, LockStoreUnavailable))
+        request = RepeatedRequest(
+            budget, repeat_after=lambda error: isinstance(error, LockStoreUnavailable)
+        )
+        answer = request.send(send)
         return answer, attempts
 
 

@@ -15,7 +15,7 @@ from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
-from fairlock.protocol.outcomes import Grant
+from fairlock.store.keep_alive import renew_lease
 
 _RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "another owner has it, or somebody has freed it"
@@ -75,8 +75,8 @@ class LeaseHandle:
                 lease_ms=round(lease.seconds * 1000) if lease_ms is None else lease_ms,
                 data=data,
             )
-            answer = self._store_factory.store(deadline=lease.ends_at).heartbeat(request)
-            if not isinstance(answer, Grant):
+            answer = renew_lease(self._store_factory.context(deadline=lease.ends_at), request)
+            if answer is None:
                 lease.lose(_TAKEN, taken=True)
             elif answer.fencing_token != lease.fencing_token:
                 # Another process has this owner_id, and was granted the lock after this grant was

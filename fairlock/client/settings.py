@@ -22,8 +22,11 @@ from fairlock.client.reporting import LockEvents, OnEvent
 from fairlock.clock import Clock, Seconds, in_seconds
 from fairlock.errors import LockLost
 from fairlock.protocol.description import read_data
+from fairlock.protocol.items import read_state
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, Holder
 from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.schema import lock_key
+from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules
 from fairlock.wire.rules import require_room_for_all
 
@@ -206,8 +209,8 @@ class Adoption(Generic[_Callback]):
                 written.
             LockStoreUnavailable: outcome unknown; nothing was taken from anybody.
         """
-        store = store_factory.store()
-        holder = store.read_state(self.name).holder(self.owner_id)
+        context = store_factory.context()
+        holder = read_state(context.table.read(lock_key(self.name))).holder(self.owner_id)
         if holder is None:
             raise self._not_held()
         if self.lease is None:
@@ -215,8 +218,8 @@ class Adoption(Generic[_Callback]):
         data = read_data(self.name, holder.data)
         lease_ms = None if self.lease is None else round(in_seconds(self.lease) * 1000)
         heartbeat = HeartbeatRequest(lock_name=self.name, owner_id=self.owner_id, lease_ms=lease_ms)
-        answer = store.heartbeat(heartbeat)
-        if not isinstance(answer, Grant):
+        answer = renew_lease(context, heartbeat)
+        if answer is None:
             raise self._not_held()
         return AdoptedGrant(
             request=self._request(holder, answer),

@@ -19,6 +19,8 @@ from fairlock.errors import (
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
+from fairlock.store.administration import describe, force_release, list_locks
+from fairlock.store.release import release
 from fairlock.wire import rules
 
 _REPEAT_SECONDS: Final = 5.0
@@ -54,7 +56,7 @@ class LockAdministration(NotCopied, ABC):
             InvalidRequest: the name breaks its rule.
         """
         name = rules.plain_text("name", rules.LOCK_NAME, name)
-        return self._opened().store().describe(name)
+        return describe(self._opened().context(), name)
 
     def list(self, prefix: str | None = None) -> Iterator[LockDescription]:
         """Iterates over the locks that the table knows, in no order; held, waited for, and free.
@@ -164,7 +166,7 @@ def checked_prefix(prefix: str | None) -> str:
 
 def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescription]:
     """The locks of the table, without those whose items are malformed."""
-    for found in store_factory.store().list_locks(prefix):
+    for found in list_locks(store_factory.context(), prefix):
         if isinstance(found, LockItemMalformed):
             logger.warning("a lock is left out of the list: %s", found)
         else:
@@ -224,7 +226,7 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
     request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
     answer, _ = store_factory.repeat(
-        lambda store, _attempt: store.release(request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: release(context, request), seconds=_REPEAT_SECONDS
     )
     return isinstance(answer, Released)
 
@@ -237,7 +239,7 @@ def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest
         LockStoreUnavailable: outcome unknown, whatever was tried.
     """
     answer, attempts = store_factory.repeat(
-        lambda store, _attempt: store.force_release(request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: force_release(context, request), seconds=_REPEAT_SECONDS
     )
     if answer is not None:
         return

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.validate import ParamValidator
 
 from fairlock.aws.aws_clock import AwsClock
@@ -40,6 +40,7 @@ from fairlock.aws.retry import (
     cancellation_reasons,
     error_code,
     is_false_condition,
+    raise_if_unknown,
 )
 from fairlock.clock import Clock
 from fairlock.errors import (
@@ -225,13 +226,15 @@ class GuardedTable(LockTable):
         try:
             require_well_formed(self._client, self._items)
             response = request.send(
-                lambda: self._client.transact_write_items(
-                    TransactItems=[*transaction.own, *self._items],
-                    ClientRequestToken=transaction.token,
-                )
+                self._client.transact_write_items,
+                TransactItems=[*transaction.own, *self._items],
+                ClientRequestToken=transaction.token,
             )
             self._when(response, request)
-        except (ClientError, ParamValidationError) as error:
+        except (BotoCoreError, ClientError) as error:
+            raise_if_unknown(error)
+            if not isinstance(error, ClientError | ParamValidationError):
+                raise  # For want of credentials, for instance.
             # The refusal answers one sending. An earlier one, of ours or of botocore, may be under
             # way still, and land when its conditions hold again.
             if not is_repeat and not request.repeated:

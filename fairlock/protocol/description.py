@@ -15,8 +15,8 @@ from fairlock.clock import utc
 from fairlock.errors import LockItemMalformed, VisibleHolder
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item, Query, Scan, names_in
-from fairlock.protocol.lease_time import is_over
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter
+from fairlock.protocol.waiters import is_dead
 
 WAITERS_SHOWN: Final = 20
 """A description tells so many waiters one by one, the oldest; the others are counted."""
@@ -129,8 +129,7 @@ class QueueCount:
 
     def add(self, waiter: Waiter) -> None:
         """Counts a waiter, if it still waits; the oldest must come first."""
-        over = is_over(waiter.expires_at_ms, date_ms=self.now_ms)
-        if over or waiter.request.owner_id in self.holders:
+        if is_dead(waiter, date_ms=self.now_ms, served=self.holders):
             return
         self.count += 1
         if len(self.first) < WAITERS_SHOWN:

@@ -1,8 +1,8 @@
 """The next write when a holder leaves a contended lock, or a permit of one is free.
 
                   queue is empty           head waits, a permit for it    head waits, no permit
-a holder departs  leave_without_successor  hand_over_permit (its own)     leave_without_successor
-none departs      close_queue              hand_over_permit (a free one)  nothing to do
+a holder departs  leave_without_successor  serve_waiter (its own)         leave_without_successor
+none departs      close_queue              serve_waiter (a free one)      nothing to do
 
 A queue that could not be read to its end is not empty, though nobody was found who waits: a holder
 departs, and the lock stays contended.
@@ -11,7 +11,7 @@ The writes of a contended lock that a holder leaves, or of which a permit is fre
 
     departing holder             lock item                      waiter item
       │ oldest_waiters ─────────────────────────────────────▶ query
-      │ hand_over_permit ── one ──▶ holder out, waiter in      ───▶ delete
+      │ serve_waiter ── one ──────▶ holder out, waiter in      ───▶ delete
       └ wake the waiter             condition: as it was seen       condition: it exists
 
 A hand-off is one transaction, so that an owner who was granted leaves no waiter behind, and no
@@ -47,7 +47,7 @@ from fairlock.protocol.waiters import delete_waiter
 _WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
 
 
-def hand_over_permit(
+def serve_waiter(
     state: LockState,
     waiter: Waiter,
     departing: DepartingHolder | None,
@@ -189,7 +189,7 @@ def next_step(
     """
     remaining = _without(state, departing)
     if queue and remaining.has_room(queue[0].request.limit):
-        return _hand_over(
+        return _serve(
             state,
             remaining,
             queue,
@@ -214,7 +214,7 @@ def next_step(
     return None
 
 
-def _hand_over(
+def _serve(
     state: LockState,
     remaining: LockState,
     queue: Sequence[Waiter],
@@ -230,7 +230,7 @@ def _hand_over(
     # would serve it. Beside a holder with a limit of 1 nobody is next: its release serves all.
     # And a waiter that was passed over may have asked again since: then it comes first.
     unless_joined = len(queue) == 1 and (limit > 1 or passed_over)
-    transaction, holder = hand_over_permit(
+    transaction, holder = serve_waiter(
         state,
         waiter,
         departing,

@@ -251,6 +251,11 @@ class Waiter:
         )
 
     @property
+    def owner_id(self) -> str:
+        """Who waits."""
+        return self.request.owner_id
+
+    @property
     def sort_key(self) -> str:
         """The part of the key by which waiters are in order."""
         return schema.waiter_sort_key(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
 from fairlock.protocol.departure import DepartingHolder, is_outdated
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.items import read_granted_token, read_state
@@ -61,7 +62,7 @@ from fairlock.store.context import (
     pause_or_give_up,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import renew_lease, shown, still_wanted, with_right_end
+from fairlock.store.keep_alive import renew_lease, shown, with_right_end
 from fairlock.store.queue import advise, join
 
 _MOST_CHECKS: Final = 5
@@ -91,20 +92,27 @@ def check_expired_holders(
     began = context.retry_budget.clock.monotonic()
     evictable: list[Holder] = []
     unknown = checks = 0
+    # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
+    # renews
+    # while we ask about another keeps its place.
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(evictable) == needed or checks == _MOST_CHECKS:
             break
+        # Nobody was told of an undelivered grant, so no work runs under it, even if its workflow
+        # does.
         if holder.execution_arn is None or holder.is_undelivered:
             evictable.append(holder)
             continue
-        if context.retry_budget.is_over(since=began):
+        if context.retry_budget.is_spent(since=began):
             break  # Step Functions is slow today, and the caller has more to do.
         checks += 1
         match context.workflows.describe(holder.execution_arn).liveness:
             case Liveness.OVER:
                 evictable.append(holder)
+            # Extended, so that the next caller does not ask again; refused if the holder renewed.
             case Liveness.RUNNING if _extend(context, lock_name, holder):
                 context.observe(Extended(lock_name=lock_name))
+            # No answer is not "over": a throttle of Step Functions must not cost a holder its lock.
             case Liveness.UNKNOWN:
                 unknown += 1
                 context.observe(
@@ -130,6 +138,7 @@ def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
 
 
 _TRIES_AT_ONCE: Final = 3
+_FIRST: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +160,38 @@ class _Attempt:
 def acquire(
     context: LockContext, request: AcquireRequest, *, seen: SeenLock | None = None
 ) -> Grant | Queued | Refusal:
-    """See `LockStore.acquire`."""
+    """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
+
+    One request if a permit is free or all are out; two to take over an expired holder, and one
+    DescribeExecution before if that holder is a workflow; four to join the queue, two to keep a
+    place in it (three to learn the position, too). One more, before, if the request names a
+    workflow execution: its claim.
+
+    Args:
+        context: the table and its services.
+        request: what is asked for.
+        seen: the lock as it was just now, if that is known, for the first call of an owner. If
+            others waited for it, and the caller would have to, the caller joins at once, with one
+            request less, and without counting them if all of them are named: two less. If a permit
+            has become free since, joining is refused, and the caller takes it: one or two requests
+            more.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown.
+    """
+    if request.execution_arn is not None:
+        registered = register_claim(context, request, request.execution_arn)
+        if registered is None:
+            return _already_released(request)
+        request = registered
+    return _acquire(context, request, seen)
+
+
+def _acquire(
+    context: LockContext, request: AcquireRequest, seen: SeenLock | None
+) -> Grant | Queued | Refusal:
     began = context.retry_budget.clock.monotonic()
+    # A write is sent without a read before it: what it is refused on is the read.
     attempt = _attempt(context, request)
     if seen is not None and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
@@ -164,6 +203,9 @@ def acquire(
     while True:
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
+            # If the reply is lost, the repeat is refused and finds the caller as a holder: same
+            # token.
+            # None if the grant was changed while its end was corrected: ask again.
             step = _granted(context, request, attempt, outcome) or _attempt(context, request)
         else:
             state = read_state(outcome.item)
@@ -172,7 +214,7 @@ def acquire(
                 # new to it all the same, so no condition on that would tell.
                 wanted = still_wanted(context, request)
                 if wanted is None:
-                    return already_released(request)
+                    return _already_released(request)
                 request = wanted
             if number == 0:
                 _report_mixed_limits(context, request, state)
@@ -186,7 +228,46 @@ def acquire(
         attempt, number = step, number + 1
 
 
-def already_released(request: AcquireRequest) -> Refusal:
+def register_claim(
+    context: LockContext, request: AcquireRequest, execution_arn: str
+) -> AcquireRequest | None:
+    """Writes the claim of an acquisition before it asks for its lock.
+
+    Returns:
+        The request, with its place in the queue; None if its work has ended, or its execution was
+        found to be over.
+    """
+    claim = claim_of(request, execution_arn)
+    # Before the claim is written: if this call stalls afterwards, while a later call of the same
+    # acquisition is granted the lock and releases it, what it asks for counts as that old.
+    called_at_ms = context.aws_clock.now_ms()
+    now_ms = context.aws_clock.now_ms()
+    outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
+    if not isinstance(outcome, Written):
+        return None
+    written = read_claim(execution_arn, outcome.item)
+    place = written.entered_at_ms
+    # Nobody waits under a claim that was not there before.
+    return replace(
+        request,
+        claimed_at_ms=place,
+        ticket=None if written.revision == _FIRST else place,
+        called_at_ms=called_at_ms,
+    )
+
+
+def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireRequest | None:
+    """The request of a call as of now, if its claim says that its work is not over; else None."""
+    if request.execution_arn is None:
+        return request
+    called_at_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
+    found = context.table.read(claim_of(request, request.execution_arn).key)
+    if not found or has_ended(found) or is_fenced(found):
+        return None
+    return replace(request, called_at_ms=called_at_ms)
+
+
+def _already_released(request: AcquireRequest) -> Refusal:
     """The answer to an acquisition that is over, in whatever state the lock is."""
     reason = RefusalReason.ALREADY_RELEASED
     return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
@@ -267,6 +348,9 @@ def _take_over(
     if not evictable:
         return _wait_or_refuse(context, request, state, expired)
     if state.contended:
+        # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each hand-
+        # off
+        # changes who may come next, and the next attempt sees whether there are more.
         evicted = DepartingHolder(evictable[0], voluntary=False)
         hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
@@ -278,6 +362,8 @@ def _take_over(
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)
+    # Eviction and grant are one write: if this process dies here, nobody has lost a place for
+    # nothing.
     update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
     return _Attempt(update, now_ms, taken_over=len(evictable))
 

@@ -49,7 +49,16 @@ from fairlock.store.hand_off import REPLY_LOST, hand_over
 
 
 def force_release(context: LockContext, request: ForceReleaseRequest) -> Released | None:
-    """See `LockStore.force_release`."""
+    """Takes out the holder of one grant, for the oldest waiter if there is one.
+
+    Two requests if nobody waits; three and a push if somebody does. None if no holder has that
+    grant: nothing was written. A repeat is answered "released" again, as long as nobody else was
+    released by force in between. Workflows that hold are not stopped by this: their heartbeat, if
+    they have one, or their release tells them.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown.
+    """
     state = read_state(context.table.read(lock_key(request.lock_name)))
     holder = _holder_of(state, request.fencing_token)
     if holder is None:
@@ -122,7 +131,10 @@ def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder
 
 
 def describe(context: LockContext, lock_name: str) -> LockDescription | None:
-    """See `LockStore.describe`."""
+    """Holders and waiters of a lock; None if the table knows no lock of this name.
+
+    Two strongly consistent reads, and one more for each MB of waiters.
+    """
     items = context.table.query_all(waiters_to_show(lock_name))
     item = context.table.read(lock_key(lock_name))
     if not item:
@@ -137,7 +149,15 @@ def describe(context: LockContext, lock_name: str) -> LockDescription | None:
 def list_locks(
     context: LockContext, prefix: str = "", *, after: str | None = None
 ) -> Iterator[LockDescription | LockItemMalformed]:
-    """See `LockStore.list_locks`."""
+    """The locks whose names begin so, in no order; one request for each MB of the whole table.
+
+    A lock whose items somebody has changed comes as an error, and the others after it.
+
+    Args:
+        context: the table and its services.
+        prefix: the beginning of the names.
+        after: the name of a lock that came before, to go on after it.
+    """
     start = None if after is None else lock_key(after)
     for name, items in groupby(_items(context, prefix, start), key=lock_name_of):
         try:

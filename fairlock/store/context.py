@@ -187,7 +187,7 @@ def pause_or_give_up(
     context: LockContext, lock_name: str, *, began: float, attempt: int, without_pause: int = 1
 ) -> None:
     """Waits before a further attempt on a lock that others changed; raises if time is over."""
-    if context.retry_budget.is_over(since=began):
+    if context.retry_budget.is_spent(since=began):
         raise outcome_unknown(lock_name, "other owners kept changing it")
     if attempt >= without_pause:
         context.retry_budget.pause(attempt)

@@ -20,12 +20,11 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Item, Update
 from fairlock.protocol.items import read_state, read_waiter
-from fairlock.protocol.lease_time import is_over
 from fairlock.protocol.leaving import Step, mark_undelivered, next_step
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.protocol.schema import lock_key
-from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, oldest_waiters
+from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, is_dead, oldest_waiters
 from fairlock.store.context import (
     Evicted,
     HandedOver,
@@ -75,12 +74,17 @@ class SeenQueue:
         """
         while True:
             self._read(state)
+            # More dead than one transaction removes are left to `clear`, to later departures and to
+            # TTL: nobody who leaves should wait for them.
             if self.live or self.has_more or not 0 < len(self._dead) <= MOST_DELETES:
                 return
             asked_again = False
             with suppress(LockStoreUnavailable):  # It must not keep anybody from leaving.
+                # Each delete is on condition of the end that was read, so one that asked again
+                # stays.
                 asked_again = self._clear([*self._dead.values()])
                 self._dead = {}
+            # A waiter that lives must be served by this departure: no later one may come.
             if not asked_again or self._time_is_over():
                 return
 
@@ -137,18 +141,11 @@ class SeenQueue:
                 return
 
     def _is_dead(self, waiter: Waiter, served: set[str | None], *, date_ms: int) -> bool:
-        """Whether a waiter is not to be handed the lock.
-
-        One whose owner holds or has released has entered twice, for instance because the reply that
-        told its place was lost.
-        """
-        request = waiter.request
-        if request.owner_id in served:
-            return True
-        if request.owner_id == self.requester:
-            return False
-        stopped = is_over(waiter.expires_at_ms, date_ms=date_ms)
-        return stopped or (waiter.sort_key, waiter.expires_at_ms) in self._dropped
+        """Whether a waiter is not to be handed the lock. One that asks right now lives."""
+        if waiter.owner_id == self.requester:
+            return waiter.owner_id in served
+        was_dropped = (waiter.sort_key, waiter.expires_at_ms) in self._dropped
+        return was_dropped or is_dead(waiter, date_ms=date_ms, served=served)
 
     def _clear(self, waiters: list[Waiter]) -> bool:
         """Removes waiters; those that asked again stay. Returns whether there were any of these."""
@@ -161,7 +158,7 @@ class SeenQueue:
         return bool(asked_again)
 
     def _time_is_over(self) -> bool:
-        return self.context.retry_budget.is_over(since=self.began)
+        return self.context.retry_budget.is_spent(since=self.began)
 
 
 REPLY_LOST: Final = "the reply to the release was lost, and other owners changed the lock since"
@@ -225,7 +222,12 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
     context, queue, attempt = progress.context, progress.queue, 0
     has_written = False
     lock_name, began = queue.lock_name, queue.began
+    # Each round sends one write on condition of `state`. A process that dies between two rounds
+    # leaves
+    # a whole lock: the next call on it starts from what it reads, not from what this one planned.
     while departing is None or departing.is_still_in(state):
+        # The queue is read after the state: a waiter that joins in between has moved `wait_seq`, so
+        # the write that overlooks it is refused.
         if not queue.live:
             queue.read(state)
             has_written = False
@@ -248,12 +250,19 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             return progress.has_left
         moved = _send(context, step, state)
         if isinstance(moved, _Moved):
+            # Others were faster. What was read of the queue is as old as the state: read both
+            # again.
             pause_or_give_up(context, lock_name, began=began, attempt=attempt)
+            # The first sending may have taken the holder out and its reply been lost. Only the mark
+            # of a departure tells, and a later one overwrites it: then the outcome is unknown.
             if moved.repeated and departing is not None and departing.is_marked:
                 _require_known(lock_name, departing, moved.state)
             queue.forget()
             state, attempt = moved.state, attempt + 1
             continue
+        # Noted before anything else can fail: from here on an error must not make the caller
+        # believe
+        # that it still holds.
         progress.has_left = progress.has_left or departing is not None
         _report_eviction(context, lock_name, departing)
         has_written = True
@@ -271,12 +280,19 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             date_ms=moved.date_ms,
         )
         context.note_hand_off(lock_name, after, moved.sent)
+        # The grant stands before its waiter is told. If this process dies here, or the message is
+        # lost,
+        # the waiter finds its grant when it asks again.
         is_over = _tell(context, step.hand_off, queue)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
+        # Its workflow is over: it would hold until its lease ends, with the next waiter behind it.
+        # So
+        # it is evicted in the next round, as any holder that is dead.
         departing = None if holder is None else DepartingHolder(holder, voluntary=False)
         state = step.after
         if departing is None and not queue.live and not queue.has_more:
             return progress.has_left
+    # Gone without a write of ours: by an earlier call whose reply was lost, if its mark is there.
     return progress.has_left or departing.left_before(state)
 
 

@@ -14,10 +14,6 @@ and the claim without that mark has lost the lock, whatever others did in betwee
 the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
 released.
 
-Claims around the operations of a workflow: written before it asks, done once it has released.
-
-Callers without an execution pay nothing here.
-
 How long a holder may rely on a grant, and what is done if a wrong clock has written its end.
 
 The first write of a process knows nothing of AWS's time, and goes by the wall clock. Its answer has
@@ -29,26 +25,19 @@ clock that is wrong by more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
-from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
-from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import (
     Claim,
     claim_of,
     has_ended,
     is_fenced,
-    mark_done,
-    mark_ended,
-    place_in,
     reacquire_after_redrive,
     read_claim,
     record_heartbeat,
     renew_under_fence,
-    task_token_in,
-    write_claim,
 )
 from fairlock.protocol.expressions import Answer
 from fairlock.protocol.items import read_holder, read_state
@@ -59,101 +48,12 @@ from fairlock.protocol.model import (
     Holder,
     KeepAliveRequest,
     LockState,
-    ReleaseRequest,
 )
-from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.permits import correct_grant, needs_longer_retention, renew, renew_as_seen
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import ClaimNotRemoved, LockContext, outcome_unknown, pause_or_give_up
+from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up
 from fairlock.store.hand_off import hand_over
-
-_FIRST: Final = 1
-
-
-def register_claim(
-    context: LockContext, request: AcquireRequest, execution_arn: str
-) -> AcquireRequest | None:
-    """Writes the claim of an acquisition before it asks for its lock.
-
-    Returns:
-        The request, with its place in the queue; None if its work has ended, or its execution was
-        found to be over.
-    """
-    claim = claim_of(request, execution_arn)
-    # Before the claim is written: if this call stalls afterwards, while a later call of the same
-    # acquisition is granted the lock and releases it, what it asks for counts as that old.
-    called_at_ms = context.aws_clock.now_ms()
-    now_ms = context.aws_clock.now_ms()
-    outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
-    if not isinstance(outcome, Written):
-        return None
-    written = read_claim(execution_arn, outcome.item)
-    place = written.entered_at_ms
-    # Nobody waits under a claim that was not there before.
-    return replace(
-        request,
-        claimed_at_ms=place,
-        ticket=None if written.revision == _FIRST else place,
-        called_at_ms=called_at_ms,
-    )
-
-
-def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireRequest | None:
-    """The request of a call as of now, if its claim says that its work is not over; else None."""
-    if request.execution_arn is None:
-        return request
-    called_at_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
-    found = context.table.read(claim_of(request, request.execution_arn).key)
-    if not found or has_ended(found) or is_fenced(found):
-        return None
-    return replace(request, called_at_ms=called_at_ms)
-
-
-def close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
-    """Marks the claim of an acquisition as done; never fails, as the lock is free.
-
-    The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
-    still be under way.
-    """
-    gave_back = isinstance(answer, Released) and answer.gave_back
-    if request.waits and not gave_back:
-        return
-    execution_arn = request.execution_arn
-    if execution_arn is None and isinstance(answer, Released):
-        execution_arn = answer.execution_arn
-    if execution_arn is None:
-        return
-    try:
-        claim = claim_of(request, execution_arn)
-        context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
-    except LockStoreUnavailable:
-        context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
-
-
-@dataclass(frozen=True, slots=True)
-class EndedClaim:
-    """A claim whose work has ended.
-
-    Attributes:
-        task_token: of the heartbeat state, to complete once the lock is free; None if there is
-            none.
-        entered_at_ms: the place in the queue; None if this acquisition does not wait.
-    """
-
-    task_token: str | None
-    entered_at_ms: int | None
-
-
-def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str) -> EndedClaim:
-    """Marks the claim as ended, before the lock is freed or the queue is left.
-
-    From now on no heartbeat takes the absence of the lock for a loss, and no acquire of this owner
-    writes the claim again.
-    """
-    claim = claim_of(request, execution_arn)
-    now_ms = context.aws_clock.now_ms()
-    outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
-    return EndedClaim(task_token_in(outcome.item), place_in(outcome.item))
 
 
 def shown(grant: Grant, *, sent: float, date_ms: int) -> Grant:
@@ -241,15 +141,25 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
 
 
 def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:
-    """See `LockStore.keep_alive`."""
+    """A heartbeat of a workflow beside its work: two requests.
+
+    Tells a lock that was lost from one that was released because the work has ended, and takes the
+    lock again for an execution that had ended and was redriven, if it is free. The fencing token is
+    then a new one, which the workflow does not know: its old one is still refused where a newer was
+    seen.
+    """
     acquisition = request.acquisition
     claim = claim_of(acquisition, request.execution_arn)
     now_ms = context.aws_clock.now_ms()
     recorded = context.table.update(record_heartbeat(claim, request.task_token, now_ms=now_ms))
     found = recorded.item
+    # A record that is refused without a mark means: there is no claim. The lock alone decides then.
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
         if renew_lease(context, _heartbeat_of(acquisition)) is not None:
             return KeepAliveOutcome.RENEWED
+        # The lock is gone. Read the claim again: a release marks it before it frees the lock, so
+        # the
+        # mark is there now if the lock went by the work's own release.
         found = context.table.read(claim.key)
     if has_ended(found):
         return KeepAliveOutcome.DONE
@@ -261,6 +171,9 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
     """For an execution that was reaped, and redriven: it takes the lock again, or still holds."""
     acquisition = request.acquisition
+    # Claim and grant in one transaction: a release or a reaper that comes in between moves the
+    # claim,
+    # and the lock is not taken for work that has ended.
     outcome = _reacquire(context, request, claim)
     if isinstance(outcome, Cancelled) and outcome.state is not None:
         state = read_state(outcome.state)
@@ -275,6 +188,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         return KeepAliveOutcome.REACQUIRED
     if outcome.state is not None:
         holder = read_state(outcome.state).holder(acquisition.owner_id)
+        # The reaper freed it, and others have the permits by now: this one is lost for good.
         if holder is None:
             return KeepAliveOutcome.LOST
         # The fence came late, when the execution was redriven already.

@@ -22,7 +22,7 @@ from typing import Final
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
-from fairlock.protocol.lease_time import is_over, over_at_ms
+from fairlock.protocol.lease_time import over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
@@ -31,6 +31,7 @@ from fairlock.protocol.waiters import (
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
     confirm_join,
+    is_dead,
     join_queue,
     lock_and_oldest_waiters,
     places,
@@ -68,19 +69,17 @@ def read_lock(context: LockContext, lock_name: str) -> SeenLock:
     )
 
 
-def count_ahead(
-    context: LockContext, lock_name: str, owner_id: str, *, entered_at_ms: int, now_ms: int
-) -> int:
+def count_ahead(context: LockContext, lock_name: str, owner_id: str, *, entered_at_ms: int) -> int:
     """How many wait in front of a waiter, and still ask: one read of their places."""
     me = waiter_sort_key(entered_at_ms=entered_at_ms, owner_id=owner_id)
     waiting = read_places(context, lock_name, up_to=me)
     others = [place for place in waiting if place.owner_id != owner_id]
-    return count_live(others, now_ms=now_ms)
+    return count_live(others, now_ms=context.aws_clock.now_ms())
 
 
 def count_live(waiting: list[Place], *, now_ms: int) -> int:
     """How many of these still ask."""
-    return sum(not is_over(place.expires_at_ms, date_ms=now_ms) for place in waiting)
+    return sum(not is_dead(place, date_ms=now_ms) for place in waiting)
 
 
 _POLL_SECONDS_PER_POSITION: Final = 5
@@ -212,9 +211,13 @@ def join(
     if known is not None and known.is_whole and request.ticket is None:
         entry = replace(entry, known=known)
     if request.ticket is not None:
+        # The ticket is the caller's word: it counts only if a waiter of this owner stands there. So
+        # a
+        # forged one, or one of a waiter that was removed as dead, gets no place before others.
         kept = entry.enter(request.ticket, again=True)
         if isinstance(kept, Written):
             return entry.joined(request.ticket, _position(entry, request.ticket))
+        # The lock itself refused: a permit is free, or the caller holds or has left.
         if kept.state is not None:
             return None
     return _join_anew(entry)
@@ -227,11 +230,14 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         if entry.known is None
         else [waiter.place for waiter in entry.known.waiters]
     )
+    # Its first join was written and the reply lost: a second entry would wait behind its own first.
     mine = [place for place in waiting if place.owner_id == request.owner_id]
     if mine:
         # An earlier call of this waiter was made by a clock that is ahead of ours.
         latest_ms = max(place.asked_at_ms for place in mine)
         entry = replace(entry, asked_at_ms=max(entry.asked_at_ms, latest_ms + 1))
+    # A workflow's place is in its claim, where the reaper looks: any other would outlive its
+    # workflow.
     if mine and request.claimed_at_ms is None:
         entered_at_ms = mine[0].entered_at_ms
         if not isinstance(entry.enter(entered_at_ms, again=True), Written):
@@ -241,6 +247,9 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
     if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
         return _queue_full(request, entry)
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
+    # If this process dies after the write, the waiter stands unconfirmed: a departing holder may
+    # close
+    # the queue without it. It finds that out when it asks again.
     if not isinstance(entry.enter(entered_at_ms, again=False), Written):
         return None
     # A departing holder may have seen the mark of that transaction, and a queue without us.
@@ -265,7 +274,6 @@ def _position(entry: _Entry, entered_at_ms: int) -> int | None:
         request.lock_name,
         request.owner_id,
         entered_at_ms=entered_at_ms,
-        now_ms=entry.now_ms,
     )
     return ahead + 1
 

@@ -45,7 +45,7 @@ from fairlock.protocol.model import ExecutionEnded, Liveness, ReleaseRequest
 from fairlock.protocol.outcomes import Reaped, Released
 from fairlock.protocol.waiters import leave_queue
 from fairlock.store.context import LockContext
-from fairlock.store.release import release
+from fairlock.store.release import give_back
 
 _EARLIEST_MS: Final = 2_000
 """SQS counts a delay from its own receipt, and two services of AWS may differ by a second."""
@@ -84,8 +84,17 @@ _SECOND_PASS: Final = _ReapPass(
 
 
 def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
-    """See `LockStore.reap`."""
-    if context.retry_budget.has_ended():
+    """Frees the locks of a workflow execution that is over, and gives up its places in queues.
+
+    If the execution was redriven since, frees only what an earlier pass has fenced. May be
+    repeated, come late, and go on where it ran out of time. What the request says counts only as
+    far as Step Functions confirms it: for an execution that runs nothing is freed.
+
+    Raises:
+        AskedTooEarly: the execution runs, or has ended just now.
+        LockStoreUnavailable: outcome unknown.
+    """
+    if context.retry_budget.deadline_passed():
         # The others of its batch took the time; the rest of it must do to send the message again.
         return Reaped(complete=False)
     arn = ended.execution_arn
@@ -145,24 +154,32 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
     waiters = holders = 0
     fenced: list[Claim] = []
     live = [claim for claim in claims if not claim.ended]
+    # Fenced first: an acquire of the dead that is still under way must not get what is freed below.
+    # The
+    # stage is in the claim, so a pass that dies here goes on with the next message.
     for claim in live:
-        if context.retry_budget.has_ended():
+        if context.retry_budget.deadline_passed():
             return Reaped(waiters=waiters, complete=False)
         if claim.stage >= reap_pass.fenced:
             fenced.append(claim)
+        # Refused if the claim was written since it was read: by the redriven execution, perhaps.
         elif _fence(context, claim, reap_pass.fenced):
             fenced.append(claim)
             waiters += _stop_waiting(context, claim)
     done = len(fenced) == len(live)
     for claim in fenced:
-        if context.retry_budget.has_ended():
+        if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         holders += _free(context, claim)
+        # Only once the lock is free: after a crash in between the lock is released a second time,
+        # which finds nothing; the other order would leave it to its lease.
         advance = advance_claim(claim, reap_pass.done, now_ms=context.aws_clock.now_ms())
         # Refused if a heartbeat has taken the fence away: the same message must look again.
         done &= isinstance(context.table.update(advance), Written)
+    # Their own releases have most probably done it. One that died half-way has no one else to
+    # finish.
     for claim in (claim for claim in claims if claim.ended):
-        if context.retry_budget.has_ended():
+        if context.retry_budget.deadline_passed():
             return Reaped(holders=holders, waiters=waiters, complete=False)
         waiters += _stop_waiting(context, claim)
         holders += _free(context, claim)
@@ -190,7 +207,7 @@ def _free(context: LockContext, claim: Claim) -> bool:
     the redriven execution was granted since, under the same owner_id.
     """
     check = still_reaped(claim)
-    answer = release(context, _release_request(claim), is_queued=False, check=check)
+    answer = give_back(context, _release_request(claim), is_queued=False, check=check)
     return isinstance(answer, Released) and answer.gave_back
 
 

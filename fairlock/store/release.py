@@ -13,8 +13,11 @@ give back ──▶ written ─────────────────�
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.claims import claim_of, mark_done, mark_ended, place_in, task_token_in
 from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Check, Transaction
 from fairlock.protocol.items import read_holder, read_state
@@ -23,9 +26,8 @@ from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.waiters import give_up, leave_queue, mark_released
-from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up
+from fairlock.store.context import ClaimNotRemoved, LockContext, outcome_unknown, pause_or_give_up
 from fairlock.store.hand_off import REPLY_LOST, hand_over
-from fairlock.store.keep_alive import end_claim
 from fairlock.store.queue import read_places
 
 
@@ -33,17 +35,57 @@ def release(
     context: LockContext,
     request: ReleaseRequest,
     *,
+    seen: SeenLock | None = None,
+) -> Released | NotHeld:
+    """Gives the permit back if the caller has it, to the oldest waiter if there is one.
+
+    One request if nobody waits; three and a push if somebody does, however many. A repeated release
+    is answered "released" again as long as nobody else released in between. One more, after, if it
+    belonged to a workflow execution: its claim.
+
+    Args:
+        context: the table and its services.
+        request: what to release.
+        seen: the lock as it was at some moment since its grant to this owner, if that is known. If
+            others waited, the first of the three requests is left out, and the second too if it
+            names the oldest of them. A write succeeds only on what was seen, so an outdated state
+            costs requests. Outdated waiters may cost one that has come since, with an older place,
+            its precedence: name waiters that were seen just now.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown.
+    """
+    if request.keep_alive and request.execution_arn is not None:
+        # The claim first: a heartbeat that finds the lock gone, and no end in the claim, reports a
+        # loss.
+        # If this process dies in between, the lock is freed by a repeat or by the reaper.
+        task_token = end_claim(context, request, request.execution_arn).task_token
+        answer = give_back(context, request)
+        # After the lock is free: what comes next in the workflow may ask for it again.
+        if task_token is not None:
+            context.workflows.end_heartbeat(task_token, answer)
+        return answer
+    answer = give_back(context, request, seen=seen)
+    # Last: a claim without a lock costs the reaper a look, a lock without one only its lease ends.
+    _close_claim(context, request, answer)
+    return answer
+
+
+def give_back(
+    context: LockContext,
+    request: ReleaseRequest,
+    *,
     is_queued: bool = True,
     seen: SeenLock | None = None,
     check: Check | None = None,
 ) -> Released | NotHeld:
-    """See `LockStore.release`.
+    """A release that leaves the claim to its caller.
 
     Args:
         context: the table and its services.
         request: what to release.
         is_queued: whether a waiter of the caller may be there; the reaper has removed it.
-        seen: the lock as it was at some moment since its grant to this owner, if that is known.
+        seen: as of `release`.
         check: what the release depends on besides, in the same transaction.
     """
     holder = None if seen is None else _only_holder(seen.state, request)
@@ -52,11 +94,61 @@ def release(
         if hand_over(context, request.lock_name, seen.state, departing=departing, known=seen):
             return _gave_back(context, request, holder)
     answer, state = _release_permit(context, request, check)
+    # No holder: but it may wait, and be handed the lock in the very next moment.
     if answer is None and request.waits:
         answer = _stop_waiting(context, request, check=check, is_queued=is_queued)
+    # A repeat whose first reply was lost. The mark says who left last, so it holds until others
+    # leave.
     if answer is None and state.last_released == request.owner_id:
         answer = _released(request)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
+
+
+def _close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
+    """Marks the claim of an acquisition as done; never fails, as the lock is free.
+
+    The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
+    still be under way.
+    """
+    gave_back = isinstance(answer, Released) and answer.gave_back
+    if request.waits and not gave_back:
+        return
+    execution_arn = request.execution_arn
+    if execution_arn is None and isinstance(answer, Released):
+        execution_arn = answer.execution_arn
+    if execution_arn is None:
+        return
+    try:
+        claim = claim_of(request, execution_arn)
+        context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
+    except LockStoreUnavailable:
+        context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
+
+
+@dataclass(frozen=True, slots=True)
+class EndedClaim:
+    """A claim whose work has ended.
+
+    Attributes:
+        task_token: of the heartbeat state, to complete once the lock is free; None if there is
+            none.
+        entered_at_ms: the place in the queue; None if this acquisition does not wait.
+    """
+
+    task_token: str | None
+    entered_at_ms: int | None
+
+
+def end_claim(context: LockContext, request: ReleaseRequest, execution_arn: str) -> EndedClaim:
+    """Marks the claim as ended, before the lock is freed or the queue is left.
+
+    From now on no heartbeat takes the absence of the lock for a loss, and no acquire of this owner
+    writes the claim again.
+    """
+    claim = claim_of(request, execution_arn)
+    now_ms = context.aws_clock.now_ms()
+    outcome = context.table.update(mark_ended(claim, waits=request.waits, now_ms=now_ms))
+    return EndedClaim(task_token_in(outcome.item), place_in(outcome.item))
 
 
 def _only_holder(seen: LockState, request: ReleaseRequest) -> Holder | None:
@@ -130,6 +222,8 @@ def _stop_waiting(
     entered_at_ms = request.ticket
     if request.execution_arn is not None:
         entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
+    # The mark and the waiter go in one transaction, so a hand-off comes before both or finds
+    # neither.
     place = entered_at_ms if is_queued else None
     began, state = context.retry_budget.clock.monotonic(), LockState()
     for attempt in itertools.count():
@@ -148,6 +242,7 @@ def _stop_waiting(
                 is_queued=is_queued,
             )
         state = left
+        # Handed over while we were leaving: a transaction moved us from the queue to the holders.
         if state.holder(request.owner_id) is not None:
             return _release_permit(context, request, check)[0]
         # An owner whose clock is ahead of ours left last: our departure must not seem earlier.

@@ -13,8 +13,8 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, Released
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from tests.support import TABLE, CountingClient, owner
+from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Waiters:
         budget = RetryBudget(seconds=_LONGEST_SECONDS)
         table = LockTable(counting, TABLE, retry_budget=budget)
         workflows = FakeWorkflows(wakes=self._wake)
-        self.store = LockStore(LockContext(table=table, workflows=workflows, retry_budget=budget))
+        self.store = Operations(LockContext(table=table, workflows=workflows, retry_budget=budget))
 
     def _wake(self, task_token: str, grant: Grant) -> Delivery:
         with self.mutex:

@@ -48,7 +48,7 @@ FOREIGN = {
 CHANGES = "CHANGELOG.md"
 OLD_NAME = "lease" + "hold"
 """The project's name before; see test_old_name.py."""
-WRITES = "acquire_permit release_permit take_over_permit join_queue hand_over_permit give_up"
+WRITES = "acquire_permit release_permit take_over_permit join_queue serve_waiter give_up"
 MEMBERS = {"lock": (Lock,), "locks": (LockClient, AsyncLockClient, LockService)}
 """What a document calls `lock` and `locks`."""
 

@@ -171,7 +171,7 @@ def test_the_root_of_the_package_holds_eight_files_at_most() -> None:
     assert len(list((ROOT / "fairlock").glob("*.py"))) <= MOST_ROOT_FILES
 
 
-UPWARD = "def late():\n    from fairlock.store import lock_store\n"
+UPWARD = "def late():\n    from fairlock.store import acquire\n"
 TYPES = "if TYPE_CHECKING:\n    from fairlock.client.lock import Lock\n"
 
 

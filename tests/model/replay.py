@@ -21,10 +21,10 @@ from fairlock.protocol.expressions import Answer, Delete, Query, Update
 from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.protocol.schema import PARTITION_KEY
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.interpreter import Item, Scope, changed
 from tests.model.request_names import DESCRIBE, END_HEARTBEAT, PUSH, READ, Names
 from tests.support import START_MS
+from tests.support.operations import Operations
 
 EPOCH_MS: Final = 1_000_000
 """The next epoch begins when every lease of this one is over."""
@@ -166,7 +166,7 @@ class RecordedWorld:
         raise _Suspended(Call(name, method, payload))
 
 
-Operation = Callable[[LockStore, RecordedWorld], object]
+Operation = Callable[[Operations, RecordedWorld], object]
 
 
 def run_to_next_call(operation: Operation, world: RecordedWorld) -> object:
@@ -179,7 +179,7 @@ def run_to_next_call(operation: Operation, world: RecordedWorld) -> object:
         random=lambda: 0.5,
     )
     try:
-        return operation(LockStore(context), world)
+        return operation(Operations(context), world)
     except _Suspended as suspended:
         return suspended.call
     except LockStoreUnavailable as error:

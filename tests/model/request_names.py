@@ -48,7 +48,10 @@ _PLACES: Final = _places(
         *(hand_off, leaving),
     ),
 )
-_PLACES_OF_CLAIMS: Final = _places((claims, waiters), (keep_alive, reap))
+_PLACES_OF_CLAIMS: Final = [
+    *_places((claims,), (acquire, keep_alive, release)),
+    *_places((claims, waiters), (reap,)),
+]
 REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES)
 CLAIM_REQUEST_NAMES: Final = frozenset(name for _, name in _PLACES_OF_CLAIMS)
 PUSH: Final = "wake_waiter"

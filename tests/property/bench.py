@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlock.protocol.schema import lock_key
-from fairlock.store.lock_store import LockStore
 from tests.support import TABLE, FakeClock, store_over
 from tests.support.faults import lost_reply
+from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
 Mutation = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -94,7 +94,7 @@ class Bench:
     clock: FakeClock = field(default_factory=FakeClock)
     workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     client: FaultyClient = field(init=False)
-    store: LockStore = field(init=False)
+    store: Operations = field(init=False)
 
     def __post_init__(self) -> None:
         self.client = FaultyClient(self.dynamodb, self.mutate)

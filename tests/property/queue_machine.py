@@ -17,10 +17,10 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Grant, Queued
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
 from tests.property.bench import Bench, Killed
 from tests.property.stored_lock import read_stored
+from tests.support.operations import Operations
 
 TOLERANCE_MS = 2_000
 LIMITS = {"mutex": 1, "pair": 2}
@@ -232,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
         if isinstance(answer, Grant):
             acquisition.lease_until_ms = answer.expires_at_ms
 
-    def ask(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
+    def ask(self, acquisition: Acquisition, store: Operations | None = None) -> None:
         request = acquisition.request
         answer = (store or self.bench.store).acquire(replace(request, ticket=acquisition.ticket))
         acquisition.granted = isinstance(answer, Grant)
@@ -246,7 +246,7 @@ class QueueMachine(RuleBasedStateMachine):
             waiting = {owner for _, owner in self.waiters(request.lock_name)}
             assert request.owner_id in waiting | set(holders)
 
-    def release_permit(self, acquisition: Acquisition, store: LockStore | None = None) -> None:
+    def release_permit(self, acquisition: Acquisition, store: Operations | None = None) -> None:
         request = acquisition.request
         (store or self.bench.store).release(
             ReleaseRequest(

@@ -14,7 +14,7 @@ from fairlock.clock import Clock
 from fairlock.protocol.model import AcquireRequest, HeartbeatRequest, ReleaseRequest
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
+from tests.support.operations import Operations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -112,7 +112,7 @@ def store_over(
     *,
     table: str = TABLE,
     **seams: Any,  # noqa: ANN401 - a context's fields
-) -> LockStore:
+) -> Operations:
     """A store without jitter, which meets no workflows unless `seams` names some."""
     retry_budget = RetryBudget(clock=clock, random=lambda: 0.5)
     context = LockContext(
@@ -120,7 +120,7 @@ def store_over(
         retry_budget=retry_budget,
         random=lambda: 0.5,
     )
-    return LockStore(replace(context, **seams))
+    return Operations(replace(context, **seams))
 
 
 def owner(name: str) -> str:

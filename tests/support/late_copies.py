@@ -13,8 +13,8 @@ from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.permits import correct_grant
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.store.lock_store import LockStore
 from tests.support import LOCK, acquire, heartbeat, release
+from tests.support.operations import Operations
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
 from tests.support.wire import Wire
 
@@ -127,8 +127,8 @@ def correction_before_a_heartbeat(bench: Bench) -> Wire:
     (holder,) = state(bench).holders
     correction = correct_grant(LOCK, holder, raises_token=False, now_ms=bench.clock.now_ms)
 
-    def correct(store: LockStore) -> object:
-        return store._context.table.update(correction)  # noqa: SLF001 - as a wrong clock would
+    def correct(store: Operations) -> object:
+        return store.context.table.update(correction)  # as a wrong clock would
 
     wire = copied(bench, "#h_acquired_at_ms = :now", correct)
     bench.clock.advance(20)

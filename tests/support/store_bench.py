@@ -11,7 +11,6 @@ from fairlock.protocol import schema
 from fairlock.protocol.model import ExecutionEnded, KeepAliveRequest, Liveness
 from fairlock.protocol.outcomes import Grant, Queued, Reaped, Refusal
 from fairlock.store.context import Event
-from fairlock.store.lock_store import LockStore
 from tests.support import (
     LOCK,
     TABLE,
@@ -22,6 +21,7 @@ from tests.support import (
     release,
     store_over,
 )
+from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
 RUN = "arn:aws:states:us-east-1:123456789012:execution:billing:run"
@@ -77,11 +77,11 @@ class Bench:
     def __post_init__(self) -> None:
         self.workflows.runs = self.describe
 
-    def store(self, client: Any = None, **seams: Any) -> LockStore:  # noqa: ANN401 - a client, and a context's fields
+    def store(self, client: Any = None, **seams: Any) -> Operations:  # noqa: ANN401 - a client, and a context's fields
         ours = {"workflows": self.workflows, "observe": self.events.append}
         return store_over(client or self.client, self.clock, **{**ours, **seams})
 
-    def counting(self) -> tuple[CountingClient, LockStore]:
+    def counting(self) -> tuple[CountingClient, Operations]:
         client = CountingClient(self.client)
         return client, self.store(client)
 

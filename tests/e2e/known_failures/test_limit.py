@@ -11,10 +11,10 @@ from fairlock.protocol import limits
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from tests.e2e.deployment import wait_until
 from tests.e2e.known_failures.lock import Lock
 from tests.e2e.known_failures.scenarios import FOR_EVER_SECONDS
+from tests.support.operations import Operations
 
 BEFORE, AFTER = 5, 3
 
@@ -51,7 +51,7 @@ def test_with_another_comparison_a_lowered_limit_grants_without_bound(
     different = "(attribute_not_exists(#held) OR #held <> :limit)"
     monkeypatch.setattr(limits, "PERMIT_FREE", different)
     table = LockTable(lock.dynamodb, lock.table_name)
-    store = LockStore(LockContext(table=table))
+    store = Operations(LockContext(table=table))
 
     def is_granted(limit: int) -> bool:
         owner_id = str(uuid.uuid4())

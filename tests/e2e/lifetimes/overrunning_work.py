@@ -16,11 +16,11 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import AcquireRequest, Liveness
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import Event, Extended, LockContext
-from fairlock.store.lock_store import LockStore
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import LONGEST_WAIT_SECONDS, Deployment, Ended
 from tests.e2e.lifetimes.contested_lock import ContestedLock, calling
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
+from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
 OVERRUN_SECONDS: Final = 5 * PLAIN_LEASE_SECONDS
@@ -57,7 +57,7 @@ class Contenders:
             workflows=self.workflows,
             observe=self.events.append,
         )
-        store = LockStore(context)
+        store = Operations(context)
         for number in itertools.count():
             try:
                 answer = store.acquire(self._request(number))

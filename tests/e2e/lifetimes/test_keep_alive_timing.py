@@ -11,7 +11,6 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.model import AcquireRequest, KeepAliveRequest
 from fairlock.store.context import LockContext
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.store.lock_store import LockStore
 from tests.e2e.deployment import Deployment
 from tests.e2e.lifetimes.conftest import Tell
 from tests.e2e.lifetimes.contested_lock import TIMES, ContestedLock
@@ -20,6 +19,7 @@ from tests.e2e.lifetimes.keep_alive import WORK_SECONDS, lag_seconds
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS, KEEP_ALIVE_LEASE_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
 from tests.support import CountingClient
+from tests.support.operations import Operations
 
 AT_ONCE = 2
 INTERVALS = {LONG_INTERVAL_SECONDS: "DiesKeptAlive", INTERVAL_SECONDS: "KeepAliveChain"}
@@ -89,7 +89,7 @@ def test_a_heartbeat_is_two_requests(deployment: Deployment) -> None:
     execution = contested.start_inside("KeepAliveChain", seconds=60)
     client = CountingClient(deployment.aws.client("dynamodb"))
     table = LockTable(client, deployment.table_name)  # type: ignore[arg-type]  # counts, passes on
-    store = LockStore(LockContext(table=table))
+    store = Operations(LockContext(table=table))
     acquisition = AcquireRequest(
         lock_name=contested.lock,
         owner_id=contested.holder().owner_id,

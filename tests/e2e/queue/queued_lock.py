@@ -13,8 +13,8 @@ from fairlock.aws.executions import NoWorkflows, StepFunctions, WorkflowEngine
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from tests.e2e.deployment import Deployment, wait_until
+from tests.support.operations import Operations
 
 HOLDER: Final = "a test"
 _ENTERING: Final = threading.BoundedSemaphore(3)
@@ -145,9 +145,9 @@ class QueuedLock:
     def _table_client(self) -> Any:  # noqa: ANN401 - a boto3 client
         return self.deployment.aws.client("dynamodb")
 
-    def _store(self, client: Any, workflows: WorkflowEngine) -> LockStore:  # noqa: ANN401 - same
+    def _store(self, client: Any, workflows: WorkflowEngine) -> Operations:  # noqa: ANN401 - same
         table = LockTable(client, self.deployment.table_name)
-        return LockStore(LockContext(table=table, workflows=workflows))
+        return Operations(LockContext(table=table, workflows=workflows))
 
     def _request(self) -> ReleaseRequest:
         return ReleaseRequest(lock_name=self.lock_name, owner_id=self.owner_id)

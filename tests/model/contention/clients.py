@@ -19,11 +19,11 @@ from fairlock.protocol.model import (
     SeenLock,
 )
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.interpreter import Item
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import time_ms
 from tests.support import START_MS
+from tests.support.operations import Operations
 
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100
@@ -216,7 +216,7 @@ def offset_ms(index: int, calls: int) -> int:
 
 
 def operate(
-    client: Client, local: Local, store: LockStore, remembered: SeenLock | None = None
+    client: Client, local: Local, store: Operations, remembered: SeenLock | None = None
 ) -> object:
     """The real operation that this client is in."""
     owner_id = client.owner_id

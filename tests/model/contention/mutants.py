@@ -101,12 +101,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,
-        weak(leaving, "hand_over_permit", "#fencing_token = :seen_token"),
+        weak(leaving, "serve_waiter", "#fencing_token = :seen_token"),
         clients=(Client(name="anna", limit=2, waits=False), *workflows(4, limit=2)[1:]),
     ),
     "a hand-off to the last waiter ignores wait_seq": _mutant(
         Invariant.WAKE_UP,
-        weak(leaving, "hand_over_permit", "#wait_seq = :wait_seq"),
+        weak(leaving, "serve_waiter", "#wait_seq = :wait_seq"),
         clients=(
             Client(name="anna", limit=2),
             Client(name="ben", limit=1),
@@ -118,8 +118,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.UNTOLD,
         (
             leaving,
-            "hand_over_permit",
-            weak_functions.hand_over_to_any(leaving.hand_over_permit),
+            "serve_waiter",
+            weak_functions.hand_over_to_any(leaving.serve_waiter),
         ),
         clients=(
             _ANNA,
@@ -131,7 +131,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.EVICTED,
         *_each(
             leaving,
-            ("hand_over_permit", "leave_without_successor"),
+            ("serve_waiter", "leave_without_successor"),
             "#over0.#h_revision = :seen0",
             instead="attribute_exists(#over0)",
         ),
@@ -298,8 +298,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.UNTOLD,
         (
             leaving,
-            "hand_over_permit",
-            weak_functions.hand_over_to_any(leaving.hand_over_permit),
+            "serve_waiter",
+            weak_functions.hand_over_to_any(leaving.serve_waiter),
         ),
         # Of the last waiter that was seen, wait_seq tells, too. So carl waits behind ben.
         clients=(_ANNA, Client(name="ben", polls=1), _CARL),

@@ -17,7 +17,6 @@ from fairlock.durable import durable_lock, hold
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.protocol.model import ExecutionEnded, Liveness
 from fairlock.protocol.outcomes import Grant
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
@@ -25,6 +24,7 @@ from fairlock.wire.rules import callback_id_in
 from tests.model.durable.recorded_context import Recorded, RecordedContext, Stopped
 from tests.model.durable.scene import DurableScene, Execution, Invariant, Move, State
 from tests.support import START_MS, FakeClock, acquire, release, store_over
+from tests.support.operations import Operations
 
 LOCK: Final = "customer"
 _BEGAN: Final = START_MS / 1000
@@ -158,7 +158,7 @@ class _Service:
         self.executions = [*self.before.executions]
 
     @property
-    def store(self) -> LockStore:
+    def store(self) -> Operations:
         return store_over(self.table, FakeClock(), workflows=self)
 
     def state(self) -> State:

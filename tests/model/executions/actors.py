@@ -14,10 +14,10 @@ from fairlock.errors import LockLost
 from fairlock.protocol.model import AcquireRequest, ExecutionEnded, KeepAliveRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.store.lock_store import LockStore
 from tests.model.executions.state import Local, Operation, Status
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import RecordedWorld
+from tests.support.operations import Operations
 
 LEASE_MS: Final = 10_000
 STOPPABLE: Final = "stoppable"
@@ -80,7 +80,7 @@ class Workflow:
             case Status.FAILED:
                 yield RELEASE_AFTER_ERROR, True
 
-    def operate(self, call: Operation, store: LockStore, _world: RecordedWorld) -> object:
+    def operate(self, call: Operation, store: Operations, _world: RecordedWorld) -> object:
         acquisition = self.acquisition(call.owner)
         if call.name == ACQUIRE:
             task_token = self.task_token(call.number)
@@ -127,7 +127,7 @@ class Heartbeats:
         elif work.status in (Status.WORKING, Status.RELEASING) and local.calls < self.most:
             yield HEARTBEAT, False
 
-    def operate(self, call: Operation, store: LockStore, world: RecordedWorld) -> object:
+    def operate(self, call: Operation, store: Operations, world: RecordedWorld) -> object:
         request = KeepAliveRequest(
             acquisition=self.workflow.acquisition(call.owner),
             execution_arn=self.workflow.execution_arn,
@@ -162,7 +162,7 @@ class ReapPass:
     forged: bool = False
     stoppable: bool = False
 
-    def operate(self, _call: Operation, store: LockStore, _world: RecordedWorld) -> object:
+    def operate(self, _call: Operation, store: Operations, _world: RecordedWorld) -> object:
         ended = ExecutionEnded(
             execution_arn=STOPPABLE, redrives=self.redrives, second_pass=self.second
         )
@@ -181,7 +181,7 @@ class ForcedRelease:
         if work.status is Status.WORKING:
             yield FORCE, False
 
-    def operate(self, _call: Operation, store: LockStore, _world: RecordedWorld) -> object:
+    def operate(self, _call: Operation, store: Operations, _world: RecordedWorld) -> object:
         owner_id = self.workflow.owner_id(0)
         return store.release(ReleaseRequest(lock_name=LOCK, owner_id=owner_id))
 

@@ -10,7 +10,7 @@ from fairlock.protocol.expressions import Put
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.outcomes import AlreadyHolder, NotHeld, Released, judge
 from fairlock.protocol.schema import FENCED
-from fairlock.store import acquire, keep_alive, lock_store, reap, release
+from fairlock.store import acquire, keep_alive, reap, release
 from fairlock.store.context import LockContext
 from tests.model.executions.actors import Heartbeats
 from tests.model.executions.scene import Invariant, Scene
@@ -48,11 +48,10 @@ _RELEASE_DIES: Final = Scene(
 
 
 def _release_that_ends_the_claim_late(
-    self: lock_store.LockStore, request: ReleaseRequest
+    context: LockContext, request: ReleaseRequest, **_seen: object
 ) -> Released | NotHeld:
-    context: LockContext = self._context
-    answer = release.release(context, request)
-    task_token = keep_alive.end_claim(context, request, request.execution_arn or "").task_token
+    answer = release.give_back(context, request)
+    task_token = release.end_claim(context, request, request.execution_arn or "").task_token
     if task_token is not None:
         context.workflows.end_heartbeat(task_token, answer)
     return answer
@@ -120,7 +119,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "acquire makes no claim": Mutant(
         Invariant.FREE,
         _IN_FLIGHT,
-        ((lock_store, "register_claim", lambda _context, request, _execution_arn: request),),
+        ((acquire, "register_claim", lambda _context, request, _execution_arn: request),),
     ),
     "the waiters of the dead are not deleted first": Mutant(
         Invariant.SKIPPED,
@@ -135,7 +134,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "an acquire ignores that its claim is fenced": Mutant(
         Invariant.SPARED,
         _REDRIVEN,
-        (weak(keep_alive, "write_claim", "attribute_not_exists(#fenced)"),),
+        (weak(acquire, "write_claim", "attribute_not_exists(#fenced)"),),
     ),
     "a reap pass does not ask whether the execution was redriven": Mutant(
         Invariant.SPARED, _REDRIVEN, ((reap, "_choose_pass", _pass_without_asking),)
@@ -149,7 +148,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a release ends the claim after it has freed the lock": Mutant(
         Invariant.FALSE_LOSS,
         _RENEWED,
-        ((lock_store.LockStore, "release", _release_that_ends_the_claim_late),),
+        ((release, "release", _release_that_ends_the_claim_late),),
     ),
     "a heartbeat takes a lock again that has no claim": Mutant(
         Invariant.FREE,

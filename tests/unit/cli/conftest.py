@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fairlock import LockClient, create_table
-from fairlock.store.lock_store import LockStore
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, store_over
+from tests.support.operations import Operations
 from tests.unit.cli.fleet import TABLE, Fleet
 from tests.unit.client.support.doubles import Table
 
@@ -21,7 +21,7 @@ def table() -> Table:
 
 
 @pytest.fixture
-def store(table: Table, clock: FakeClock) -> LockStore:
+def store(table: Table, clock: FakeClock) -> Operations:
     return store_over(table.memory, clock)
 
 

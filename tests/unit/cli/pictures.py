@@ -17,8 +17,8 @@ from rich.text import Text
 
 from fairlock import LockClient
 from fairlock.cli.listing import list_locks, reader, watch
-from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, store_over
+from tests.support.operations import Operations
 from tests.unit.cli.support import PLACE, client_of
 from tests.unit.client.support.doubles import Table
 
@@ -64,12 +64,12 @@ def _locks() -> tuple[LockClient, FakeClock]:
     return client_of(table, clock), clock
 
 
-def _hold(store: LockStore, name: str, owner_name: str, **fields: int) -> None:
+def _hold(store: Operations, name: str, owner_name: str, **fields: int) -> None:
     short = owner_name[-16:]
     store.acquire(acquire(short, lock_name=name, **{"owner_name": owner_name, **fields}))
 
 
-def _wait(store: LockStore, name: str, owner_name: str) -> None:
+def _wait(store: Operations, name: str, owner_name: str) -> None:
     store.acquire(acquire(owner_name[-16:], lock_name=name, owner_name=owner_name, waits=True))
 
 

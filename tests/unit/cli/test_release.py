@@ -13,8 +13,8 @@ from fairlock import HolderChanged, InvalidRequest, LockClient
 from fairlock.cli import exit_codes, intervene
 from fairlock.cli.intervene import ForcedRelease, force_release, release_own
 from fairlock.cli.target import Target, caller
-from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, owner, release
+from tests.support.operations import Operations
 from tests.unit.cli.support import client_of
 from tests.unit.client.support.doubles import Table
 
@@ -40,7 +40,7 @@ def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the c
 
 
 def test_the_holder_is_shown_then_asked_about_then_released(
-    locks: LockClient, store: LockStore, table: Table, capsys: Output
+    locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:
     store.acquire(acquire("anna", lock_name="a", data='{"job":7}'))
     store.acquire(acquire("ben", lock_name="a", waits=True))
@@ -63,7 +63,7 @@ def test_the_holder_is_shown_then_asked_about_then_released(
 
 
 def test_a_no_changes_nothing_and_has_a_status(
-    locks: LockClient, store: LockStore, table: Table
+    locks: LockClient, store: Operations, table: Table
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
     before = dict(table.memory.items)
@@ -71,7 +71,7 @@ def test_a_no_changes_nothing_and_has_a_status(
     assert table.memory.items == before
 
 
-def test_without_a_terminal_yes_must_be_given(locks: LockClient, store: LockStore) -> None:
+def test_without_a_terminal_yes_must_be_given(locks: LockClient, store: Operations) -> None:
     store.acquire(acquire("anna", lock_name="a"))
     with pytest.raises(SystemExit) as ended:
         forced(locks, ask=None)
@@ -80,7 +80,7 @@ def test_without_a_terminal_yes_must_be_given(locks: LockClient, store: LockStor
 
 
 def test_a_holder_that_comes_while_somebody_thinks_is_not_released(
-    locks: LockClient, store: LockStore, table: Table
+    locks: LockClient, store: Operations, table: Table
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
 
@@ -111,7 +111,7 @@ class exit_codes_of:  # noqa: N801 - reads as a function
 
 
 def test_of_several_holders_one_must_be_named(
-    locks: LockClient, store: LockStore, table: Table, capsys: Output
+    locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:
     for name in ("anna", "ben"):
         store.acquire(acquire(name, lock_name="a", limit=2))
@@ -126,7 +126,7 @@ def test_of_several_holders_one_must_be_named(
     assert [holder.owner_name for holder in table.state("a").holders] == ["anna"]
 
 
-def test_what_nobody_holds_or_knows_is_66(locks: LockClient, store: LockStore) -> None:
+def test_what_nobody_holds_or_knows_is_66(locks: LockClient, store: Operations) -> None:
     assert forced(locks, yes=True) == 66
     store.acquire(acquire("anna", lock_name="a"))
     store.release(release("anna", lock_name="a"))
@@ -134,7 +134,7 @@ def test_what_nobody_holds_or_knows_is_66(locks: LockClient, store: LockStore) -
 
 
 def test_the_release_stands_though_nobody_can_read_what_came_of_it(
-    locks: LockClient, store: LockStore, table: Table, capsys: Output
+    locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
 
@@ -161,7 +161,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Target:
 
 
 def test_an_owner_id_releases_its_own_lock_and_no_other(
-    locks: LockClient, store: LockStore, table: Table, capsys: Output
+    locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
     assert release_own(locks, "a", owner("ben")) == exit_codes.LOST

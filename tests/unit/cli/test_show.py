@@ -11,10 +11,10 @@ import pytest
 from fairlock import LockClient
 from fairlock.cli import main
 from fairlock.cli.lines import details
-from fairlock.store.lock_store import LockStore
 from testbed.localaws import LocalAws
 from tests.support import LOCK, FakeClock, acquire
 from tests.support.bad_inputs import VALID_EXECUTION
+from tests.support.operations import Operations
 from tests.unit.cli.fleet import SECONDS, TABLE, Fleet, until
 from tests.unit.cli.support import client_of
 from tests.unit.client.support.doubles import Table
@@ -65,7 +65,7 @@ def test_holders_and_waiters_are_shown_and_owner_ids_are_not(
 
 
 def test_the_end_of_a_workflows_lease_is_explained_and_that_of_a_process_is_not(
-    store: LockStore, table: Table, clock: FakeClock
+    store: Operations, table: Table, clock: FakeClock
 ) -> None:
     """A workflow that runs does not renew: to read "over" as "dead" would be wrong."""
     store.acquire(acquire("workflow", limit=2, execution_arn=VALID_EXECUTION))
@@ -87,7 +87,7 @@ def test_the_end_of_a_workflows_lease_is_explained_and_that_of_a_process_is_not(
 @pytest.mark.parametrize(("seconds_ahead", "is_odd"), [(0, False), (150, False), (200, True)])
 def test_a_lease_that_ends_too_late_for_its_length_is_told(
     seconds_ahead: int,
-    store: LockStore,
+    store: Operations,
     table: Table,
     clock: FakeClock,
     *,

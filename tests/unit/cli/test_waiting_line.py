@@ -14,9 +14,9 @@ import pytest
 
 from fairlock.cli import exit_codes
 from fairlock.cli.run import told_of_a_wait, waits_for
-from fairlock.store.lock_store import LockStore
 from tests.support import LOCK, FakeClock, acquire
 from tests.support.faults import lost_reply
+from tests.support.operations import Operations
 from tests.unit.cli.support import client_of
 from tests.unit.client.support.doubles import Table
 
@@ -115,7 +115,7 @@ def test_errors_that_nobody_reads_are_no_failure(
 
 
 def test_the_line_names_the_holders_and_since_when(
-    store: LockStore, table: Table, clock: FakeClock
+    store: Operations, table: Table, clock: FakeClock
 ) -> None:
     with client_of(table, clock) as locks:
         assert waits_for(locks, LOCK, seconds=60) == ""

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from fairlock import LockClient, LockDescription
 from fairlock.cli.listing import reader, watch
-from fairlock.store.lock_store import LockStore
 from tests.support import FakeClock, acquire, release
 from tests.support.faults import lost_reply
+from tests.support.operations import Operations
 from tests.unit.cli.support import client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.support.doubles import Table
 
@@ -41,7 +41,7 @@ def watched(
 
 @pytest.mark.parametrize("names", [(), ("a",)], ids=["all", "by name"])
 def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
-    locks: LockClient, store: LockStore, clock: FakeClock, names: tuple[str, ...]
+    locks: LockClient, store: Operations, clock: FakeClock, names: tuple[str, ...]
 ) -> None:
     console = pipe()
     watched(
@@ -65,7 +65,7 @@ def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
 
 
 def test_a_terminal_shows_the_present(
-    locks: LockClient, store: LockStore, clock: FakeClock
+    locks: LockClient, store: Operations, clock: FakeClock
 ) -> None:
     for width in (80, 120):
         console = terminal(width)
@@ -78,7 +78,7 @@ def test_a_terminal_shows_the_present(
 
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_a_table_that_does_not_answer_is_told_and_read_again(
-    locks: LockClient, store: LockStore, table: Table, clock: FakeClock, *, is_terminal: bool
+    locks: LockClient, store: Operations, table: Table, clock: FakeClock, *, is_terminal: bool
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
     console = terminal(200) if is_terminal else pipe()

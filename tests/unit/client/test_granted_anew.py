@@ -9,25 +9,25 @@ import pytest
 from fairlock import LockLost
 from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
-from fairlock.store.lock_store import LockStore
 from tests.support import acquire, store_over
+from tests.support.operations import Operations
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 
 
 @pytest.fixture
-def store(table: Table, clock: EventfulClock) -> LockStore:
+def store(table: Table, clock: EventfulClock) -> Operations:
     return store_over(table, clock)
 
 
-def granted(store: LockStore) -> Grant:
+def granted(store: Operations) -> Grant:
     """What a workflow acquired; a redriven one takes its lock again under the same owner_id."""
     answer = store.acquire(acquire("a workflow", lock_name="a"))
     assert isinstance(answer, Grant)
     return answer
 
 
-def free(store: LockStore, grant: Grant) -> None:
+def free(store: Operations, grant: Grant) -> None:
     request = ForceReleaseRequest(
         lock_name="a", fencing_token=grant.fencing_token, requested_by="ben", reason="a test"
     )
@@ -35,7 +35,7 @@ def free(store: LockStore, grant: Grant) -> None:
 
 
 def test_a_lock_is_lost_if_its_owner_id_was_granted_it_anew(
-    make_client: MakeClient, table: Table, store: LockStore
+    make_client: MakeClient, table: Table, store: Operations
 ) -> None:
     first = granted(store)
     lock = make_client().adopt("a", first.owner_id)
@@ -48,7 +48,7 @@ def test_a_lock_is_lost_if_its_owner_id_was_granted_it_anew(
     assert table.state("a").holder(first.owner_id) is not None
 
 
-def test_who_adopts_the_new_grant_holds_it(make_client: MakeClient, store: LockStore) -> None:
+def test_who_adopts_the_new_grant_holds_it(make_client: MakeClient, store: Operations) -> None:
     """The control: the owner_id is the same."""
     free(store, granted(store))
     second = granted(store)
@@ -60,7 +60,7 @@ def test_who_adopts_the_new_grant_holds_it(make_client: MakeClient, store: LockS
 
 @pytest.mark.parametrize("shown", ["NONE", "ALL_NEW", "UPDATED_OLD"])
 def test_the_first_heartbeat_notices_a_server_that_does_not_show_the_token_before(
-    make_client: MakeClient, table: Table, store: LockStore, shown: str
+    make_client: MakeClient, table: Table, store: Operations, shown: str
 ) -> None:
     """Some that are not DynamoDB do not, and a wrong token was told. UPDATED_OLD is the control."""
 

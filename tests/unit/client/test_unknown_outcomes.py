@@ -17,10 +17,12 @@ from fairlock import (
     LockStoreUnavailable,
     LockWaitTimeout,
 )
+from fairlock.client import acquisition
 from fairlock.errors import FairlockError
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
-from fairlock.store.lock_store import LockStore
+from fairlock.store import acquire
+from fairlock.store.context import LockContext
 from tests.support import START_MS
 from tests.support.faults import client_error, lost_reply, unknown_outcomes
 from tests.unit.client.conftest import MakeClient
@@ -44,11 +46,9 @@ def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
 def test_a_store_that_takes_an_error_for_a_grant_would_be_noticed(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acquire = LockStore.acquire
-
-    def granted_anyway(self: LockStore, request: AcquireRequest, **seen: Any) -> Any:  # noqa: ANN401 - as the real one
+    def granted_anyway(context: LockContext, request: AcquireRequest, **seen: Any) -> Any:  # noqa: ANN401 - as the real one
         try:
-            return acquire(self, request, **seen)
+            return acquire.acquire(context, request, **seen)
         except FairlockError:
             return Grant(
                 lock_name=request.lock_name,
@@ -61,7 +61,7 @@ def test_a_store_that_takes_an_error_for_a_grant_would_be_noticed(
                 own_ms=request.lease_ms,
             )
 
-    monkeypatch.setattr(LockStore, "acquire", granted_anyway)
+    monkeypatch.setattr(acquisition, "acquire", granted_anyway)
     table.outage = client_error("ThrottlingException")
     assert make_client().try_acquire("a") is not None
 

@@ -177,11 +177,11 @@ def test_the_lease_of_a_handed_over_lock_is_counted_from_before_the_hand_over(
     lock = make_client("anna", lease=600).acquire("a")
     handed_over: list[int] = []
 
-    def hand_over_permit() -> None:
+    def serve_waiter() -> None:
         lock.release()
         handed_over.append(clock.now_ms)
 
-    clock.at(100, hand_over_permit)
+    clock.at(100, serve_waiter)
     got = make_client("ben").acquire("a", max_wait=200, lease=30)
     ends_ms = clock.now_ms + got.remaining * 1000
     assert clock.now_ms > handed_over[0]

@@ -9,9 +9,9 @@ from typing import Any
 from botocore.exceptions import ClientError, NoRegionError
 
 from fairlock.store.context import Event, HandedOver, LivenessUnknown, PushUnknown
-from fairlock.store.lock_store import LockStore
 from tests.support import acquire, owner, release, store_over
 from tests.support.faults import client_error
+from tests.support.operations import Operations
 from tests.unit.client.conftest import MakeClient
 from tests.unit.client.support.doubles import EventfulClock, Table
 
@@ -45,7 +45,7 @@ class StepFunctions:
         """Nothing is open."""
 
 
-def queue_a_workflow(table: Table, clock: EventfulClock) -> LockStore:
+def queue_a_workflow(table: Table, clock: EventfulClock) -> Operations:
     workflow = store_over(table, clock)
     workflow.acquire(
         acquire(

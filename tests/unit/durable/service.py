@@ -15,12 +15,12 @@ from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol.model import ExecutionEnded, Liveness, LockState
 from fairlock.protocol.outcomes import Grant, NotHeld, Reaped, Released
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
 from fairlock.wire.rules import callback_id_in
 from tests.support import TABLE, moved_clock
+from tests.support.operations import Operations
 
 Json = dict[str, Any]
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing:1/durable-execution"
@@ -70,10 +70,10 @@ class Service:
             ended = ExecutionEnded(execution_arn=arn_of(local_arn), second_pass=second_pass)
             return self.store().reap(ended)
 
-    def store(self) -> LockStore:
+    def store(self) -> Operations:
         table: Any = self.table
         lock_table = LockTable(table, TABLE, aws_clock=moved_clock(self.clock))
-        return LockStore(LockContext(table=lock_table, workflows=self))
+        return Operations(LockContext(table=lock_table, workflows=self))
 
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         callback_id = callback_id_in(task_token)

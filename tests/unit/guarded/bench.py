@@ -17,8 +17,8 @@ from fairlock.protocol.model import AcquireRequest, LockState
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import WAITER_PREFIX, lock_key, partition_of
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, moved_clock, release
+from tests.support.operations import Operations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -44,8 +44,8 @@ class Bench:
         return LockContext(table=table, retry_budget=retry_budget, workflows=self.workflows)
 
     @functools.cached_property
-    def store(self) -> LockStore:
-        return LockStore(self.context)
+    def store(self) -> Operations:
+        return Operations(self.context)
 
     def through(self, client: Any) -> Bench:  # noqa: ANN401 - whatever wraps a client
         """The same world, seen through another client."""

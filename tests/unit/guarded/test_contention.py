@@ -15,8 +15,8 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from tests.support import LOCK, TABLE, FakeClock, owner
+from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 from tests.unit.guarded.bench import LEDGER, Bench, deposit, is_refused
 
@@ -46,7 +46,7 @@ class Crowd:
                 seconds=60
             ),  # on a busy machine somebody may be outrun for seconds
         )
-        self.bench.store = LockStore(self.bench.context)
+        self.bench.store = Operations(self.bench.context)
 
     def _wake(self, task_token: str, grant: Grant) -> Delivery:
         self.tokens.append(grant.fencing_token)

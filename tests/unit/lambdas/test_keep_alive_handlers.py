@@ -34,12 +34,13 @@ pytestmark = pytest.mark.usefixtures("lambda_environment")
 def reap(engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars and frees what the execution has, as the reaper does."""
     from fairlock.protocol.model import ExecutionEnded  # noqa: PLC0415 - same
+    from fairlock.store.reap import reap  # noqa: PLC0415 - same
     from lambdas import runtime as _runtime  # noqa: PLC0415 - after the environment was made
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     ended = ExecutionEnded(execution_arn=VALID_EXECUTION)
     engine.runs = Liveness.OVER
-    _runtime.lock_store(CONTEXT).reap(ended)  # type: ignore[arg-type]  # has what is used
+    reap(_runtime.lock_context(CONTEXT), ended)  # type: ignore[arg-type]  # has what is used
 
 
 def release_by_force(grant: dict[str, Any]) -> None:
@@ -222,7 +223,7 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     def unavailable(*_: object, **_fields: object) -> None:
         raise LockStoreUnavailable
 
-    monkeypatch.setattr("fairlock.store.keep_alive.mark_done", unavailable)
+    monkeypatch.setattr("fairlock.store.release.mark_done", unavailable)
     assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
     values, messages = printed(capsys)
     assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])

@@ -56,7 +56,7 @@ def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, *, second: bool
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("fairlock.aws.retry.RetryBudget.has_ended", lambda _self: True)
+    monkeypatch.setattr("fairlock.aws.retry.RetryBudget.deadline_passed", lambda _self: True)
     message = second_pass() if second else status_change()
     assert failed(message) == []
     same = {**second_pass(rounds=1), "second_pass": second}
@@ -71,7 +71,7 @@ def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
 ) -> None:
     """Then the queue brings it again, and at last to the dead-letter queue."""
     acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("fairlock.aws.retry.RetryBudget.has_ended", lambda _self: True)
+    monkeypatch.setattr("fairlock.aws.retry.RetryBudget.deadline_passed", lambda _self: True)
     assert failed(second_pass(rounds=rounds)) == ([] if sent else [0])
     assert [message["rounds"] for _, message, _ in outside.sent] == sent
 

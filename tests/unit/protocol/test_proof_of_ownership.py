@@ -15,8 +15,8 @@ from fairlock.protocol.expressions import Delete, Transaction, Update
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
+from tests.support.operations import Operations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -75,7 +75,7 @@ class RememberingTable(LockTable):
 
 def test_nor_by_the_repr_of_a_request_to_the_table_or_of_its_outcome() -> None:
     table = RememberingTable()
-    store = LockStore(LockContext(table=table))
+    store = Operations(LockContext(table=table))
     others = "another-owner-id-of-32-characters"
     anna = AcquireRequest(lock_name="a", owner_id=OWNER_ID)
     ben = AcquireRequest(lock_name="a", owner_id=others, waits=True)

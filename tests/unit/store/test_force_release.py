@@ -17,10 +17,10 @@ from fairlock.protocol.model import ForceReleaseRequest, Liveness, LockState
 from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, RefusalReason, Released
 from fairlock.store.context import HandedOver, ReleasedByForce
 from fairlock.store.keep_alive import KeepAliveOutcome
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, heartbeat, owner, release
 from tests.support.faults import FaultyClient, RepeatingClient, lost_reply
+from tests.support.operations import Operations
 from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ class TestWorkflow:
 
 def test_an_outage_is_neither_released_nor_refused(bench: Bench) -> None:
     grant = granted(bench.store().acquire(acquire("anna")))
-    store: LockStore = bench.store(FaultyClient(bench.client, lost_reply()))
+    store: Operations = bench.store(FaultyClient(bench.client, lost_reply()))
     with pytest.raises(LockStoreUnavailable):
         store.force_release(force(grant.fencing_token))
     assert bench.holders() == ["anna"]

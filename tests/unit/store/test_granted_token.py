@@ -16,40 +16,40 @@ from fairlock.errors import LockItemMalformed
 from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, TABLE, FakeClock, acquire, release, store_over
+from tests.support.operations import Operations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-Scene = Callable[[LockStore, "DynamoDBClient", FakeClock], None]
+Scene = Callable[[Operations, "DynamoDBClient", FakeClock], None]
 
 
-def never_used(_store: LockStore, _dynamodb: DynamoDBClient, _clock: FakeClock) -> None:
+def never_used(_store: Operations, _dynamodb: DynamoDBClient, _clock: FakeClock) -> None:
     """Nobody has held the lock."""
 
 
-def used(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+def used(store: Operations, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     for name in ("anna", "ben", "carl"):
         store.acquire(acquire(name))
         store.release(release(name))
         clock.advance(1)
 
 
-def with_other_holders(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+def with_other_holders(store: Operations, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     for name in ("anna", "ben"):
         store.acquire(acquire(name, limit=5))
         clock.advance(1)
 
 
-def with_another_limit(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+def with_another_limit(store: Operations, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     """The first attempt fails, the second one goes by what was seen."""
     store.acquire(acquire("anna", limit=7))
     clock.advance(1)
 
 
-def released_by_force(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+def released_by_force(store: Operations, _dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     """The same owner_id is granted the lock anew."""
     first = store.acquire(acquire("dora", limit=5))
     assert isinstance(first, Grant)
@@ -62,21 +62,21 @@ def released_by_force(store: LockStore, _dynamodb: DynamoDBClient, clock: FakeCl
 
 
 def with_holders_to_take_over(
-    store: LockStore, _dynamodb: DynamoDBClient, clock: FakeClock
+    store: Operations, _dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
     for number in range(5):
         store.acquire(acquire(f"late-{number}", limit=5, lease_ms=1_000))
     clock.advance(10)
 
 
-def removed_by_ttl(store: LockStore, dynamodb: DynamoDBClient, clock: FakeClock) -> None:
+def removed_by_ttl(store: Operations, dynamodb: DynamoDBClient, clock: FakeClock) -> None:
     used(store, dynamodb, clock)
     clock.advance(49 * 3600)
     dynamodb.delete_item(TableName=TABLE, Key=lock_key(LOCK))
 
 
 def waited_for_before_it_was_used(
-    store: LockStore, dynamodb: DynamoDBClient, clock: FakeClock
+    store: Operations, dynamodb: DynamoDBClient, clock: FakeClock
 ) -> None:
     """The item has no token: a waiter has come and gone since TTL removed it."""
     removed_by_ttl(store, dynamodb, clock)

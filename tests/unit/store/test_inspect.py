@@ -12,9 +12,9 @@ import pytest
 from fairlock.clock import utc
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
+from tests.support.operations import Operations
 from tests.support.store_bench import RUN, Between
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ def table() -> MemoryTable:
     return MemoryTable()
 
 
-def described(store: LockStore, name: str = LOCK) -> LockDescription:
+def described(store: Operations, name: str = LOCK) -> LockDescription:
     found = store.describe(name)
     assert found is not None
     return found
 
 
-def listed(store: LockStore, prefix: str = "", after: str | None = None) -> list[LockDescription]:
+def listed(store: Operations, prefix: str = "", after: str | None = None) -> list[LockDescription]:
     found = list(store.list_locks(prefix, after=after))
     return [lock for lock in found if isinstance(lock, LockDescription)]
 

@@ -193,7 +193,7 @@ CASES: Final = {
         wrong=[],
     ),
     "a hand-off to a waiter that was served": Case(
-        makers="hand_over_permit delete_waiter",
+        makers="serve_waiter delete_waiter",
         scene=scenes.hand_off_to_a_waiter_that_was_served,
         by=(DEPARTING, LEFT_LAST, NOBODY_CAME_IN, "#expires_at_ms = :seen_expires_at_ms"),
         right=["holder"],

@@ -10,7 +10,7 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason
-from fairlock.store.keep_alive import EndedClaim
+from fairlock.store.release import EndedClaim
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faults import FaultyClient, lost_reply
@@ -119,9 +119,7 @@ def test_also_if_it_asks_in_the_moment_in_which_that_is_noted(bench: Bench) -> N
             bench.store().acquire(acquire("anna", waits=True, task_token="next", **place))
         )
 
-    client = Between(
-        bench.client, before={3: ask}
-    )  # After release_permit, query and hand_over_permit.
+    client = Between(bench.client, before={3: ask})  # After release_permit, query and serve_waiter.
     bench.store(client, workflows=gone(bench)).release(release("holder"))
     assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
     assert [type(answer) for answer in answers] == [Grant]

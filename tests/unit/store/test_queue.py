@@ -11,7 +11,6 @@ from fairlock.aws.executions import Delivery, Execution
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import Event, HandedOver
-from fairlock.store.lock_store import LockStore
 from tests.support import (
     LOCK,
     TABLE,
@@ -23,6 +22,7 @@ from tests.support import (
     release,
     store_over,
 )
+from tests.support.operations import Operations
 from tests.support.workflows import FakeWorkflows
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class Queue:
     clock: FakeClock
     workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     events: list[Event] = field(default_factory=list)
-    store: LockStore = field(init=False)
+    store: Operations = field(init=False)
 
     def __post_init__(self) -> None:
         self.store = self.store_with(self.workflows)
 
-    def store_with(self, workflows: FakeWorkflows) -> LockStore:
+    def store_with(self, workflows: FakeWorkflows) -> Operations:
         observe = self.events.append
         return store_over(self.client, self.clock, workflows=workflows, observe=observe)
 

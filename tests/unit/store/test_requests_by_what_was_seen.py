@@ -8,9 +8,9 @@ import pytest
 
 from fairlock.protocol.model import LockState, SeenLock
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Released
-from fairlock.store.lock_store import LockStore
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
+from tests.support.operations import Operations
 
 HAND_OFF = ["transact_write_items"]
 ASKING_FIRST = ["query", *HAND_OFF]
@@ -27,23 +27,23 @@ def table() -> CountingClient:
 
 
 @pytest.fixture
-def store(table: CountingClient, clock: FakeClock) -> LockStore:
+def store(table: CountingClient, clock: FakeClock) -> Operations:
     return store_over(table, clock)
 
 
-def in_queue(store: LockStore, clock: FakeClock, *names: str) -> None:
+def in_queue(store: Operations, clock: FakeClock, *names: str) -> None:
     """The first holds, the others wait in this order."""
     for name in names:
         store.acquire(acquire(name, waits=True))
         clock.advance(0.001)
 
 
-def state(store: LockStore) -> LockState:
+def state(store: Operations) -> LockState:
     return store.read_state(LOCK)
 
 
 def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(
-    store: LockStore, table: CountingClient, clock: FakeClock
+    store: Operations, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben", "carl")
     seen = store.read_lock(LOCK)
@@ -56,7 +56,7 @@ def test_a_holder_that_knows_the_next_waiter_hands_over_with_one_request(
 
 
 def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
-    store: LockStore, table: CountingClient, clock: FakeClock
+    store: Operations, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = SeenLock(state=state(store), date_ms=clock.now_ms)
@@ -66,7 +66,7 @@ def test_a_holder_that_knows_that_others_wait_asks_for_them_at_once(
 
 
 def test_without_knowing_anything_it_takes_three(
-    store: LockStore, table: CountingClient, clock: FakeClock
+    store: Operations, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     table.calls.clear()
@@ -75,7 +75,7 @@ def test_without_knowing_anything_it_takes_three(
 
 
 def test_a_waiter_that_has_given_up_since_is_passed_over(
-    store: LockStore, table: CountingClient, clock: FakeClock
+    store: Operations, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben", "carl")
     seen = store.read_lock(LOCK)
@@ -88,7 +88,7 @@ def test_a_waiter_that_has_given_up_since_is_passed_over(
 
 
 def test_a_newcomer_that_nobody_had_seen_is_served_by_the_next_holder(
-    store: LockStore, clock: FakeClock
+    store: Operations, clock: FakeClock
 ) -> None:
     """The hand-off needs no look at the queue, because nobody else may come in beside its owner."""
     in_queue(store, clock, "anna", "ben")
@@ -100,7 +100,7 @@ def test_a_newcomer_that_nobody_had_seen_is_served_by_the_next_holder(
     assert [holder.owner_id for holder in state(store).holders] == [owner("carl")]
 
 
-def test_a_holder_that_was_evicted_hands_over_nothing(store: LockStore, clock: FakeClock) -> None:
+def test_a_holder_that_was_evicted_hands_over_nothing(store: Operations, clock: FakeClock) -> None:
     in_queue(store, clock, "anna", "ben", "carl")
     seen = store.read_lock(LOCK)
     clock.advance(70)
@@ -110,7 +110,7 @@ def test_a_holder_that_was_evicted_hands_over_nothing(store: LockStore, clock: F
 
 
 def test_beside_other_holders_nothing_is_supposed(
-    store: LockStore, table: CountingClient, clock: FakeClock
+    store: Operations, table: CountingClient, clock: FakeClock
 ) -> None:
     for name in ("anna", "ben", "carl"):
         store.acquire(acquire(name, limit=2, waits=True))
@@ -122,7 +122,7 @@ def test_beside_other_holders_nothing_is_supposed(
 
 
 def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
-    store: LockStore, table: CountingClient, clock: FakeClock
+    store: Operations, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = SeenLock(state=state(store), date_ms=clock.now_ms)
@@ -132,7 +132,7 @@ def test_a_caller_that_knows_that_it_must_wait_joins_at_once(
 
 
 def test_a_caller_that_knows_the_whole_queue_does_not_count_it(
-    store: LockStore, table: CountingClient, clock: FakeClock
+    store: Operations, table: CountingClient, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = store.read_lock(LOCK)
@@ -150,7 +150,7 @@ def test_a_caller_that_knows_the_whole_queue_does_not_count_it(
     ]
 
 
-def test_two_oldest_waiters_are_not_known_to_be_all(store: LockStore, clock: FakeClock) -> None:
+def test_two_oldest_waiters_are_not_known_to_be_all(store: Operations, clock: FakeClock) -> None:
     in_queue(store, clock, "anna", "ben")
     assert store.read_lock(LOCK).is_whole
     in_queue(store, clock, "carl")
@@ -158,7 +158,7 @@ def test_two_oldest_waiters_are_not_known_to_be_all(store: LockStore, clock: Fak
 
 
 def test_a_lock_that_has_become_free_since_is_granted_all_the_same(
-    store: LockStore, clock: FakeClock
+    store: Operations, clock: FakeClock
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     seen = store.read_lock(LOCK)
@@ -169,7 +169,7 @@ def test_a_lock_that_has_become_free_since_is_granted_all_the_same(
 
 @pytest.mark.parametrize("change", [{"contended": False}, {"held": 0, "holders": ()}])
 def test_what_was_seen_of_a_lock_without_a_queue_saves_nothing(
-    store: LockStore, table: CountingClient, clock: FakeClock, change: dict[str, object]
+    store: Operations, table: CountingClient, clock: FakeClock, change: dict[str, object]
 ) -> None:
     in_queue(store, clock, "anna", "ben")
     before = replace(state(store), **change)  # type: ignore[arg-type]  # fields of a state

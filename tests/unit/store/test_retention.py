@@ -56,7 +56,7 @@ def renew_for_long(bench: Bench) -> None:
         assert isinstance(bench.store().heartbeat(heartbeat("anna")), Grant)
 
 
-def hand_over_permit(bench: Bench) -> None:
+def serve_waiter(bench: Bench) -> None:
     bench.clock.advance(-2 * DAY_SECONDS)
     claim(bench)
     bench.wait("ben", execution_arn=None, waiter_timeout_ms=2 * DAY_SECONDS * 1000)
@@ -72,7 +72,7 @@ def take_over_permit(bench: Bench) -> None:
     claim(bench)
 
 
-WAYS = [claim, renew_for_long, hand_over_permit, take_over_permit]
+WAYS = [claim, renew_for_long, serve_waiter, take_over_permit]
 
 
 @pytest.mark.parametrize("become_holder", WAYS)

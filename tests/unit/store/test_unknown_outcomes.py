@@ -12,14 +12,14 @@ from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol import schema
 from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from tests.support import TABLE, FakeClock, acquire, heartbeat, moved_clock, release, store_over
 from tests.support.faults import THROTTLES, FaultyClient, client_error, defects, unknown_outcomes
+from tests.support.operations import Operations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-Operation = Callable[[LockStore], object]
+Operation = Callable[[Operations], object]
 OPERATIONS: dict[str, Operation] = {
     "acquire": lambda store: store.acquire(acquire("anna")),
     "heartbeat": lambda store: store.heartbeat(heartbeat("anna")),
@@ -96,7 +96,7 @@ def test_without_the_translation_a_throttle_would_be_reported_as_a_refusal(
     """The negative control: nobody holds the lock, and the caller is told that it is held."""
     client: Any = FaultyClient(dynamodb, client_error("InternalServerError", 500))
     table = NaiveTable(client, TABLE, aws_clock=moved_clock(clock))
-    store = LockStore(LockContext(table=table))
+    store = Operations(LockContext(table=table))
     answer = store.acquire(acquire("anna"))
     assert isinstance(answer, Refusal)
     assert (answer.reason, answer.holders) == (RefusalReason.HELD, ())
