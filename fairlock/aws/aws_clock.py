@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -112,7 +113,8 @@ class AwsClock:
             return None
         if self._uses_dates and not self._has_told:
             self._has_told = True
-            logging.getLogger("fairlock").info(_NO_DATES, endpoint_url or "the lock table")
+            with suppress(Exception):  # A log that is broken must not break a request.
+                logging.getLogger("fairlock").info(_NO_DATES, endpoint_url or "the lock table")
         return self._clock.wall_ms()
 
     def now_ms(self) -> int:

@@ -60,7 +60,7 @@ def _locks() -> tuple[LockClient, FakeClock]:
         _wait(store, "customer/1234", f"{_MACHINE}:run-{number + 2}")
     for number in range(3):
         _hold(store, "imports", f"worker-{number}:1:import.py", limit=5)
-    clock.advance(4)
+    clock.advance(3)
     return client_of(table, clock), clock
 
 

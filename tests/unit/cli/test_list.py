@@ -54,18 +54,6 @@ def listed(locks: LockClient, console: Any, **options: Any) -> list[str]:  # noq
     return shown_lines(console)
 
 
-def test_a_lease_that_ends_in_years_is_yellow_and_fits(table: Table, clock: FakeClock) -> None:
-    """The clock of its holder was wrong. The control is a lock of the same owner."""
-    clock.advance(3 * 365 * 86_400)
-    store_over(table.memory, clock).acquire(acquire("anna", lock_name="years"))
-    clock.advance(-3 * 365 * 86_400)
-    with client_of(table, clock) as locks:
-        found = [locks.describe(name) for name in ("years", "orders/1")]
-    rows = [lines._row(lock) for lock in found if lock is not None]  # noqa: SLF001 - its styles
-    assert [str(row[4]) for row in rows] == ["1095d", "30s"]
-    assert [row[4].style for row in rows] == ["yellow", ""]
-
-
 def test_a_row_tells_who_holds_since_when_and_who_waits(locks: LockClient) -> None:
     head, row = listed(locks, terminal(80), prefix="orders/")
     assert head.split() == ["lock", "held", "holder", "since", "lease", "waiting", "longest"]

@@ -82,23 +82,3 @@ def test_the_end_of_a_workflows_lease_is_explained_and_that_of_a_process_is_not(
         "(over)",
         "(over: the next one who asks extends it if this execution runs, else takes the lock)",
     }
-
-
-@pytest.mark.parametrize(("seconds_ahead", "is_odd"), [(0, False), (150, False), (200, True)])
-def test_a_lease_that_ends_too_late_for_its_length_is_told(
-    seconds_ahead: int,
-    store: Operations,
-    table: Table,
-    clock: FakeClock,
-    *,
-    is_odd: bool,
-) -> None:
-    """Up to 150 s it may be that of a waiter that was handed the lock and is to ask soon."""
-    clock.advance(seconds_ahead)
-    store.acquire(acquire("ahead", lease_ms=60_000))
-    clock.advance(-seconds_ahead)
-    with client_of(table, clock) as locks:
-        found = locks.describe(LOCK)
-    assert found is not None
-    [line] = [line for line in details(found) if "lease ends" in line]
-    assert ("too late for a lease of 60 s, so a clock was wrong" in line) == is_odd

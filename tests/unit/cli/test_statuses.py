@@ -260,7 +260,7 @@ def test_without_its_extra_the_command_says_what_to_install(
     for name in [name for name in sys.modules if name.startswith("fairlock.cli.")]:
         monkeypatch.delitem(sys.modules, name)
     assert status_of(monkeypatch, "show", "x") == (
-        "fairlock: the command line needs typer: "
+        "fairlock: the command line needs typer, an optional part of Fairlock: "
         "install Fairlock from its repository with the extra 'cli'"
     )
 

@@ -75,7 +75,7 @@ def test_a_busy_lock_is_refused_without_the_holders_owner_id() -> None:
             {
                 "owner_name": "anna",
                 "acquired_at": granted["acquired_at"],
-                "expires_in_seconds": granted["expires_in_seconds"],
+                "expires_at": refused["holders"][0]["expires_at"],
             }
         ],
         "retry_after_seconds": 1,

@@ -44,7 +44,7 @@ def test_a_busy_lock_queues_and_counts_the_waiter_without_a_push(
             {
                 "owner_name": "",
                 "acquired_at": granted["acquired_at"],
-                "expires_at": granted["expires_at"],
+                "expires_at": answer["holders"][0]["expires_at"],
             }
         ],
         "retry_after_seconds": answer["retry_after_seconds"],

@@ -57,7 +57,7 @@ def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_nobody_a
 def test_without_a_check_of_the_clock_it_would_outlast_its_function(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RetryBudget, "is_over", lambda _self, *, since: False)  # noqa: ARG005 - as the real one
+    monkeypatch.setattr(RetryBudget, "is_spent", lambda _self, *, since: False)  # noqa: ARG005 - as the real one
     assert seconds_to_refuse(bench) > 20
 
 
