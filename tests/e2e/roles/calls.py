@@ -104,15 +104,17 @@ def _calls(
 
 
 _LOCKS: Final = {
-    "get_item": "Heartbeat Release Inspect ForceRelease Client",
+    "get_item": "Acquire Heartbeat Release Reap Inspect ForceRelease Client",
     "put_item": "Acquire Heartbeat Client",
     "update_item": "Acquire Heartbeat Release Reap ForceRelease Client",
-    "delete_item": "Acquire Release Reap ForceRelease Client",
-    "query": "Acquire Release Reap Inspect ForceRelease Client",
+    "delete_item": "Acquire Heartbeat Release Reap ForceRelease Client",
+    "query": "Acquire Heartbeat Release Reap Inspect ForceRelease Client",
     "scan": "Inspect",
-    "transact_write_items": "Acquire Reap Client",  # a check is an action of its own
+    "transact_write_items": "Reap Client",  # a check is an action of its own
 }
-_LIVENESS: Final = {"describe_execution": "Acquire Release Reap ForceRelease Client"}
+_LIVENESS: Final = {
+    "describe_execution": "Acquire Heartbeat Release Reap ForceRelease Client",
+}
 _REAPING: Final = dict.fromkeys(
     (
         "send_message",
@@ -281,10 +283,10 @@ def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
         ("states:SendTaskHeartbeat", machine, ""),
         ("states:StartExecution", elsewhere, ""),
         ("states:DescribeExecution", elsewhere.replace(":stateMachine:", ":execution:"), ""),
-        (f"{callback}Success", durable, "Acquire Release Reap ForceRelease Client"),
+        (f"{callback}Success", durable, "Acquire Heartbeat Release Reap ForceRelease Client"),
         (f"{callback}Success", durable_elsewhere, ""),
         (f"{callback}Failure", durable, ""),
-        ("lambda:GetDurableExecution", durable, "Acquire Release Reap ForceRelease Client"),
+        ("lambda:GetDurableExecution", durable, "Acquire Heartbeat Release Reap ForceRelease Client"),
         ("lambda:GetDurableExecution", durable_elsewhere, ""),
         ("lambda:StopDurableExecution", durable, ""),
         ("lambda:CheckpointDurableExecution", durable, ""),
