@@ -44,7 +44,7 @@ def test_each_answer_has_a_date_of_its_own(account: Account, lock: str) -> None:
 
 
 def test_the_dates_of_all_front_ends_fit_together(account: Account) -> None:
-    """Decides how far front ends differ: half a second either way is what the protocol allows."""
+    """Decides whether front ends stay within half a second either way, which the rules allow."""
     dynamodb, table = account.client("dynamodb"), account.output("LockTableName")
     locks = LockTable(dynamodb, table)
     clock = locks.aws_clock
@@ -62,7 +62,7 @@ def test_the_dates_of_all_front_ends_fit_together(account: Account) -> None:
 
 
 def test_a_throttle_has_a_date_too(account: Account, lock: str) -> None:
-    """Tells only: a throttled request is repeated, and judged by the answer to the repeat."""
+    """Decides whether a throttle has one: nothing is judged by it, the request is repeated."""
     account.needs_aws("it does not throttle")
     dynamodb, table = account.client("dynamodb"), account.output("LockTableName")
     for _ in range(THROTTLE_TRIES):
