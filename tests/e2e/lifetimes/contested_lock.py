@@ -13,11 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, FRONT_END_MS
-from fairlock.protocol.model import ForceReleaseRequest, Holder
-from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
+from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
 TIMES: Final = int(os.environ.get("FAIRLOCK_TIMES", "20"))
@@ -111,17 +108,6 @@ class ContestedLock:
 
     def waiters(self) -> list[str]:
         return self.deployment.waiters(self.lock)
-
-    def force_release(self) -> None:
-        """Takes the lock away from its only holder, as an administrator does."""
-        table = LockTable(self.deployment.aws.client("dynamodb"), self.deployment.table_name)
-        request = ForceReleaseRequest(
-            lock_name=self.lock,
-            fencing_token=self.holder().fencing_token,
-            reason="the test takes it",
-            requested_by="olga",
-        )
-        assert LockStore(LockContext(table=table)).force_release(request) is not None
 
     def ask(self, **terms: object) -> Json:
         """What a direct caller is told that never asked before."""

@@ -49,7 +49,7 @@ def force_released(deployment: Deployment, machine: str, *, seconds: int) -> Los
     contested = ContestedLock(deployment)
     with calling():
         execution = contested.start_inside(machine, seconds=seconds)
-        contested.force_release()
+        deployment.force_release(contested.lock)
         lost_at = time.time()
     ended = contested.ended(execution)
     return Lost(
