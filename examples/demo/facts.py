@@ -60,7 +60,6 @@ class Grant:
 
     fencing_token: int
     acquired_at_ms: int
-    expires_at_ms: int
     answered_at_ms: int
 
 
@@ -103,7 +102,6 @@ class Execution:
                 return Grant(
                     fencing_token=call.answer["fencing_token"],
                     acquired_at_ms=call.answer["acquired_at_ms"],
-                    expires_at_ms=call.answer["expires_at_ms"],
                     answered_at_ms=call.answered_at_ms,
                 )
         return None

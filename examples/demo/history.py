@@ -100,9 +100,8 @@ def _answered(call: Call, event: Mapping[str, Any]) -> Call:
         return replace(call, answered_at_ms=at_ms, error=details.get("error") or "States.Timeout")
     answer = json.loads(details["output"])
     answer = answer.get("Payload", answer)
-    for field in ("acquired_at", "expires_at"):
-        if field in answer:
-            answer[f"{field}_ms"] = _epoch_ms(datetime.fromisoformat(answer[field]))
+    if "acquired_at" in answer:
+        answer["acquired_at_ms"] = _epoch_ms(datetime.fromisoformat(answer["acquired_at"]))
     return replace(call, answered_at_ms=at_ms, answer=answer)
 
 

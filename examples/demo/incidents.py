@@ -51,10 +51,11 @@ def handed_on(incident: Incident, limits: Limits) -> Check:
         return Check(claim=claim, passed=False, evidence=evidence)
     asked = len(incident.following.calls_of(Role.ACQUIRE))
     after = Interval(start_ms=held.end_ms, end_ms=came.answered_at_ms)
+    lease_ends_at_ms = gone.acquired_at_ms + limits.lease_seconds * 1000
     lapsed = (gone.acquired_at_ms + limits.lapse_ms - held.end_ms) / 1000
     return Check(
         claim=claim,
-        passed=came.answered_at_ms < gone.expires_at_ms and asked == 1,
+        passed=came.answered_at_ms < lease_ends_at_ms and asked == 1,
         evidence=f"in {after} after the stop, asked {asked} {'time' if asked == 1 else 'times'} "
         f"(lease and tolerance would have taken {lapsed:.1f} s, "
         f"and a question of its own up to {limits.fallback_seconds} s more)",

@@ -37,7 +37,6 @@ def guarded_execution(
             "acquired": True,
             "fencing_token": token,
             "acquired_at_ms": granted_ms - 5,
-            "expires_at_ms": granted_ms - 5 + LIMITS.lease_seconds * 1000,
         },
     )
     charge = Call(

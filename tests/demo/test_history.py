@@ -15,7 +15,6 @@ GRANTED = {
     "acquired": True,
     "fencing_token": 1_700_000_000_000_007,
     "acquired_at": "1970-01-01T00:00:02.000Z",
-    "expires_at": "1970-01-01T00:00:08.000Z",
 }
 CHARGED: dict[str, Any] = {
     "charge_id": "alice-1",
@@ -73,7 +72,6 @@ def test_a_guarded_execution_is_read_from_its_history(prefix: str) -> None:
     assert execution.grant == Grant(
         fencing_token=1_700_000_000_000_007,
         acquired_at_ms=2_000,
-        expires_at_ms=8_000,
         answered_at_ms=2_010,
     )
     assert execution.refusals == (

@@ -12,7 +12,7 @@ from typing import Any
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, read_claim
 from fairlock.protocol.items import read_state
-from fairlock.protocol.model import LockState
+from fairlock.protocol.model import ForceReleaseRequest, LockState
 from fairlock.protocol.schema import (
     EXECUTION_ARN,
     HELD,
@@ -20,6 +20,8 @@ from fairlock.protocol.schema import (
     lock_key,
     partition_of,
 )
+from fairlock.store.context import LockContext
+from fairlock.store.lock_store import LockStore
 from testbed.localaws import LocalAws
 from tests.e2e.execution_history import ExecutionHistory
 
@@ -91,6 +93,18 @@ class Deployment:
         assert "FunctionError" not in response, answer
         assert isinstance(answer, dict)
         return answer
+
+    def force_release(self, lock_name: str) -> None:
+        """Takes a lock away from its only holder, as an administrator does."""
+        [holder] = self.state(lock_name).holders
+        table = LockTable(self.aws.client("dynamodb"), self.table_name)
+        request = ForceReleaseRequest(
+            lock_name=lock_name,
+            fencing_token=holder.fencing_token,
+            reason="the test takes it",
+            requested_by="olga",
+        )
+        assert LockStore(LockContext(table=table)).force_release(request) is not None
 
     def start(self, machine: str, value: object) -> str:
         """Starts a workflow of the test stacks, and returns the execution's ARN."""

@@ -27,7 +27,7 @@ def answer_of(call: Any, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as
 
 def test_each_answer_has_a_date_of_its_own(account: Account, lock: str) -> None:
     """Decides whether refusals have one too: a lease of another is judged by nothing else."""
-    dynamodb, table = account.client("dynamodb"), account.output("LockTableName")
+    dynamodb, table = account.client("dynamodb"), account.workflows.table_name
     key = dict(lock_key(lock))
     write = {"TableName": table, "Key": key, "ExpressionAttributeValues": {":no": {"S": "no"}}}
     refused = {**write, **NOT_THERE}
@@ -44,8 +44,8 @@ def test_each_answer_has_a_date_of_its_own(account: Account, lock: str) -> None:
 
 
 def test_the_dates_of_all_front_ends_fit_together(account: Account) -> None:
-    """Decides how far front ends differ: half a second either way is what the protocol allows."""
-    dynamodb, table = account.client("dynamodb"), account.output("LockTableName")
+    """Decides whether front ends stay within half a second either way, which the rules allow."""
+    dynamodb, table = account.client("dynamodb"), account.workflows.table_name
     locks = LockTable(dynamodb, table)
     clock = locks.aws_clock
     edges: list[tuple[float, float]] = []
@@ -62,9 +62,9 @@ def test_the_dates_of_all_front_ends_fit_together(account: Account) -> None:
 
 
 def test_a_throttle_has_a_date_too(account: Account, lock: str) -> None:
-    """Tells only: a throttled request is repeated, and judged by the answer to the repeat."""
+    """Decides whether a throttle has one: nothing is judged by it, the request is repeated."""
     account.needs_aws("it does not throttle")
-    dynamodb, table = account.client("dynamodb"), account.output("LockTableName")
+    dynamodb, table = account.client("dynamodb"), account.workflows.table_name
     for _ in range(THROTTLE_TRIES):
         answer = answer_of(
             dynamodb.get_item, TableName=table, Key=dict(lock_key(lock)), ConsistentRead=True

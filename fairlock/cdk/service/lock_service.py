@@ -270,7 +270,11 @@ class LockService(LockServiceBase):
         self.publish_function: lambda_.Function | None = (
             make_publisher(functions) if lifecycle_events else None
         )
-        self._meet_durable = [self.acquire_function, self.release_function]
+        self._meet_durable = [
+            self.acquire_function,
+            self.heartbeat_function,
+            self.release_function,
+        ]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
             [] if self.administration is None else [self.administration.force_release]

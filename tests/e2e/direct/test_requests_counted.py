@@ -111,7 +111,9 @@ def test_each_operation_is_one_request_and_a_takeover_two(
     assert requests_of("acquire", anna)[1] == one, "a lock never seen"
     assert requests_of("acquire", anna)[1] == one, "repeated"
     assert requests_of("acquire", ben)[1] == one, "refused"
-    assert requests_of("heartbeat", {**anna, "lease_seconds": 1})[1] == one
+    assert requests_of("heartbeat", anna)[1] == one
+    shorter = {**anna, "lease_seconds": 1}
+    assert requests_of("heartbeat", shorter)[1] == {"UpdateItem": 2}, "its lease would end sooner"
     assert requests_of("heartbeat", ben)[1] == one, "not held"
 
     costs: list[dict[str, int]] = []

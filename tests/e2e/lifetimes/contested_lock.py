@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, FRONT_END_MS
 from fairlock.protocol.model import Holder
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 
@@ -26,7 +27,9 @@ QUICK_SECONDS: Final = 0.5
 MEASURING_SECONDS: Final = 0.1
 SLOW_SECONDS: Final = 5.0
 """The longest pause where nothing is measured by polling."""
-TOLERANCE_SECONDS: Final = 2
+TOLERANCE_SECONDS: Final = FRONT_END_MS / 1000
+OVER_SECONDS: Final = TOLERANCE_SECONDS + DATE_RESOLUTION_MS / 1000
+"""From the stored end of a lease until every Date, cut to the second, says that it is over."""
 
 MOST_CALLING: Final = 4
 _CALLING: Final = threading.BoundedSemaphore(MOST_CALLING)

@@ -30,7 +30,7 @@ TAKES_AGAIN_SECONDS: Final = 30
 
 @dataclass(frozen=True)
 class Lost:
-    """What became of a workflow whose lock was released by somebody else in its work.
+    """What became of a workflow whose lock was released by force in its work.
 
     Attributes:
         seconds: from then until it ended.
@@ -49,8 +49,7 @@ def force_released(deployment: Deployment, machine: str, *, seconds: int) -> Los
     contested = ContestedLock(deployment)
     with calling():
         execution = contested.start_inside(machine, seconds=seconds)
-        owner_id = contested.holder().owner_id
-        deployment.invoke("Release", lock_name=contested.lock, owner_id=owner_id)
+        deployment.force_release(contested.lock)
         lost_at = time.time()
     ended = contested.ended(execution)
     return Lost(

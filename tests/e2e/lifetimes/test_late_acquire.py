@@ -27,7 +27,9 @@ def test_what_it_takes_is_free_after_the_second_look(runs: ScenarioRuns, tell: T
     assert [(each.holders, each.waiters) for each in late] == [([], [])] * len(late)
 
 
-def test_a_barred_one_is_refused_as_long_as_nobody_else_used_the_lock(runs: ScenarioRuns) -> None:
+def test_one_whose_claim_is_fenced_is_refused_whoever_used_the_lock(
+    runs: ScenarioRuns,
+) -> None:
     late: list[Late] = runs["late, refused"]
     assert [each.leaked for each in late] == [False] * len(late)
     assert {each.next_ended.status for each in late} == {"SUCCEEDED"}
@@ -35,7 +37,11 @@ def test_a_barred_one_is_refused_as_long_as_nobody_else_used_the_lock(runs: Scen
 
 def test_a_newer_holder_keeps_its_lock_and_the_dead_waiter_goes(runs: ScenarioRuns) -> None:
     late: list[LateBehind] = runs["late, taken"]
-    assert [each.queued for each in late] == [[each.execution] for each in late]
+    before_their_claim, before_the_lock = late[::2], late[1::2]
+    assert [each.queued for each in before_their_claim] == [
+        [each.execution] for each in before_their_claim
+    ]
+    assert [each.queued for each in before_the_lock] == [[]] * (TIMES // 2), "refused by its claim"
     for each in late:
         assert [renewal["renewed"] for renewal in each.renewals] == [True, True]
         assert each.released["released"] is True

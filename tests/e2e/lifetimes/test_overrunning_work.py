@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES, TOLERANCE_SECONDS
+from fairlock.protocol.lease_time import over_at_ms, stored_end_ms
+from tests.e2e.lifetimes.contested_lock import ALIKE_TIMES
 from tests.e2e.lifetimes.overrunning_work import CONTENDERS, OVERRUN_SECONDS, Overrun
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
 from tests.e2e.scenario_runs import ScenarioRuns
 
-SHORTEST_EXTENSION_SECONDS = PLAIN_LEASE_SECONDS + TOLERANCE_SECONDS
+SHORTEST_EXTENSION_SECONDS = over_at_ms(stored_end_ms(0, PLAIN_LEASE_SECONDS * 1000)) / 1000
 
 
 def test_it_is_never_robbed_however_often_others_ask(

@@ -9,12 +9,13 @@ import time
 
 import pytest
 
+from fairlock.protocol.lease_time import stored_end_ms
 from tests.e2e.deployment import Deployment, wait_until
-from tests.e2e.lifetimes.contested_lock import TOLERANCE_SECONDS, ContestedLock
+from tests.e2e.lifetimes.contested_lock import OVER_SECONDS, ContestedLock
 from tests.e2e.lifetimes.stack import PLAIN_LEASE_SECONDS
 
 GOES_ON_SECONDS = 40
-OVER_SECONDS = PLAIN_LEASE_SECONDS + TOLERANCE_SECONDS + 1
+LAPSED_SECONDS = stored_end_ms(0, PLAIN_LEASE_SECONDS * 1000) / 1000 + OVER_SECONDS
 
 
 def goes_on(contested: ContestedLock, execution: str) -> bool:
@@ -29,7 +30,7 @@ def test_what_the_branch_held_is_taken_until_the_execution_ends(
     contested = ContestedLock(deployment)
     execution = contested.start_inside(machine, seconds=GOES_ON_SECONDS)
     wait_until(lambda: goes_on(contested, execution))
-    time.sleep(OVER_SECONDS)  # A lease ends by the clock and by nothing else.
+    time.sleep(LAPSED_SECONDS)  # A lease ends by the clock and by nothing else.
     assert (contested.ask()["acquired"], deployment.is_running(execution)) == (False, True)
     contested.stop(execution)
     wait_until(lambda: contested.holders() == [])

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, FRONT_END_MS
 from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.queue.queued_lock import HOLDER, QueuedLock
 from tests.e2e.queue.stack import GIVES_UP_SECONDS, TURNS
 
 LEASE_SECONDS: Final = 3
-TOLERANCE_SECONDS: Final = 2
+OVER_SECONDS: Final = (FRONT_END_MS + DATE_RESOLUTION_MS) / 1000
+"""From the stored end of a lease until every Date, cut to the second, says that it is over."""
 POLL_SECONDS: Final = TURNS.seconds + TURNS.pause_seconds
 """From one question of a waiter to its next."""
 WAITS_SECONDS: Final = (10, 60)
@@ -117,7 +119,7 @@ def releaser_killed(deployment: Deployment, *, after_requests: float, machine: s
     released_at = time.time()  # Before: the waiter may ask right after the hand-over.
     assert line.release_killed(after_requests=after_requests)
     handed_over = HOLDER not in line.holders()
-    free_at = released_at if handed_over else line.lease_ends_at() + TOLERANCE_SECONDS
+    free_at = released_at if handed_over else line.lease_ends_at() + OVER_SECONDS
     return _watch(line, execution, free_at, watched=machine == QUEUE)
 
 
@@ -130,7 +132,7 @@ def dead_waiter_untold(deployment: Deployment) -> Advanced:
     first, second = line.join("UnreapedPlain"), line.join("UnreapedPlain")
     deployment.stop(first)
     line.release_untold()
-    return _watch(line, second, line.lease_ends_at() + TOLERANCE_SECONDS)
+    return _watch(line, second, line.lease_ends_at() + OVER_SECONDS)
 
 
 def waited(deployment: Deployment, *, machine: str, seconds: int) -> Waited:

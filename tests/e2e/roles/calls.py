@@ -104,15 +104,17 @@ def _calls(
 
 
 _LOCKS: Final = {
-    "get_item": "Heartbeat Release Inspect ForceRelease Client",
+    "get_item": "Acquire Heartbeat Release Reap Inspect ForceRelease Client",
     "put_item": "Acquire Heartbeat Client",
     "update_item": "Acquire Heartbeat Release Reap ForceRelease Client",
-    "delete_item": "Acquire Release Reap ForceRelease Client",
-    "query": "Acquire Release Reap Inspect ForceRelease Client",
+    "delete_item": "Acquire Heartbeat Release Reap ForceRelease Client",
+    "query": "Acquire Heartbeat Release Reap Inspect ForceRelease Client",
     "scan": "Inspect",
-    "transact_write_items": "Acquire Reap Client",  # a check is an action of its own
+    "transact_write_items": "Reap Client",  # a check is an action of its own
 }
-_LIVENESS: Final = {"describe_execution": "Acquire Release Reap ForceRelease Client"}
+_TELLERS: Final = "Acquire Heartbeat Release Reap ForceRelease Client"
+"""Who may hand a lock over: they ask whether a waiter still runs, and tell it."""
+_LIVENESS: Final = {"describe_execution": _TELLERS}
 _REAPING: Final = dict.fromkeys(
     (
         "send_message",
@@ -274,17 +276,17 @@ def _simulated(outputs: Mapping[str, str]) -> Iterator[Simulated]:
     durable_elsewhere = durable.replace(ACCOUNT, "123456789012")
     callback = "lambda:SendDurableExecutionCallback"
     for action, resource, roles in (
-        ("states:SendTaskSuccess", machine, "Acquire Heartbeat Release Reap ForceRelease Client"),
+        ("states:SendTaskSuccess", machine, _TELLERS),
         ("states:SendTaskSuccess", elsewhere, ""),
         ("states:SendTaskFailure", machine, "Heartbeat"),
         ("states:SendTaskFailure", elsewhere, ""),
         ("states:SendTaskHeartbeat", machine, ""),
         ("states:StartExecution", elsewhere, ""),
         ("states:DescribeExecution", elsewhere.replace(":stateMachine:", ":execution:"), ""),
-        (f"{callback}Success", durable, "Acquire Release Reap ForceRelease Client"),
+        (f"{callback}Success", durable, _TELLERS),
         (f"{callback}Success", durable_elsewhere, ""),
         (f"{callback}Failure", durable, ""),
-        ("lambda:GetDurableExecution", durable, "Acquire Release Reap ForceRelease Client"),
+        ("lambda:GetDurableExecution", durable, _TELLERS),
         ("lambda:GetDurableExecution", durable_elsewhere, ""),
         ("lambda:StopDurableExecution", durable, ""),
         ("lambda:CheckpointDurableExecution", durable, ""),

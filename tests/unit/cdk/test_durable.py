@@ -109,6 +109,7 @@ def test_the_service_may_wake_and_ask_about_that_function_and_no_other(own: Stac
     roles = template["Resources"][name]["Properties"]["Roles"]
     assert [role["Ref"][:-8] for role in roles] == [
         "LocksAcquireRole",
+        "LocksHeartbeatRole",
         "LocksReleaseRole",
         "LocksReaperReapRole",
     ]
@@ -117,6 +118,7 @@ def test_the_service_may_wake_and_ask_about_that_function_and_no_other(own: Stac
     ]
     assert functions_that_meet_durable(template) == {
         "LocksAcquire",
+        "LocksHeartbeat",
         "LocksRelease",
         "LocksReaperReap",
     }
@@ -148,6 +150,7 @@ def test_a_service_of_all_durable_functions_serves_those_of_other_apps(own: Stac
     found = statements_about_durable(template)
     assert sorted(name.partition("DefaultPolicy")[0] for name in found) == [
         "LocksAcquireRole",
+        "LocksHeartbeatRole",
         "LocksReaperReapRole",
         "LocksReleaseRole",
     ]
