@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from fairlock.store.lock_store import LockStore
+
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, read_claim
 from fairlock.protocol.items import read_state
@@ -21,7 +23,6 @@ from fairlock.protocol.schema import (
     partition_of,
 )
 from fairlock.store.context import LockContext
-from fairlock.store.lock_store import LockStore
 from testbed.localaws import LocalAws
 from tests.e2e.execution_history import ExecutionHistory
 

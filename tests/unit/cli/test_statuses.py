@@ -143,17 +143,13 @@ def test_no_table_is_78(
 def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_its_lease(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control is a client that goes by what it has watched, and has watched nothing yet."""
+    """The control is the attempt before."""
     words = ("run", "vanished", "--max-wait", "0", "--", "true")
-    with (
-        LockClient(TABLE, client=aws.client("dynamodb"), heartbeat_every=math.inf) as locks,
-        LockClient(TABLE, client=aws.client("dynamodb")) as watching,
-    ):
+    with LockClient(TABLE, client=aws.client("dynamodb"), heartbeat_every=math.inf) as locks:
         locks.acquire("vanished", lease=1)
         ended = time.monotonic() + 1
         assert answered(monkeypatch, *words) == 75
-        until(lambda: time.monotonic() > ended + 2.1)
-        assert watching.try_acquire("vanished") is None
+        until(lambda: time.monotonic() > ended + 5)
         assert answered(monkeypatch, *words) == 0
 
 
