@@ -85,9 +85,9 @@ _LONG: Final[dict[str, Sequence[Scenario]]] = {
     ]
     * TIMES,
     "late, refused": [
-        partial(late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_THE_LOCK, used=used)
-        for used in (False, True)
-    ],
+        partial(late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_THE_LOCK, used=False)
+    ]
+    * CONTROL_TIMES,
     "late, taken": [
         partial(late_acquires.on_a_taken_lock, requests=number % 2) for number in range(TIMES)
     ],
