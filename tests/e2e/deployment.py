@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fairlock.store.lock_store import LockStore
-
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, read_claim
 from fairlock.protocol.items import read_state
@@ -25,6 +23,7 @@ from fairlock.protocol.schema import (
 from fairlock.store.context import LockContext
 from testbed.localaws import LocalAws
 from tests.e2e.execution_history import ExecutionHistory
+from tests.support.operations import Operations
 
 Json = dict[str, Any]
 
@@ -105,7 +104,7 @@ class Deployment:
             reason="the test takes it",
             requested_by="olga",
         )
-        assert LockStore(LockContext(table=table)).force_release(request) is not None
+        assert Operations(LockContext(table=table)).force_release(request) is not None
 
     def start(self, machine: str, value: object) -> str:
         """Starts a workflow of the test stacks, and returns the execution's ARN."""
