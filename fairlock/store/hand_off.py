@@ -22,7 +22,7 @@ from fairlock.protocol.expressions import Item, Update
 from fairlock.protocol.items import read_state, read_waiter
 from fairlock.protocol.leaving import Step, mark_undelivered, next_step
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter
-from fairlock.protocol.outcomes import Grant, HandOff
+from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, is_dead, oldest_waiters
 from fairlock.store.context import (
@@ -329,27 +329,32 @@ def _send(context: LockContext, step: Step, state: LockState) -> Written | _Move
         if isinstance(outcome, Written):
             return outcome
         return _Moved(read_state(outcome.item), repeated=outcome.repeated)
-    sent = context.retry_budget.clock.monotonic()
     try:
         result = context.table.transact(step.write)
     except LockStoreUnavailable:
-        # If it happened, its waiter sleeps until it is told: a repeat of this call would not know.
-        if step.hand_off is None or not _has_happened(context, step.hand_off.grant):
-            raise
-        return Written({}, sent=sent)
+        if step.hand_off is not None:
+            _wake_if_it_holds(context, step.hand_off)
+        raise
     if isinstance(result, Written):
         return result
     # If only the waiter has moved, the state still stands: its conditions guard the next write.
     return _Moved(state if result.state is None else read_state(result.state))
 
 
-def _has_happened(context: LockContext, grant: Grant) -> bool:
-    """Whether a hand-off whose answer was lost is seen to have happened."""
+def _wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
+    """Tells a waiter of a hand-off whose answer was lost, if the lock shows that it happened.
+
+    A repeat of the call finds that its holder is out, and nothing of the waiter, which would sleep
+    until its fallback poll. What the push finds does not matter: another call may have made this
+    very grant from the same state, and told of it, and then the task token is used up.
+    """
+    grant, task_token = hand_off.grant, hand_off.waiter.request.task_token
+    if task_token is None:
+        return
     with suppress(LockStoreUnavailable):
-        state = read_state(context.table.read(lock_key(grant.lock_name)))
-        holder = state.holder(grant.owner_id)
-        return holder is not None and holder.fencing_token == grant.fencing_token
-    return False
+        holder = read_state(context.table.read(lock_key(grant.lock_name))).holder(grant.owner_id)
+        if holder is not None and holder.fencing_token == grant.fencing_token:
+            context.workflows.wake_waiter(task_token, grant)
 
 
 def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
