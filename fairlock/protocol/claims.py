@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import (
     Check,
+    Delete,
     Item,
     Put,
     Query,
@@ -127,6 +128,17 @@ def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
         values={":lock_name": {"S": claim.lock_name}, ":now": number(now_ms)},
         now_ms=now_ms,
     )
+
+
+def forget_claim(claim: Claim) -> Delete:
+    """Delete the claim of a grant that was released without its execution being named.
+
+    The workflow has not said that its work is over: a heartbeat that finds neither the lock nor a
+    claim has lost the lock. So it must not be marked as done. A claim that is ended or fenced
+    stays, for late calls and for the reaper.
+    """
+    condition = all_of(_NOT_ENDED, _NOT_FENCED)
+    return Delete(key=claim.key, condition=condition, names=names_in(condition), values={})
 
 
 def mark_done(claim: Claim, *, now_ms: int) -> Update:

@@ -17,7 +17,14 @@ from dataclasses import dataclass
 
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.claims import claim_of, mark_done, mark_ended, place_in, task_token_in
+from fairlock.protocol.claims import (
+    claim_of,
+    forget_claim,
+    mark_done,
+    mark_ended,
+    place_in,
+    task_token_in,
+)
 from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Check, Transaction
 from fairlock.protocol.items import read_holder, read_state
@@ -105,7 +112,7 @@ def give_back(
 
 
 def _close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
-    """Marks the claim of an acquisition as done; never fails, as the lock is free.
+    """Marks the claim of an acquisition as done, or removes it; never fails, as the lock is free.
 
     The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
     still be under way.
@@ -118,9 +125,13 @@ def _close_claim(context: LockContext, request: ReleaseRequest, answer: Released
         execution_arn = answer.execution_arn
     if execution_arn is None:
         return
+    claim = claim_of(request, execution_arn)
     try:
-        claim = claim_of(request, execution_arn)
-        context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
+        if request.execution_arn is None:
+            # Perhaps a stranger released it: then the workflow's heartbeats must report a loss.
+            context.table.delete(forget_claim(claim))
+        else:
+            context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
     except LockStoreUnavailable:
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
 

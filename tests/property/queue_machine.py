@@ -22,7 +22,7 @@ from tests.property.bench import Bench, Killed
 from tests.property.stored_lock import read_stored
 from tests.support.operations import Operations
 
-TOLERANCE_MS = 2_000
+TOLERANCE_MS = 500
 LIMITS = {"mutex": 1, "pair": 2}
 
 

@@ -37,6 +37,8 @@ WIRE: Final = 3
 FIRST_CLIENT: Final = 4
 _REPEATABLE: Final = {"update", "delete"}
 _WRITES: Final = {*_REPEATABLE, "transact"}
+_KEEPS_ITS_PLACE: Final = "attribute_exists"
+"""How the condition of a join begins whose waiter is there already."""
 
 
 class Move(NamedTuple):
@@ -205,7 +207,11 @@ class World:
         known = progress.known[number]
         assert known.call is not None
         call = progress.calls[known.call]
-        if left == NONE or call.name != "join_queue" or call.payload.other.condition is not None:
+        if (
+            left == NONE
+            or call.name != "join_queue"
+            or call.payload.other.condition.startswith(_KEEPS_ITS_PLACE)
+        ):
             return
         done = self.tables.apply(state[0], call)
         if done.answer != self._written or known.local.half_joined:

@@ -9,7 +9,7 @@ from fairlock.protocol import claims
 from fairlock.protocol.expressions import Put
 from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.outcomes import AlreadyHolder, NotHeld, Released, judge
-from fairlock.protocol.schema import FENCED
+from fairlock.protocol.schema import DONE, FENCED
 from fairlock.store import acquire, keep_alive, reap, release
 from fairlock.store.context import LockContext
 from tests.model.executions.actors import Heartbeats
@@ -150,11 +150,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
         _RENEWED,
         ((release, "release", _release_that_ends_the_claim_late),),
     ),
-    "a heartbeat takes a lock again that has no claim": Mutant(
+    "a heartbeat takes a lock again whose work has failed": Mutant(
         Invariant.FREE,
         _WORK_FAILS,
         (
-            (keep_alive, "is_fenced", lambda item: FENCED in item or not item),
+            (keep_alive, "has_ended", lambda _item: False),
+            (keep_alive, "is_fenced", lambda item: FENCED in item or DONE in item),
             (keep_alive, "reacquire_after_redrive", _register_again_without_asking),
         ),
     ),

@@ -118,11 +118,11 @@ def test_a_lock_released_by_force_is_lost_at_the_next_heartbeat_and_stays_free(
     assert bench.holders() == []
 
 
-def test_a_lock_that_was_released_with_its_owner_id_alone_is_done(bench: Bench) -> None:
-    """The claim is found by the holder, so that the heartbeats end, too."""
+def test_a_lock_that_was_released_with_its_owner_id_alone_is_lost(bench: Bench) -> None:
+    """The workflow has not said that its work is over: its heartbeats must report the loss."""
     bench.store().keep_alive(workflow_heartbeat("anna"))
     bench.store().release(release("anna"))
-    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.DONE
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.LOST
     assert bench.holders() == []
 
 

@@ -294,7 +294,7 @@ CASES: Final = {
         wrong=["first"],
     ),
 }
-HARMLESS: Final = {"confirm_join", "fence_claim", "leave_queue"}
+HARMLESS: Final = {"confirm_join", "fence_claim", "forget_claim", "leave_queue"}
 """Their copies may be written; tests of their own say why that does not matter."""
 
 
