@@ -51,7 +51,7 @@ _ONE_RELEASES_THE_OTHER_BY_FORCE = (
     Client(name="olga", waits=False, pushed=False, forces=True),
 )
 _WALKS = 80
-_WALKS_IN_A_SCENE = 40
+_WALKS_IN_A_SCENE = 120
 
 
 def _walks(world: Any, number: int) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - of either kind

@@ -97,7 +97,10 @@ def test_repeated_calls_get_the_same_answers_and_change_nothing(functions: Funct
     named = {"lock_name": unique("repeats"), "owner_id": unique("owner")}
     granted = functions.ask("acquire", named)
     item = functions.item(named["lock_name"])
-    assert functions.ask("acquire", named) == granted
+    repeated = functions.ask("acquire", named)
+    # The only thing that a repeat changes is how much of the lease is left.
+    assert repeated.pop("expires_in_seconds") <= granted.pop("expires_in_seconds")
+    assert repeated == granted
     assert functions.item(named["lock_name"]) == item
     released = functions.ask("release", named)
     item = functions.item(named["lock_name"])
