@@ -41,6 +41,7 @@ NAMES: tuple[str, ...] = (
     "durable_history",
     "durable_invocations",
     "durable_events",
+    "durable_refusals",
     "signature_age",
     "owner_only",
 )
