@@ -34,6 +34,7 @@ NAMES: tuple[str, ...] = (
     "batch_failures",
     "table_settings",
     "function_settings",
+    "fresh_names",
     "alarm_metrics",
     "saved_queries",
     "few_environments",

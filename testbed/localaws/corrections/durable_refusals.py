@@ -117,9 +117,10 @@ def _key_refusal(record: dict[str, Any]) -> Any:
     config = (lambda_svc._functions.get(name) or {}).get("config") or {}
     key = (config.get("DurableConfig") or {}).get("KMSKeyArn")
     caller = lambda_svc._request_access_key.get()
-    if not (key and ministack.app.AUTH) or enforce(
-        caller, "kms:Decrypt", "kms", get_region(), resource_arn=key
-    ) is None:
+    if (
+        not (key and ministack.app.AUTH)
+        or enforce(caller, "kms:Decrypt", "kms", get_region(), resource_arn=key) is None
+    ):
         return None
     reason = f"Lambda was unable to decrypt the data with {key}: the caller lacks kms:Decrypt"
     return error_response_json("KMSAccessDeniedException", reason, 502)

@@ -174,7 +174,6 @@ def answer_of(ask: Callable[[], Any]) -> str:
     return "answered"
 
 
-
 DENIED = "KMSAccessDeniedException"
 
 
