@@ -136,7 +136,8 @@ class LockService(LockServiceBase):
 
     Attributes:
         table: the lock table. It is not replicated to other regions, and must not be: a lock is
-            decided by conditional writes, which hold within one region only.
+            decided by conditional writes. Between regions these hold only with multi-region strong
+            consistency, which has neither transactions nor TTL.
         acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
         administration: the functions that show and free locks; None if left out.
