@@ -41,9 +41,9 @@ KEYS: Final = "FairlockSmokeKeys"
 RETAINED: Final = "FairlockSmokeRetained"
 EVENTS: Final = "FairlockSmokeEvents"
 WATCHING: Final = "FairlockSmokeWatching"
-DEPLOYED: Final = (SERVICE, WORKFLOWS, UPDATES)
+DEPLOYED: Final = (SERVICE, WORKFLOWS, UPDATES, WATCHING)
 """By the CDK CLI, before the first case."""
-SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED, EVENTS, WATCHING)
+SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED, EVENTS)
 """By single cases."""
 _LONGEST_CDK_SECONDS: Final = 1200
 

@@ -136,7 +136,7 @@ class SmokeRetained(Stack):
 
 
 class SmokeWatching(Stack):
-    """A service that watches more machines than one rule takes, and serves a function with a key.
+    """A service that watches more machines than one rule takes.
 
     The machines are ARNs only: nothing of theirs ever ends.
     """
@@ -149,7 +149,7 @@ class SmokeWatching(Stack):
             removal_policy=RemovalPolicy.DESTROY,
             log_retention=logs.RetentionDays.ONE_DAY,
         )
-        service_outputs(self, locks)
+        locks.add_outputs()
         for number in range(WATCHED):
             arn = self.format_arn(
                 service="states",

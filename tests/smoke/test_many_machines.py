@@ -16,21 +16,18 @@ def test_a_hundred_watched_machines_fit_the_rules_and_the_policy_of_the_queue(
     SQS documents a quota of ten conditions for a policy. Whether each value of one counts is not
     said: this policy has three, one of them with twenty values.
     """
-    with account.stacks.created(WATCHING) as created:
-        queue = created["ReapQueueUrl"]
-        found = account.client("sqs").get_queue_attributes(
-            QueueUrl=queue, AttributeNames=["Policy"]
-        )
-        policy = found["Attributes"]["Policy"]
-        [rules] = [
-            each["Condition"]["ArnNotEquals"]["aws:SourceArn"]
-            for each in json.loads(policy)["Statement"]
-            if "ArnNotEquals" in each.get("Condition", {})
-        ]
-        patterns = [
-            account.client("events").describe_rule(Name=rule.rpartition("/")[2])["EventPattern"]
-            for rule in rules
-        ]
+    queue = account.workflows.outputs[WATCHING]["ReapQueueUrl"]
+    found = account.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["Policy"])
+    policy = found["Attributes"]["Policy"]
+    [rules] = [
+        each["Condition"]["ArnNotEquals"]["aws:SourceArn"]
+        for each in json.loads(policy)["Statement"]
+        if "ArnNotEquals" in each.get("Condition", {})
+    ]
+    patterns = [
+        account.client("events").describe_rule(Name=rule.rpartition("/")[2])["EventPattern"]
+        for rule in rules
+    ]
     named = {
         arn
         for pattern in patterns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from botocore.exceptions import WaiterError
 
 from fairlock.cdk import LockService
 from testbed.localaws import LocalAws
+from tests.support import create_lock_table
 
 
 def left_by_a_failure(aws: LocalAws, directory: Path, policy: RemovalPolicy) -> list[str]:
-    """The table and the log groups after a creation that fails, because the code is nowhere."""
+    """The table and the log groups after a creation that fails, because a name is taken."""
     name = f"first-{policy.value.lower().replace('_', '-')}"
     stack = Stack(App(outdir=str(directory)), name)
     LockService(stack, "Locks", reaper=False, table_name=name, removal_policy=policy)
@@ -23,10 +25,14 @@ def left_by_a_failure(aws: LocalAws, directory: Path, policy: RemovalPolicy) -> 
     for part in ("Rules", "Parameters"):  # the CDK's bootstrap, which is not there
         template.pop(part, None)
     table = next(key for key in template["Resources"] if key.startswith("LocksTable"))
-    for key, resource in template["Resources"].items():
+    for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Lambda::Function":
-            resource["DependsOn"] = [table, *resource.get("DependsOn", [])]
-            resource["Properties"]["Code"] = {"S3Bucket": f"no-bucket-{key.lower()}", "S3Key": "x"}
+            resource["Properties"]["Code"] = {"ZipFile": "def handler(event, context): pass"}
+    taken = f"taken-{name}"
+    create_lock_table(aws.client("dynamodb"), taken)
+    fails = copy.deepcopy(template["Resources"][table])
+    fails["Properties"]["TableName"] = taken
+    template["Resources"]["Fails"] = {**fails, "DependsOn": table}
     cloudformation = aws.client("cloudformation")
     cloudformation.create_stack(
         StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"]

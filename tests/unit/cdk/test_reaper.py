@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,15 +158,16 @@ def test_the_reap_function_alone_may_send_messages_to_itself_again_and_again(
 
 @pytest.mark.parametrize(("recursive_loop", "loop"), [(True, "Allow"), (False, None)])
 def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
-    stack: Stack, *, recursive_loop: bool, loop: str | None
+    tmp_path: Path, *, recursive_loop: bool, loop: str | None
 ) -> None:
     """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions"."""
-    LockService(stack, f"Set{recursive_loop}", recursive_loop=recursive_loop)
+    stack = Stack(App(outdir=str(tmp_path)), "Own")
+    LockService(stack, "Locks", recursive_loop=recursive_loop)
     found = resources(dict(Template.from_stack(stack).to_json()), "AWS::Lambda::Function")
     loops = {
         each["Properties"].get("RecursiveLoop")
         for name, each in found.items()
-        if name.startswith(f"Set{recursive_loop}ReaperReap")
+        if name.startswith("LocksReaperReap")
     }
     assert loops == {loop}
 
