@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ MOST_INLINE: Final = 10_240
 MOST_IN_MANAGED: Final = 6_144
 MOST_MANAGED: Final = 10
 """IAM user guide, "IAM and AWS STS quotas": characters without white space, and policies a role."""
+_OF_THE_SERVICE: Final = re.compile(r"Locks\w*?Role[0-9A-F]{8}")
 KEY: Final = f"arn:{PARTITION}:kms:{REGION}:{ACCOUNT}:key/12345678-1234-1234-1234-123456789012"
 
 
@@ -40,7 +42,8 @@ def sizes(*stacks: Stack) -> tuple[int, int, int]:
         found = dict(Template.from_stack(stack).to_json())["Resources"].values()
         for each in found:
             properties = each.get("Properties", {})
-            roles = [json.dumps(role) for role in properties.get("Roles", [])]
+            # By reference in the service's stack, by the name of an export in others.
+            roles = _OF_THE_SERVICE.findall(json.dumps(properties.get("Roles", [])))
             text = json.dumps(resolved(properties.get("PolicyDocument")), separators=(",", ":"))
             if each["Type"] == "AWS::IAM::Policy":
                 inline.update(dict.fromkeys(roles, len(text)))
