@@ -272,8 +272,9 @@ class DurableFunctions:
 
 def _without_data(client: LambdaClient) -> _WithoutData:
     """Sent explicitly: AWS's reference and guide disagree about the default."""
-    known = client.meta.service_model.operation_model("GetDurableExecution").input_shape
-    return {"IncludeExecutionData": False} if "IncludeExecutionData" in known.members else {}
+    asked = client.meta.service_model.operation_model("GetDurableExecution").input_shape
+    known = asked is not None and "IncludeExecutionData" in asked.members
+    return {"IncludeExecutionData": False} if known else {}
 
 
 @dataclass(frozen=True, slots=True)

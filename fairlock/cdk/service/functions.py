@@ -91,11 +91,10 @@ class Platform:
         """
         if self._recursive_loop is False:
             return
-        value = "Allow"
-        if self._recursive_loop is None:
-            value = Fn.condition_if(self._usual, value, Aws.NO_VALUE)
+        always = self._recursive_loop
+        allow = "Allow" if always else Fn.condition_if(self._usual, "Allow", Aws.NO_VALUE)
         resource = cast("lambda_.CfnFunction", function.node.default_child)
-        resource.add_property_override("RecursiveLoop", value)
+        resource.add_property_override("RecursiveLoop", allow)
 
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_13

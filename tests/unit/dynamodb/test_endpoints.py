@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import boto3
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 
 ACCOUNT = "123456789012"
 
@@ -20,9 +23,9 @@ def host_of_a_request(monkeypatch: pytest.MonkeyPatch, mode: str | None) -> str:
     client = session.client("dynamodb", region_name="eu-central-1")
     hosts: list[str] = []
 
-    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+    def answer(request: AWSPreparedRequest, **_: object) -> Any:  # noqa: ANN401 - typed as None
         hosts.append(request.url.split("/")[2])
-        return AWSResponse(request.url, 200, {"x-amzn-requestid": "1"}, _Body())
+        return AWSResponse(request.url, 200, HTTPHeaders(), _Body())
 
     client.meta.events.register("before-send.dynamodb", answer)
     client.list_tables()

@@ -172,6 +172,7 @@ def test_a_sdk_that_cannot_leave_the_data_out_asks_with_them(
     lambda_client: LambdaClient, stub: Stubber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = lambda_client.meta.service_model.operation_model("GetDurableExecution").input_shape
+    assert shape is not None
     monkeypatch.delitem(shape.members, "IncludeExecutionData")
     stub.add_response(
         "get_durable_execution", answer_of("RUNNING"), {"DurableExecutionArn": EXECUTION}
