@@ -7,13 +7,14 @@ All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` mak
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
 
@@ -305,6 +306,17 @@ class Place:
     entered_at_ms: int
     asked_at_ms: int
     expires_at_ms: int
+
+
+def is_dead(
+    waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
+) -> bool:
+    """Whether nobody need wait for this waiter: it has stopped asking, or was served already.
+
+    A waiter is served whose owner holds or has released: it entered twice, for instance because the
+    reply that told its place was lost.
+    """
+    return waiter.owner_id in served or is_over(waiter.expires_at_ms, date_ms=date_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
