@@ -33,7 +33,6 @@ from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeo
 from fairlock.protocol.description import describe_holder
 from fairlock.protocol.model import (
     AcquireRequest,
-    HeartbeatRequest,
     Holder,
     ReleaseRequest,
     SeenLock,
@@ -337,13 +336,8 @@ class Acquisition:
         """Renews a grant that was found late, before it is relied on; None if it is gone."""
         if has_enough_left(granted, now=self._clock.monotonic()):
             return granted
-        heartbeat = HeartbeatRequest(
-            lock_name=self.request.lock_name,
-            owner_id=self.request.owner_id,
-            lease_ms=self.request.lease_ms,
-        )
         try:
-            renewed = renew_lease(self._context(), heartbeat)
+            renewed = renew_lease(self._context(), self.request.heartbeat)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None

@@ -63,6 +63,13 @@ class AcquireRequest:
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
 
+    @property
+    def heartbeat(self) -> HeartbeatRequest:
+        """The heartbeat that renews what this request was granted."""
+        return HeartbeatRequest(
+            lock_name=self.lock_name, owner_id=self.owner_id, lease_ms=self.lease_ms
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
