@@ -10,10 +10,6 @@ AWS Step Functions as a workflow engine: Standard workflows, and their task toke
 Lambda durable functions as a workflow engine: durable executions, and their callbacks.
 
 Sends a message to an execution, and tells what became of it.
-
-The AWS SDK that a function of the service runs with: Lambda's runtime brings it.
-
-Executions are supported within the service's own account and region only.
 """
 
 from __future__ import annotations
@@ -22,13 +18,12 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-import botocore
 from botocore.exceptions import BotoCoreError, ClientError
 
 from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code, may_pass
-from fairlock.errors import InvalidRequest, LockLost, LockStoreMisconfigured
+from fairlock.errors import LockLost
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.wire.answers import acquire_answer, release_answer
@@ -99,21 +94,31 @@ class NoWorkflows:
         return Execution(Liveness.UNKNOWN)
 
 
+_Client = TypeVar("_Client")
+
+
 def deliver(
-    send: Callable[[], object], *, gone: Collection[str], retry_budget: RetryBudget
+    client: _Client | None,
+    send: Callable[[_Client], object],
+    *,
+    gone: Collection[str],
+    retry_budget: RetryBudget,
 ) -> Delivery:
     """Sends a message, again while the service is too busy for it. Does not raise.
 
     Args:
+        client: of the service; None if this process can have none.
         send: one sending.
-        gone: codes of the errors that say that nobody waits for the message.
+        gone: codes of the errors that say that no execution waits for the message.
         retry_budget: how long to repeat.
     """
+    if client is None:
+        return Delivery.UNKNOWN
     message = RepeatedRequest(retry_budget)
     try:
-        message.send(send)
+        message.send(send, client)
     except (ClientError, BotoCoreError) as error:
-        # A first sending whose reply was lost may have been taken: then nobody waits any more.
+        # A first sending whose reply was lost may have been taken: then no task waits any more.
         is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
         return Delivery.GONE if is_gone else Delivery.UNKNOWN
     return Delivery.DELIVERED
@@ -145,8 +150,11 @@ class StepFunctions:
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
         output = json.dumps(acquire_answer(grant), ensure_ascii=False)
-        return self._deliver(
-            lambda client: client.send_task_success(taskToken=task_token, output=output)
+        return deliver(
+            self.make_client(),
+            lambda client: client.send_task_success(taskToken=task_token, output=output),
+            gone=_TASK_GONE,
+            retry_budget=self.retry_budget,
         )
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
@@ -154,15 +162,15 @@ class StepFunctions:
 
         The state believes only an answer that names its own lock and owner.
         """
-        if not isinstance(end, LockLost):
+
+        def send(client: SFNClient) -> object:
+            if isinstance(end, LockLost):
+                error, cause = type(end).__name__, str(end)
+                return client.send_task_failure(taskToken=task_token, error=error, cause=cause)
             output = json.dumps(release_answer(end), ensure_ascii=False)
-            return self._deliver(
-                lambda client: client.send_task_success(taskToken=task_token, output=output)
-            )
-        error, cause = type(end).__name__, str(end)
-        return self._deliver(
-            lambda client: client.send_task_failure(taskToken=task_token, error=error, cause=cause)
-        )
+            return client.send_task_success(taskToken=task_token, output=output)
+
+        return deliver(self.make_client(), send, gone=_TASK_GONE, retry_budget=self.retry_budget)
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
@@ -187,12 +195,6 @@ class StepFunctions:
         if liveness is Liveness.OVER and "stopDate" in answer:
             ended_at_ms = int(answer["stopDate"].timestamp() * 1000)
         return Execution(liveness, answer.get("redriveCount", 0), ended_at_ms)
-
-    def _deliver(self, send: Callable[[SFNClient], object]) -> Delivery:
-        client = self.make_client()
-        if client is None:
-            return Delivery.UNKNOWN
-        return deliver(lambda: send(client), gone=_TASK_GONE, retry_budget=self.retry_budget)
 
 
 _FUNCTION_LIVENESS: Final = {
@@ -231,7 +233,8 @@ class DurableFunctions:
             return Delivery.UNKNOWN
         result = json.dumps(acquire_answer(grant), ensure_ascii=False).encode()
         return deliver(
-            lambda: client.send_durable_execution_callback_success(
+            client,
+            lambda client: client.send_durable_execution_callback_success(
                 CallbackId=callback_id, Result=result
             ),
             gone=_CALLBACK_GONE,
@@ -283,55 +286,3 @@ class WorkflowEngines:
         if is_durable(execution_arn):
             return self.durable_functions.describe(execution_arn)
         return self.step_functions.describe(execution_arn)
-
-
-_KNOWS_DURABLE_FUNCTIONS: Final = (1, 42)
-"""botocore 1.41.6 has none of the calls, 1.42.1 has all; there is no 1.42.0."""
-
-
-def require_durable_calls(execution_arn: str | None) -> None:
-    """Refuses a durable execution where the AWS SDK cannot ask for it.
-
-    Nobody could wake it, and nobody could tell that it has died: its lock would stay taken.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-
-    Raises:
-        LockStoreMisconfigured: names the version that is there, and the one that is needed.
-    """
-    if execution_arn is None or not is_durable(execution_arn):
-        return
-    if tuple(int(part) for part in botocore.__version__.split(".")[:2]) < _KNOWS_DURABLE_FUNCTIONS:
-        raise LockStoreMisconfigured(
-            f"the service cannot lock for durable executions: its AWS SDK, botocore "
-            f"{botocore.__version__}, does not know them; it needs 1.42.1, so let its functions "
-            f"use a newer version of Lambda's runtime"
-        )
-
-
-def require_same_account(execution_arn: str | None, *, function_arn: str) -> None:
-    """Refuses an execution of another account or region.
-
-    The service gets no events of it and may not describe it: its lease would be extended for ever.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-        function_arn: the function that serves the request.
-
-    Raises:
-        InvalidRequest: names the account and region that the execution must be of.
-    """
-    if execution_arn is None or _place(execution_arn) == _place(function_arn):
-        return
-    partition, region, account = _place(function_arn)
-    rule = f"must be an execution of this service's account and region ({account}, {region})"
-    if _place(execution_arn)[0] != partition:
-        rule += f", in partition {partition}"
-    raise InvalidRequest(field="execution_arn", rule=rule, value=execution_arn)
-
-
-def _place(arn: str) -> tuple[str, str, str]:
-    """Partition, region and account of `arn:partition:service:region:account:…`."""
-    _, partition, _, region, account, *_ = arn.split(":")
-    return partition, region, account

@@ -41,7 +41,7 @@ from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout
-from fairlock.names import HELD_LOCKS_VARIABLE
+from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
 
 _END_OF_THREAD_SECONDS: Final = 0.2
 """How long a lock that was granted waits for a line that is just being made."""
@@ -194,8 +194,8 @@ def _run(
     clock.raise_if_signalled()
     environment = {
         **os.environ,
-        "FAIRLOCK_LOCK_NAME": lock.name,
-        "FAIRLOCK_FENCING_TOKEN": str(lock.fencing_token),
+        LOCK_NAME_VARIABLE: lock.name,
+        FENCING_TOKEN_VARIABLE: str(lock.fencing_token),
         HELD_LOCKS_VARIABLE: json.dumps([*around, _held_by_this(job)]),
     }
     with Terminal() as terminal:

@@ -28,7 +28,7 @@ from fairlock.clock import Clock
 from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, is_over, over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
-from fairlock.store.keep_alive import shown
+from fairlock.store.context import shown
 
 _JUST_NOW_SECONDS: Final = 1.0
 """Clocks that differ by so much order waiters wrongly anyway."""

@@ -151,6 +151,8 @@ _T = TypeVar("_T")
 Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 
 I_HOLD: Final = "attribute_exists(#mine)"
+MY_GRANT: Final = "#my_token = :seen_grant"
+"""The fencing token names a grant; the owner_id may have another one by now."""
 I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
 NOT_RELEASED_BY_ME: Final = "(attribute_not_exists(#last_released) OR #last_released <> :me)"
 NOT_CONTENDED: Final = "attribute_not_exists(#contended)"

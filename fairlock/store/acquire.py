@@ -22,11 +22,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.protocol.admission import is_outdated
 from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
-from fairlock.protocol.departure import DepartingHolder, is_outdated
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.items import read_granted_token, read_state
 from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
     AcquireRequest,
     Holder,
@@ -47,7 +48,6 @@ from fairlock.protocol.outcomes import (
 from fairlock.protocol.permits import (
     acquire_permit,
     acquire_permit_as_seen,
-    evict,
     extend_lease,
     take_over_permit,
 )
@@ -59,9 +59,11 @@ from fairlock.store.context import (
     LockContext,
     MixedLimits,
     pause_or_give_up,
+    shown,
+    with_right_end,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import renew_lease, shown, with_right_end
+from fairlock.store.keep_alive import renew_lease
 from fairlock.store.queue import advise, join
 
 _MOST_CHECKS: Final = 5

@@ -27,7 +27,6 @@ from itertools import groupby
 
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.description import (
     DescribedQueue,
     LockDescription,
@@ -40,9 +39,9 @@ from fairlock.protocol.description import (
 )
 from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.leaving import DepartingHolder, release_by_force
 from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, LockState
 from fairlock.protocol.outcomes import Released
-from fairlock.protocol.permits import release_by_force
 from fairlock.protocol.schema import lock_key
 from fairlock.store.context import LockContext, ReleasedByForce, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over

@@ -17,10 +17,9 @@ from typing import Final
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Item, Update
 from fairlock.protocol.items import read_state, read_waiter
-from fairlock.protocol.leaving import Step, mark_undelivered, next_step
+from fairlock.protocol.leaving import DepartingHolder, Step, mark_undelivered, next_step
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key

@@ -34,6 +34,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from fairlock.cdk.service import runtime_typing
+from fairlock.text import extra_missing
 
 DISTRIBUTIONS: Final = ("aws-lambda-powertools",)
 """All pure Python. boto3 comes with the Lambda runtime, and jmespath with boto3."""
@@ -141,9 +142,8 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
-        raise AssetError(
-            f"{name} is not installed: it comes with Fairlock's extra 'cdk'"
-        ) from error
+        message = extra_missing(f"the functions' asset needs {name}", extra="cdk")
+        raise AssetError(message) from error
     _check_age(name, found.version)
     modules = 0
     for file in found.files or []:

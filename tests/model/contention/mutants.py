@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from fairlock.protocol import departure, leaving, permits, waiters
-from fairlock.protocol.departure import not_outdated
+from fairlock.protocol import leaving, permits, waiters
+from fairlock.protocol.admission import NOBODY_CAME_IN, PERMIT_FREE, not_outdated
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
-from fairlock.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
 from fairlock.protocol.model import LockState
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
 from fairlock.store.hand_off import SeenQueue
@@ -274,10 +273,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a departure that was held up sets its time back": Mutant(
         Invariant.GONE,
         ONE_GIVES_UP_LATE,
-        (
-            *((place, "LEFT_LAST", "attribute_exists(#held)") for place in (departure, waiters)),
-            (permits, "LEFT_LAST", "attribute_exists(#held)"),
-        ),
+        (*((place, "LEFT_LAST", "attribute_exists(#held)") for place in (leaving, waiters)),),
     ),
     "a ticket is believed": _mutant(
         Invariant.ORDER,
