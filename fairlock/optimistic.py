@@ -13,8 +13,6 @@
 No writer waits: the slower of two reads again and makes its change anew. Right where conflicts are
 rare and a change may be computed several times. Where it must happen once (it sends an e-mail, it
 takes minutes) hold a lock instead.
-
-One item of a table and its conditional writes; `fairlock.optimistic` is built on it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""The port for workflow engines: three calls, named by a task token or an execution's ARN.
+"""Workflow engines: wake an execution that waits for a lock, and ask whether one still runs.
 
-An engine tells by the shape of the token or the ARN which service it belongs to; callers pass on
-what a request named, and never look into it.
+Both engines stand behind one port. A task token and an execution's ARN tell by their shape which
+engine they belong to; callers pass on what a request named, and never look into it.
 
-Both workflow engines behind one port: the ARN or the token says which one is meant.
+    StepFunctions      Standard workflows, and their task tokens
+    DurableFunctions   durable executions of Lambda, and their callbacks
+    WorkflowEngines    both
 
-AWS Step Functions as a workflow engine: Standard workflows, and their task tokens.
-
-Lambda durable functions as a workflow engine: durable executions, and their callbacks.
-
-Sends a message to an execution, and tells what became of it.
+A message only saves an execution from asking, so no method raises: a message that is lost delays a
+waiter until its fallback poll.
 """
 
 from __future__ import annotations

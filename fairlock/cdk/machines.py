@@ -1,10 +1,8 @@
-"""Reads the state machines of an app at synth: where each guard and each update has ended up.
+"""The state machines of an app, read and checked when the app is synthesized.
 
-What the JSON of one state says: where it leads, what it assigns, which variables it names.
-
-Rules that need whole state machines: they are checked when the app is synthesized.
-
-Which states of a machine an execution may come to.
+Guards and updates are fragments: only the finished machine tells where each has ended up. Its JSON
+says of each state where it leads, what it assigns and which variables it names, and so which states
+an execution may come to. The rules that need whole machines are checked on that.
 """
 
 from __future__ import annotations

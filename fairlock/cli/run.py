@@ -6,7 +6,7 @@ acquire ──▶ granted ─▶ start ─▶ the command ends ─────�
    ├──▶ taken ──────────────────────────────────────────────▶ 75
    └──▶ a signal: leaves the queue ─────────────────────────▶ 128 + n
 
-Two lines that tell why a command began late: for whom it waits, and that it has the lock.
+A command that begins late is preceded by two lines: for whom it waits, and that it has the lock.
 """
 
 from __future__ import annotations

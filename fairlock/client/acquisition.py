@@ -14,7 +14,7 @@ minutes the waiter asks again, by its ticket, to keep its place: one that does n
 A poll is left out if this client knows the answer: another of its waiters has read the lock in the
 meantime, or the lock is held by this client itself, whose release will tell (`local_waiters.py`).
 
-The error at the end of a wait: it names the lock's holders.
+A wait that ends without the lock is an error that names its holders.
 """
 
 from __future__ import annotations

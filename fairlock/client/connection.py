@@ -1,8 +1,8 @@
-"""The AWS clients of a `LockClient`: made when first needed, and anew in a forked child.
+"""How a client reaches its lock table: by AWS clients, the protocol over them, and a name.
 
-The lock protocol as a client uses it: over its table, with its clock and AWS clients.
-
-The lock table by what a program knows of it: a name, its environment, or the name of a stack.
+The AWS clients of a `LockClient` are made when they are first needed, and again in a forked child.
+A `StoreFactory` gives each request a table, a clock and a deadline. The table is found by what a
+program knows of it: its name, its environment, or the name of a stack.
 """
 
 from __future__ import annotations

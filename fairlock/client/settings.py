@@ -1,6 +1,7 @@
-"""The settings of both clients, and the options of a lock, with all their checks.
+"""The settings of both clients and the options of a lock, with all their defaults and checks.
 
-Adopt: go on with a lock that a function, a workflow or another process has acquired.
+`adopt` is checked here as well: it goes on with a lock that a function, a workflow or another
+process has acquired.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ then, because it may have happened, or may happen yet: a copy of it can be under
         │ sent only once   ▼  │ only the end of the grant closes it
         └──────────────────┘──┘
 
-Checks the items of an application before they are sent, as boto3 does by itself.
+The items of an application are checked before they are sent, as boto3 does by itself.
 """
 
 from __future__ import annotations

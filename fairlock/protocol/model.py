@@ -1,4 +1,4 @@
-"""The nouns of the lock protocol: first requests, then the state of a lock, and at last answers.
+"""The nouns of the lock protocol: what is asked, and the state of a lock.
 
 All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` makes the wire format
 (seconds, ISO 8601).

@@ -1,4 +1,4 @@
-"""The verdict on an acquire that failed: what the item that it returned means."""
+"""What is answered, and the verdict on an acquire that failed, by the item that it returned."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ force, and why. Each holder is a top-level attribute. One nested map of holders 
 DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
 take two requests.
 
-UUIDs in 20 characters instead of 36: guards name themselves and their executions by UUIDs.
+UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions by
+UUIDs.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ attempt ──▶ written ──────────────────
   └───────────┼────────────────────────┘ the lock has changed since
               └─ all permits are out ────────────────────▶ queued, or refused: HELD
 
-Takeover: which of the holders whose lease is over may be evicted.
-
-A lease that belongs to a workflow ends with the workflow, not with the time: a task that takes
-longer than expected keeps its lock. So Step Functions is asked before such a holder is evicted.
+Not every holder whose lease is over may be evicted. A lease that belongs to a workflow ends with
+the workflow, not with the time: a task that takes longer than expected keeps its lock. So Step
+Functions is asked before such a holder is evicted.
 """
 
 from __future__ import annotations
@@ -94,8 +93,7 @@ def check_expired_holders(
     evictable: list[Holder] = []
     unknown = checks = 0
     # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
-    # renews
-    # while we ask about another keeps its place.
+    # renews while we ask about another keeps its place.
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(evictable) == needed or checks == _MOST_CHECKS:
             break
@@ -205,8 +203,7 @@ def _acquire(
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
             # If the reply is lost, the repeat is refused and finds the caller as a holder: same
-            # token.
-            # None if the grant was changed while its end was corrected: ask again.
+            # token. None if the grant was changed while its end was corrected: ask again.
             step = _granted(context, request, attempt, outcome) or _attempt(context, request)
         else:
             state = read_state(outcome.item)
@@ -349,9 +346,8 @@ def _take_over(
     if not evictable:
         return _wait_or_refuse(context, request, state, expired)
     if state.contended:
-        # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each hand-
-        # off
-        # changes who may come next, and the next attempt sees whether there are more.
+        # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each
+        # hand-off changes who may come next, and the next attempt sees whether there are more.
         evicted = DepartingHolder(evictable[0], voluntary=False)
         hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)

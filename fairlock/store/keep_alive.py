@@ -101,8 +101,7 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
         if renew_lease(context, acquisition.heartbeat) is not None:
             return KeepAliveOutcome.RENEWED
         # The lock is gone. Read the claim again: a release marks it before it frees the lock, so
-        # the
-        # mark is there now if the lock went by the work's own release.
+        # the mark is there now if the lock went by the work's own release.
         found = context.table.read(claim.key)
     if has_ended(found):
         return KeepAliveOutcome.DONE
@@ -115,8 +114,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     """For an execution that was reaped, and redriven: it takes the lock again, or still holds."""
     acquisition = request.acquisition
     # Claim and grant in one transaction: a release or a reaper that comes in between moves the
-    # claim,
-    # and the lock is not taken for work that has ended.
+    # claim, and the lock is not taken for work that has ended.
     outcome = _reacquire(context, request, claim)
     if isinstance(outcome, Cancelled) and outcome.state is not None:
         state = read_state(outcome.state)

@@ -1,10 +1,10 @@
-"""The queue of a lock as it is read: who still asks, and who is dead.
+"""The queue of a lock: who still asks, how an owner joins, and when it should ask again.
 
 A dead waiter has stopped asking, was served already, or belongs to a workflow that is over. Dead
-waiters delay nobody: they are skipped while the queue is read, and removed after the permit has
+waiters delay no one: they are skipped while the queue is read, and removed after the permit has
 been handed over, as many as there is time for. The next departure removes more, and TTL the rest.
 
-Joins the queue, and advises when to ask again.
+A caller that cannot get a permit joins, or keeps the place that it has:
 
 has a ticket ─▶ keep the place ─▶ written ─────────────────────────▶ queued
     │                └──▶ no waiter of mine is there ─┐
@@ -211,8 +211,7 @@ def join(
         entry = replace(entry, known=known)
     if request.ticket is not None:
         # The ticket is the caller's word: it counts only if a waiter of this owner stands there. So
-        # a
-        # forged one, or one of a waiter that was removed as dead, gets no place before others.
+        # a forged one, or one of a waiter that was removed as dead, gets no place before others.
         kept = entry.enter(request.ticket, again=True)
         if isinstance(kept, Written):
             return entry.joined(request.ticket, _position(entry, request.ticket))
@@ -247,8 +246,7 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         return _queue_full(request, entry)
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
     # If this process dies after the write, the waiter stands unconfirmed: a departing holder may
-    # close
-    # the queue without it. It finds that out when it asks again.
+    # close the queue without it. It finds that out when it asks again.
     if not isinstance(entry.enter(entered_at_ms, again=False), Written):
         return None
     # A departing holder may have seen the mark of that transaction, and a queue without us.

@@ -62,8 +62,7 @@ def release(
     """
     if request.keep_alive and request.execution_arn is not None:
         # The claim first: a heartbeat that finds the lock gone, and no end in the claim, reports a
-        # loss.
-        # If this process dies in between, the lock is freed by a repeat or by the reaper.
+        # loss. If this process dies in between, the lock is freed by a repeat or by the reaper.
         task_token = end_claim(context, request, request.execution_arn).task_token
         answer = give_back(context, request)
         # After the lock is free: what comes next in the workflow may ask for it again.

@@ -8,9 +8,8 @@
 The same sources and versions give the same bytes, so the same asset hash, in a checkout, an
 editable install and a wheel.
 
-Byte code beside the modules of the asset, so that a cold start compiles nothing.
-
-Lambda's /var/task is read-only, so what is not compiled in the asset is compiled at each cold
+Byte code may stand beside the modules, so that a cold start compiles nothing. Lambda's /var/task is
+read-only, so what is not compiled in the asset is compiled at each cold
 start. Python looks for the byte code of `x.py` in `__pycache__/x.cpython-313.pyc`, where 313 is its
 own minor version. Architecture and operating system do not matter. Byte code of another version,
 or of other source text, is not used: Python compiles the source then. So byte code makes a cold
