@@ -7,13 +7,14 @@ All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` mak
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
 
@@ -61,6 +62,13 @@ class AcquireRequest:
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
+
+    @property
+    def heartbeat(self) -> HeartbeatRequest:
+        """The heartbeat that renews what this request was granted."""
+        return HeartbeatRequest(
+            lock_name=self.lock_name, owner_id=self.owner_id, lease_ms=self.lease_ms
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +313,17 @@ class Place:
     entered_at_ms: int
     asked_at_ms: int
     expires_at_ms: int
+
+
+def is_dead(
+    waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
+) -> bool:
+    """Whether nobody need wait for this waiter: it has stopped asking, or was served already.
+
+    A waiter is served whose owner holds or has released: it entered twice, for instance because the
+    reply that told its place was lost.
+    """
+    return waiter.owner_id in served or is_over(waiter.expires_at_ms, date_ms=date_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,6 @@ from fairlock.protocol.items import read_granted_token, read_state
 from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import (
     AcquireRequest,
-    HeartbeatRequest,
     Holder,
     Liveness,
     LockState,
@@ -390,7 +389,7 @@ def _wait_or_refuse(
     # joined, and then nobody else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
     hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
-    grant = renew_lease(context, _heartbeat_of(request))
+    grant = renew_lease(context, request.heartbeat)
     return joined.queued if grant is None else replace(grant, repeated=True)
 
 
@@ -413,15 +412,9 @@ def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockSta
     return replace(_attempt(context, request), waiters_served=True)
 
 
-def _heartbeat_of(request: AcquireRequest) -> HeartbeatRequest:
-    return HeartbeatRequest(
-        lock_name=request.lock_name, owner_id=request.owner_id, lease_ms=request.lease_ms
-    )
-
-
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
     """Renews a grant that was found late before its owner relies on it, unless it is gone."""
-    grant = renew_lease(context, _heartbeat_of(request))
+    grant = renew_lease(context, request.heartbeat)
     return _attempt(context, request) if grant is None else replace(grant, repeated=True)
 
 

@@ -23,7 +23,7 @@ from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
 from fairlock.protocol.lease_time import over_at_ms
-from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter
+from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
@@ -31,7 +31,6 @@ from fairlock.protocol.waiters import (
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
     confirm_join,
-    is_dead,
     join_queue,
     lock_and_oldest_waiters,
     places,
