@@ -205,7 +205,7 @@ def join(
     now_ms = context.aws_clock.now_ms()
     began = context.retry_budget.clock.monotonic()
     advised = advise(context, request, state)
-    asked_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    asked_at_ms = request.made_at_ms(now_ms)
     entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
     if known is not None and known.is_whole and request.ticket is None:
         entry = replace(entry, known=known)
