@@ -43,10 +43,8 @@ uncovered: $(VENV)/ready node_modules/ready
 	FAIRLOCK_TIMES=2 $(BIN)/python -m pytest -n 4 --coverage without --no-loadscope-reorder --durations=10
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
-	$(BIN)/python -m tests.support.record controls
 model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make test` does it after a change of it
-	$(BIN)/python -m pytest tests/model
-	$(BIN)/python -m tests.support.record model
+	FAIRLOCK_SEARCH=all $(BIN)/python -m pytest tests/model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
 	$(BIN)/python -m tests.fuzz
 histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered

@@ -41,7 +41,8 @@ from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Condition, Values, number
-from fairlock.protocol.model import Holder, LockState
+from fairlock.protocol.lease_time import DATE_RESOLUTION_MS
+from fairlock.protocol.model import AcquireRequest, Holder, LockState
 
 PERMIT_FREE: Final = (
     "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
@@ -104,6 +105,12 @@ def departure_times(left_at_ms: int) -> Values:
     return {":released_at": number(left_at_ms), ":late_limit": number(left_at_ms + SLACK_MS)}
 
 
+def made_at_ms(request: AcquireRequest, *, now_ms: int) -> int:
+    """When a call was made, as far as that is known, and never in the future."""
+    known = (request.called_at_ms, request.registered_at_ms)
+    return min([now_ms, *(at_ms for at_ms in known if at_ms is not None)])
+
+
 def not_outdated(sent_at_ms: int) -> Condition:
     """No holder and no waiter has left since a request was sent, but for the slack.
 
@@ -118,9 +125,19 @@ def not_outdated(sent_at_ms: int) -> Condition:
     )
 
 
-def is_outdated(seen: LockState, sent_at_ms: int) -> bool:
-    """Whether `not_outdated` refuses a request that was sent at this time."""
-    return seen.released_at_ms is not None and seen.released_at_ms > sent_at_ms + SLACK_MS
+def is_outdated(seen: LockState, sent_at_ms: int | None, *, date_ms: int) -> bool:
+    """Whether `not_outdated` refuses a request that was sent at this time, and rightly.
+
+    Args:
+        seen: the lock, as an answer shows it.
+        sent_at_ms: when the request was sent; None if that is not known.
+        date_ms: the Date of that answer. A mark in the future comes from a wrong clock: whoever
+            left had left by then.
+    """
+    if sent_at_ms is None or seen.released_at_ms is None:
+        return False
+    left_ms = min(seen.released_at_ms, date_ms + DATE_RESOLUTION_MS)
+    return left_ms > sent_at_ms + SLACK_MS
 
 
 def nobody_left(seen: LockState) -> Condition:

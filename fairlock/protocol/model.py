@@ -36,8 +36,11 @@ class AcquireRequest:
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
-        called_at_ms: when this call was made. A call that comes late, when others have left the
-            lock since, is not taken for a new one. None for now.
+        called_at_ms: when its caller says that this call was made. If others have left the lock
+            since, the call may be a late copy, and the caller is told to ask again. None if the
+            caller does not say, or if this is the caller's own process.
+        registered_at_ms: when this call wrote its claim, set by the store. If others have left
+            since, the claim tells whether the call is still wanted.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
@@ -58,6 +61,7 @@ class AcquireRequest:
     ticket: int | None = None
     claimed_at_ms: int | None = None
     called_at_ms: int | None = None
+    registered_at_ms: int | None = None
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None

@@ -4,6 +4,7 @@ attempt ──▶ written ──────────────────
   ▲  └────▶ condition failed, with the item as it was
   │           ├─ I am a holder already ──────────────────▶ granted again, same token
   │           ├─ I released before ──────────────────────▶ refused: ALREADY_RELEASED
+  │           ├─ others left since I was called ─────────▶ refused: ASK_AGAIN
   │           ├─ leases are over ─▶ take over ─▶ written ▶ granted
   │           │                        │
   └───────────┼────────────────────────┘ the lock has changed since
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
-from fairlock.protocol.admission import is_outdated
+from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.items import read_granted_token, read_state
@@ -97,8 +98,7 @@ def check_expired_holders(
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(evictable) == needed or checks == _MOST_CHECKS:
             break
-        # Nobody was told of an undelivered grant, so no work runs under it, even if its workflow
-        # does.
+        # No one was told of an undelivered grant: no work runs under it, even if its workflow does.
         if holder.execution_arn is None or holder.is_undelivered:
             evictable.append(holder)
             continue
@@ -136,6 +136,10 @@ def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
     return isinstance(context.table.update(update), Written)
 
 
+_REASONS: Final = {
+    Situation.ALREADY_RELEASED: RefusalReason.ALREADY_RELEASED,
+    Situation.OUTDATED: RefusalReason.ASK_AGAIN,
+}
 _TRIES_AT_ONCE: Final = 3
 _FIRST: Final = 1
 
@@ -178,10 +182,14 @@ def acquire(
     Raises:
         LockStoreUnavailable: outcome unknown.
     """
+    called_at_ms = request.called_at_ms
+    if called_at_ms is not None and called_at_ms > context.aws_clock.now_ms() + SLACK_MS:
+        # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
+        return _refuse(context, request, LockState(), RefusalReason.ASK_AGAIN)
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:
-            return _already_released(request)
+            return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
         request = registered
     return _acquire(context, request, seen)
 
@@ -207,12 +215,12 @@ def _acquire(
             step = _granted(context, request, attempt, outcome) or _attempt(context, request)
         else:
             state = read_state(outcome.item)
-            if request.called_at_ms is not None and is_outdated(state, request.called_at_ms):
+            if is_outdated(state, request.registered_at_ms, date_ms=context.date_ms(outcome)):
                 # This call may have stalled until its acquisition was over. What it was shown is
                 # new to it all the same, so no condition on that would tell.
                 wanted = still_wanted(context, request)
                 if wanted is None:
-                    return _already_released(request)
+                    return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
                 request = wanted
             if number == 0:
                 _report_mixed_limits(context, request, state)
@@ -238,7 +246,6 @@ def register_claim(
     claim = claim_of(request, execution_arn)
     # Before the claim is written: if this call stalls afterwards, while a later call of the same
     # acquisition is granted the lock and releases it, what it asks for counts as that old.
-    called_at_ms = context.aws_clock.now_ms()
     now_ms = context.aws_clock.now_ms()
     outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
     if not isinstance(outcome, Written):
@@ -250,7 +257,7 @@ def register_claim(
         request,
         claimed_at_ms=place,
         ticket=None if written.revision == _FIRST else place,
-        called_at_ms=called_at_ms,
+        registered_at_ms=now_ms,
     )
 
 
@@ -258,17 +265,11 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
     """The request of a call as of now, if its claim says that its work is not over; else None."""
     if request.execution_arn is None:
         return request
-    called_at_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
+    now_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
     found = context.table.read(claim_of(request, request.execution_arn).key)
     if not found or has_ended(found) or is_fenced(found):
         return None
-    return replace(request, called_at_ms=called_at_ms)
-
-
-def _already_released(request: AcquireRequest) -> Refusal:
-    """The answer to an acquisition that is over, in whatever state the lock is."""
-    reason = RefusalReason.ALREADY_RELEASED
-    return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
+    return replace(request, registered_at_ms=now_ms)
 
 
 def _granted(
@@ -321,8 +322,9 @@ def _react(
             grant = Grant.of(request.lock_name, holder, repeated=True)
             grant = shown(grant, sent=refusal.sent, date_ms=date_ms)
             return grant if is_fresh else _renew_own(context, request)
-        case Situation.ALREADY_RELEASED:
-            return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case Situation.ALREADY_RELEASED | Situation.OUTDATED as late:
+            # A client writes again as seen. An invocation that comes late is code too, and would.
+            return _refuse(context, request, state, _REASONS[late])
         case Situation.FREE:
             return _attempt_as_seen(context, request, state)
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
@@ -359,8 +361,7 @@ def _take_over(
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)
-    # Eviction and grant are one write: if this process dies here, nobody has lost a place for
-    # nothing.
+    # One write: if this process dies here, no holder has lost its place for nothing.
     update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
     return _Attempt(update, now_ms, taken_over=len(evictable))
 
@@ -394,7 +395,7 @@ def _wait_or_refuse(
 def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
     """Takes a free permit, whatever the state of the lock."""
     now_ms = context.aws_clock.now_ms()
-    sent_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    sent_at_ms = made_at_ms(request, now_ms=now_ms)
     return _Attempt(acquire_permit(request, sent_at_ms=sent_at_ms, now_ms=now_ms), now_ms)
 
 
@@ -423,11 +424,13 @@ def _refuse(
     reason: RefusalReason,
     expired: ExpiredHolders = NONE_EXPIRED,
 ) -> Refusal:
+    asks_again = reason is RefusalReason.ASK_AGAIN  # Soon: the time that it is told grows old.
     return Refusal(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         reason=reason,
         holders=state.holders,
-        retry_after_seconds=advise(context, request, state),
+        retry_after_seconds=1 if asks_again else advise(context, request, state),
         liveness_unknown=expired.unknown,
+        called_at_ms=context.aws_clock.now_ms() if asks_again else None,
     )

@@ -95,6 +95,8 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
             details = {"detail": _LIVENESS_UNKNOWN}
         if answer.reason is RefusalReason.QUEUE_FULL:
             details = {"detail": _QUEUE_FULL}
+        if answer.reason is RefusalReason.ASK_AGAIN:
+            details = {"detail": _ASK_AGAIN, "entered_at_ms": answer.called_at_ms}
     return {
         "acquired": False,
         "lock_name": answer.lock_name,
@@ -164,6 +166,11 @@ _LIVENESS_UNKNOWN = (
 )
 
 _QUEUE_FULL = f"{MOST_WAITERS:,} callers wait for this lock, the most that may: not in the queue"
+
+_ASK_AGAIN = (
+    "by AWS's clock an owner has left the lock since the entered_at_ms of this call, or that is in "
+    "the future: the call may be a late copy. To get the lock, call again with this entered_at_ms"
+)
 
 
 def _held(answer: Grant) -> Json:
