@@ -29,6 +29,8 @@ from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.rules import callback_id_in, is_durable
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
@@ -123,14 +125,25 @@ def deliver(
     return Delivery.DELIVERED
 
 
-_MACHINE_LIVENESS: Final = {
+_LIVENESS: Final = {
     "RUNNING": Liveness.RUNNING,
     "PENDING_REDRIVE": Liveness.RUNNING,
     "SUCCEEDED": Liveness.OVER,
     "FAILED": Liveness.OVER,
     "TIMED_OUT": Liveness.OVER,
-    "ABORTED": Liveness.OVER,
+    "ABORTED": Liveness.OVER,  # as Step Functions says
+    "STOPPED": Liveness.OVER,  # as Lambda says
 }
+
+
+def _execution(status: str, ended: datetime | None, redrives: int = 0) -> Execution:
+    """What a status means. A new one is unknown: a guess could cost a holder its lock."""
+    liveness = _LIVENESS.get(status, Liveness.UNKNOWN)
+    if ended is None or liveness is not Liveness.OVER:
+        return Execution(liveness, redrives)
+    return Execution(liveness, redrives, int(ended.timestamp() * 1000))
+
+
 _TASK_GONE: Final = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 
@@ -189,24 +202,14 @@ class StepFunctions:
             return Execution(Liveness.OVER)
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
-        liveness = _MACHINE_LIVENESS.get(answer["status"], Liveness.UNKNOWN)
-        ended_at_ms = None
-        if liveness is Liveness.OVER and "stopDate" in answer:
-            ended_at_ms = int(answer["stopDate"].timestamp() * 1000)
-        return Execution(liveness, answer.get("redriveCount", 0), ended_at_ms)
+        ended, redrives = answer.get("stopDate"), answer.get("redriveCount", 0)
+        return _execution(answer["status"], ended, redrives)
 
 
 class _WithoutData(TypedDict, total=False):
     IncludeExecutionData: bool
 
 
-_FUNCTION_LIVENESS: Final = {
-    "RUNNING": Liveness.RUNNING,
-    "SUCCEEDED": Liveness.OVER,
-    "FAILED": Liveness.OVER,
-    "TIMED_OUT": Liveness.OVER,
-    "STOPPED": Liveness.OVER,
-}
 _CALLBACK_GONE: Final = (
     "CallbackTimeoutException",
     "ResourceNotFoundException",
@@ -265,17 +268,14 @@ class DurableFunctions:
             return Execution(Liveness.OVER)
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
-        liveness = _FUNCTION_LIVENESS.get(answer["Status"], Liveness.UNKNOWN)
-        ended_at_ms = None
-        if liveness is Liveness.OVER and "EndTimestamp" in answer:
-            ended_at_ms = int(answer["EndTimestamp"].timestamp() * 1000)
-        return Execution(liveness, ended_at_ms=ended_at_ms)
+        return _execution(answer["Status"], answer.get("EndTimestamp"))
 
 
 def _without_data(client: LambdaClient) -> _WithoutData:
     """Sent explicitly: AWS's reference and guide disagree about the default."""
     known = client.meta.service_model.operation_model("GetDurableExecution").input_shape
-    return {"IncludeExecutionData": False} if "IncludeExecutionData" in known.members else {}
+    fields = () if known is None else known.members
+    return {"IncludeExecutionData": False} if "IncludeExecutionData" in fields else {}
 
 
 @dataclass(frozen=True, slots=True)

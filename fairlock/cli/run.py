@@ -186,11 +186,14 @@ def _run(
                 max_wait=job.max_wait,
                 limit=job.limit,
                 data=job.data,
+                # Another thread finds the loss. The pipe wakes this one, which ends the command.
                 on_lost=lambda _lock, _reason: signals.wake_up(),
             )
     except LockWaitTimeout as error:
         exit_codes.say(f"{error}; the command was not started")
         return job.taken_exit_code
+    # A signal may have come while the grant was under way. The command must not start then: its
+    # shell believes it ended. Our caller releases.
     clock.raise_if_signalled()
     environment = {
         **os.environ,
@@ -202,6 +205,7 @@ def _run(
         try:
             command = Command(job.command, environment, terminal)
         except OSError as error:
+            # No command runs, so others need not wait for the end of the lease.
             exit_codes.say(error)
             missing = isinstance(error, FileNotFoundError)
             return _release(lock, exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START)
@@ -209,10 +213,13 @@ def _run(
             with terminal.given_away():
                 status = _supervise(command, lock, signals, clock, grace=job.grace)
         except BaseException:
-            command.send(signal.SIGKILL)  # A defect of ours: it must not outlive its lock.
+            # A defect of ours, or an interrupt: the release comes next, and the command must not
+            # go on without its lock.
+            command.send(signal.SIGKILL)
             raise
         finally:
             command.forget()
+    # Last: whatever the command has started is over, so the next holder is alone.
     return _release(lock, status)
 
 

@@ -200,6 +200,8 @@ def _acquire(
     began = context.retry_budget.clock.monotonic()
     # A write is sent without a read before it: what it is refused on is the read.
     attempt = _attempt(context, request)
+    # What this process saw last may be old. If a permit has become free since, the join is refused
+    # on that very condition, so old knowledge costs requests and never a place.
     if seen is not None and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
         if not isinstance(first_step, _Attempt):

@@ -226,7 +226,7 @@ def hold_of_a_durable_function(bench: Bench) -> Way:
             assert runner.run(input='"x"', timeout=30).result == "7"
     finally:
         runner.close()
-        loop = runner._scheduler._loop  # noqa: SLF001 - the runner leaves it open
+        loop: Any = runner._scheduler._loop  # noqa: SLF001 - the runner leaves it open
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
     return way
