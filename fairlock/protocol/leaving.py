@@ -257,7 +257,9 @@ def serve_waiter(
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
         f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
         condition=all_of(
-            I_DO_NOT_HOLD, room.expression, *([_WAIT_SEQ_UNMOVED] if unless_joined else [])
+            I_DO_NOT_HOLD,
+            room.expression,  # no permit was granted since: so the limits and the token stand, too
+            *([_WAIT_SEQ_UNMOVED] if unless_joined else []),
         ),
         values={
             ":holder": new_holder(
@@ -268,9 +270,10 @@ def serve_waiter(
             ":wait_seq": number(state.wait_seq),
             **room.values,
         },
-        removal=leaving,
+        removal=leaving,  # on condition of this very grant of the departing holder
         now_ms=now_ms,
     )
+    # And on condition that the waiter's item is as it was seen: its task token may have changed.
     return Transaction(state=update, other=delete_waiter(waiter)), holder
 
 

@@ -220,13 +220,13 @@ def hold_of_a_durable_function(bench: Bench) -> Way:
         with hold(context, "c", service=bench) as lock:
             return lock.fencing_token
 
-    runner = DurableFunctionTestRunner(durable_execution(body))
+    runner: Any = DurableFunctionTestRunner(durable_execution(body))  # its `close` has no types
     try:
         with bench.walked(in_new_threads=True) as way:
             assert runner.run(input='"x"', timeout=30).result == "7"
     finally:
         runner.close()
-        loop: Any = runner._scheduler._loop  # noqa: SLF001 - the runner leaves it open
+        loop = runner._scheduler._loop  # noqa: SLF001 - the runner leaves it open
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
     return way
