@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 _VARIABLE: Final = re.compile(r"\$((?:lock|item)_\w+_[0-9a-f]{8})\b")
 """A name that `WorkflowVariable` makes."""
 _FENCING_TOKEN: Final = re.compile(_VARIABLE.pattern + r"\.fencing_token\b")
-_ASKS_FIRST: Final = ("?", "$exists(")
+_NULL_SAFE_MARKS: Final = ("?", "$exists(")
 """What stands in JSONata that may do without the value."""
 _PROCESSORS: Final = ("ItemProcessor", "Iterator")
 
@@ -99,7 +99,7 @@ def tokens_needed(state: Json, *, language: str) -> set[str]:
     return {
         variable
         for _, text in _texts(without_bodies(state), "")
-        if not (in_jsonata and any(sign in text for sign in _ASKS_FIRST))
+        if not (in_jsonata and any(sign in text for sign in _NULL_SAFE_MARKS))
         for variable in _FENCING_TOKEN.findall(text)
     }
 
