@@ -21,7 +21,7 @@ from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
-from fairlock.protocol.admission import made_at_ms
+from fairlock.protocol.admission import SLACK_MS, made_at_ms
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
 from fairlock.protocol.lease_time import over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
@@ -242,9 +242,9 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         if not isinstance(entry.enter(entered_at_ms, again=True), Written):
             return None
         return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
-    length = count_live(waiting, now_ms=now_ms)
-    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
-        return _queue_full(request, entry)
+    refusal = _not_to_join(entry, waiting)
+    if refusal is not None:
+        return refusal
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
     # If this process dies after the write, the waiter stands unconfirmed: a departing holder may
     # close the queue without it. It finds that out when it asks again.
@@ -260,6 +260,20 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
     state = read_state(confirmed.item)
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
+
+
+def _not_to_join(entry: _Entry, waiting: list[Place]) -> Refusal | None:
+    """The answer to a caller that may not join a queue in which these wait; None if it may."""
+    context, request = entry.context, entry.request
+    length = count_live(waiting, now_ms=entry.now_ms)
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
+        return _queue_full(request, entry)
+    now_ms, claimed_at_ms = context.aws_clock.now_ms(), request.claimed_at_ms
+    if claimed_at_ms is None and made_at_ms(request, now_ms=now_ms) + SLACK_MS < now_ms:
+        # Its caller may have called again, and that call joins in this moment. Neither would see
+        # the other's place, and the second place would be handed the lock for no one.
+        return Refusal.of_late_call(request, now_ms=now_ms)
+    return None
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:
