@@ -37,6 +37,8 @@ class AcquireRequest:
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
         called_at_ms: when this call was made. A call that comes late, when others have left the
             lock since, is not taken for a new one. None for now.
+        made_at: reading of our monotonic clock when this call was made: of two calls of one
+            acquisition the newer one's task token counts. Set by the store; None for now.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
@@ -57,6 +59,7 @@ class AcquireRequest:
     ticket: int | None = None
     claimed_at_ms: int | None = None
     called_at_ms: int | None = None
+    made_at: float | None = field(default=None, compare=False)
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None

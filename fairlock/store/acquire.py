@@ -179,6 +179,7 @@ def acquire(
     Raises:
         LockStoreUnavailable: outcome unknown.
     """
+    request = replace(request, made_at=context.aws_clock.monotonic())
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:

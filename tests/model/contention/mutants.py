@@ -275,8 +275,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.GONE,
         ONE_GIVES_UP_LATE,
         (
-            *((place, "LEFT_LAST", "attribute_exists(#held)") for place in (departure, waiters)),
-            (permits, "LEFT_LAST", "attribute_exists(#held)"),
+            *((place, "LEFT_LAST", "attribute_exists(#held)") for place in (departure, permits)),
+            (waiters, "LEFT_LAST_OF_ALL", "attribute_exists(#held)"),
         ),
     ),
     "a ticket is believed": _mutant(
