@@ -3,6 +3,9 @@
 All requests go through a faulty endpoint to the embedded AWS's DynamoDB, or with `--memory` to a
 table in memory. Tells after each round how far it has come; ends with 1 if a history is not
 linearizable, and with 2 if there was no time for so many calls.
+
+With `--census` so many random runs in which writes land late instead (`census.py`); ends with 1 if
+one of them did harm.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 
 from testbed.localaws import LocalAws
 from tests.histories.calls import Answer
+from tests.histories.census import run_census
 from tests.histories.checker import Violation
 from tests.histories.faulty_endpoint import Backend, Faults, faulty_endpoint, passing_to
 from tests.histories.memory_backend import memory_backend
@@ -34,7 +38,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the faults and of the clients")
     parser.add_argument("--faults", type=float, default=0.05, help="share of the requests")
     parser.add_argument("--memory", action="store_true", help="a table in memory: cheaper")
+    parser.add_argument("--census", type=int, help="random runs in which writes land late")
     arguments = parser.parse_args()
+    if arguments.census is not None:
+        census = run_census(arguments.census, first=arguments.seed)
+        for line in census.lines():
+            _tell(line)
+        return 1 if census.violations else 0
     began, faults = time.monotonic(), Faults(share=arguments.faults, seed=arguments.seed)
     answers: Counter[Answer] = Counter()
     violations: list[Violation] = []

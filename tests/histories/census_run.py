@@ -240,7 +240,7 @@ class Run:
             caller.leaves = ReleaseRequest(
                 lock_name=LOCK,
                 owner_id=caller.owner_id,
-                # As the client does, and as docs/functions.md advises if an outcome is unknown.
+                # As the client does, and as docs/without-cdk.md advises if an outcome is unknown.
                 waits=not by_handle and (caller.waits or caller.status is Status.ASKING),
                 ticket=None if by_handle else caller.ticket,
                 execution_arn=caller.arn,
