@@ -46,6 +46,7 @@ class Gap(StrEnum):
     """What docs/protocol.md names among its known limits."""
 
     SLACK = "within the slack"
+    NO_MARK = "an acquire that was refused, or whose release found nothing, lands later"
     DIRECT = "a stalled call of the functions without a time of the call"
     SAME_MOMENT = "the reaper and a heartbeat of the redriven execution in the same moment"
     STALLED_READ = "a call stalled between its reads of the lock and of the queue"
@@ -223,7 +224,9 @@ class Judgement:
         if edge is not None:
             sent_ms = int(edge["N"]) - SLACK_MS
             since = [left_at for landed, left_at in self._departures if landed >= sent_ms]
-            last_ms = max(since, default=sent_ms + 2 * SLACK_MS)
+            if not since and sending.late:
+                return Gap.NO_MARK
+            last_ms = max(since, default=sent_ms + 3 * SLACK_MS)
             is_set_back = (
                 self._set_back_to_ms is not None and self._set_back_to_ms <= sent_ms + SLACK_MS
             )

@@ -143,6 +143,24 @@ def test_a_heartbeat_takes_a_free_lock_again_that_a_late_join_has_left_contended
 
 
 @PROTECTED
+def test_a_heartbeat_that_takes_away_that_mark_leaves_the_lock_to_who_came_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    if not protected:
+        monkeypatch.setattr(keep_alive, "_may_retake", lambda *_: True)
+    wire = confirmation_of_a_waiter_that_left(bench)
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.end()
+    bench.reap()
+    assert wire.land()
+    bench.redrive()
+    comes_first = Between(bench.client, before={4: lambda: bench.store().acquire(acquire("ben"))})
+    outcome = bench.store(comes_first).keep_alive(workflow_heartbeat("anna"))
+    assert (outcome is KeepAliveOutcome.LOST) is protected
+    assert (bench.holders() == ["ben"]) is protected
+
+
+@PROTECTED
 @pytest.mark.parametrize("arn", [None, RUN])
 def test_a_call_that_stalls_leaves_the_task_token_of_the_next_call(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, arn: str | None, *, protected: bool
