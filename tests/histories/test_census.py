@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from fairlock.protocol.departure import LEFT_LAST
 from fairlock.testing.interpreter import placeholders
 from tests.histories.census import run_census
 from tests.histories.late_network import Mutation
@@ -64,13 +65,15 @@ class Control:
     """A protection that is switched off.
 
     Attributes:
+        patch: where the protection is, if it is no condition of a write, and what replaces it.
         shows: the beginning of a violation that it leads to.
         first: the seed of the first run that is tried; today it is found by that.
         only_keep_alive: which callers the runs have.
     """
 
-    mutate: Mutation
+    mutate: Mutation | None
     shows: str
+    patch: tuple[str, object] | None = None
     first: int = 0
     only_keep_alive: bool = False
 
@@ -134,6 +137,24 @@ CONTROLS: Final = {
         only_keep_alive=True,
         first=110,
     ),
+    "a lock taken again without room": Control(
+        None,
+        "more holders than a limit allows",
+        patch=("fairlock.store.keep_alive._may_retake", lambda *_: True),
+        first=231_027,
+    ),
+    "a call that stalls and goes on as the newest": Control(
+        None,
+        "an older task token over a newer",
+        patch=("fairlock.store.queue.SLACK_MS", 3_600_000),
+        first=42,
+    ),
+    "a waiter that leaves by an earlier time": Control(
+        None,
+        "the time of the last departure moves back by mark_released",
+        patch=("fairlock.protocol.waiters.LEFT_LAST_OF_ALL", LEFT_LAST),
+        first=20,
+    ),
     "a claim that goes back a stage": Control(
         without(
             r" AND \(attribute_not_exists\(#fenced\) OR #fenced <= :stage\)",
@@ -153,8 +174,10 @@ def test_no_late_write_does_harm(record_property: Callable[[str, object], None])
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_protection_that_is_missing_is_found(name: str) -> None:
+def test_a_protection_that_is_missing_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     control = CONTROLS[name]
+    if control.patch is not None:
+        monkeypatch.setattr(*control.patch)
     census = run_census(
         MOST_RUNS,
         first=control.first,

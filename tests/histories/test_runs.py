@@ -116,13 +116,14 @@ def test_the_history_of_a_wrong_protocol_shows_it(
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_heartbeat_that_was_given_up_never_moves_the_end_of_a_lease_back(
-    *, protected: bool
+    monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
-    plan = Plan(threads=1, turns=1, lease=10, beats=12)
-    for seed in (6,) if protected else (6, 5, 2, 12):
+    monkeypatch.setattr("tests.histories.faulty_endpoint._GIVEN_UP_SECONDS", 0.05)
+    plan = Plan(threads=1, turns=1, lease=20, beats=25)
+    for seed in range(1 if protected else ROUNDS):
         table = WatchedTable()
         client = FaultyClient(table, None if protected else renewals_that_move_back)
-        held_back = Faults(share=0.2, seed=seed, kinds=(Fault.HELD_BACK,), latest=1)
+        held_back = Faults(share=0.2, seed=seed, kinds=(Fault.HELD_BACK,), latest=2)
         [history] = histories(client, {"beats": plan}, held_back).values()
         assert held_back.landed
         if table.moved_back:
