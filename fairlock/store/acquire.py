@@ -182,6 +182,7 @@ def acquire(
     if request.called_at_ms is not None and request.called_at_ms > now_ms + SLACK_MS:
         # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
         return Refusal.of_late_call(request, now_ms=now_ms)
+    request = replace(request, made_at=context.aws_clock.monotonic())
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:

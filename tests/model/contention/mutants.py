@@ -286,7 +286,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a departure that was held up sets its time back": Mutant(
         Invariant.GONE,
         ONE_GIVES_UP_LATE,
-        (*((place, "LEFT_LAST", "attribute_exists(#held)") for place in (leaving, waiters)),),
+        (
+            (leaving, "LEFT_LAST", "attribute_exists(#held)"),
+            (waiters, "LEFT_LAST_OF_ALL", "attribute_exists(#held)"),
+        ),
     ),
     "a ticket is believed": _mutant(
         Invariant.ORDER,
