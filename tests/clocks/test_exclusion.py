@@ -44,9 +44,11 @@ WEATHER: Final = {
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Thousands of holders lose their locks."""
-    logging.getLogger("fairlock").setLevel(logging.CRITICAL)
+    logger = logging.getLogger("fairlock")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
     yield
-    logging.getLogger("fairlock").setLevel(logging.NOTSET)
+    logger.setLevel(before)
 
 
 def outcomes(weather: Weather, *, patient_each: int = 20) -> list[Outcome]:
