@@ -250,9 +250,9 @@ class DurableFunctions:
     def describe(self, execution_arn: str) -> Execution:
         """Calls GetDurableExecution, one request an answer.
 
-        It asks for no data: those Lambda would decrypt with the key of the function, if it has one
-        of its own, which this caller may not use; then it would learn nothing at all. An SDK that
-        cannot leave the data out reads them.
+        It asks for no data. Lambda decrypts data with the key of the function, if that has one of
+        its own, by the permissions of the caller, who may have none on that key and would learn
+        nothing at all. An SDK that cannot leave the data out reads them.
 
         An execution that does not exist (any more: Lambda forgets closed ones after the function's
         retention period) is over. Any other failure or status is `UNKNOWN`, never a guess.
