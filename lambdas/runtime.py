@@ -17,7 +17,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
 from fairlock.aws.aws_clock import AwsClock
-from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
+from fairlock.aws.executions import (
+    DurableFunctions,
+    StepFunctions,
+    WorkflowEngines,
+    account_in,
+    no_account,
+)
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
 from fairlock.clock import BootClock
@@ -27,6 +33,8 @@ from lambdas.telemetry import observe_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from fairlock.aws.executions import Account
 
 Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
 
@@ -45,7 +53,7 @@ def lock_context(invocation: LambdaContext) -> LockContext:
     )
     return LockContext(
         table=table,
-        workflows=workflows,
+        workflows=_workflows(lambda: account_in(invocation.invoked_function_arn)),
         observe=observe_event,
         retry_budget=retry_budget,
     )
@@ -112,6 +120,14 @@ def _client(service: Service) -> Any:  # noqa: ANN401 - one client or the other
 _CLOCK: Final = BootClock()
 aws_clock: Final = AwsClock(_CLOCK)
 """It outlives the invocation: only the first write of an environment goes by the wall clock."""
-workflows: Final = WorkflowEngines(
-    StepFunctions(lambda: _client("stepfunctions")), DurableFunctions(lambda: _client("lambda"))
-)
+
+
+def _workflows(account: Account) -> WorkflowEngines:
+    return WorkflowEngines(
+        StepFunctions(lambda: _client("stepfunctions"), account=account),
+        DurableFunctions(lambda: _client("lambda"), account=account),
+    )
+
+
+workflows: Final = _workflows(no_account)
+"""For messages only, which name no account."""

@@ -119,6 +119,25 @@ def deliver(
     return Delivery.DELIVERED
 
 
+Account = Callable[[], str | None]
+"""The account that a client asks; None if nobody knows."""
+
+
+def no_account() -> None:
+    """The account of a client whose credentials do not name it."""
+
+
+def _forgotten(client: object, execution_arn: str, account: str | None) -> Execution:
+    """What it means that an engine knows no such execution.
+
+    It is over if it is one of the region and the account that were asked. Elsewhere it may well
+    run: another region knows nothing of it.
+    """
+    region = getattr(getattr(client, "meta", None), "region_name", None)
+    is_asked = _place(execution_arn)[1:] == (region, account)
+    return Execution(Liveness.OVER if is_asked else Liveness.UNKNOWN)
+
+
 _MACHINE_LIVENESS: Final = {
     "RUNNING": Liveness.RUNNING,
     "PENDING_REDRIVE": Liveness.RUNNING,
@@ -137,10 +156,12 @@ class StepFunctions:
     Attributes:
         make_client: the client, made when it is first needed; None if this process can have none.
         retry_budget: how long to repeat a message that Step Functions is too busy for.
+        account: which account that client asks.
     """
 
     make_client: Callable[[], SFNClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
+    account: Account = no_account
 
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
@@ -168,8 +189,8 @@ class StepFunctions:
         """Calls DescribeExecution, one request an answer.
 
         An execution that does not exist (any more: Step Functions forgets closed ones after 90
-        days) is over. Any other failure or status is `UNKNOWN`, never a guess: a throttle must not
-        cost a holder its lock.
+        days) is over, if it is one of the region and account that were asked. Any other failure
+        or status is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
         """
         client = self.make_client()
         if client is None:
@@ -179,7 +200,7 @@ class StepFunctions:
                 executionArn=execution_arn, includedData="METADATA_ONLY"
             )
         except client.exceptions.ExecutionDoesNotExist:
-            return Execution(Liveness.OVER)
+            return _forgotten(client, execution_arn, self.account())
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
         liveness = _MACHINE_LIVENESS.get(answer["status"], Liveness.UNKNOWN)
@@ -197,6 +218,11 @@ class StepFunctions:
 
 _FUNCTION_LIVENESS: Final = {
     "RUNNING": Liveness.RUNNING,
+    # A paused execution goes on where it was when it is resumed, and until then still takes the
+    # results of its callbacks: a paused waiter may be handed the lock.
+    "PAUSING": Liveness.RUNNING,
+    "PAUSED": Liveness.RUNNING,
+    "DELETING": Liveness.OVER,
     "SUCCEEDED": Liveness.OVER,
     "FAILED": Liveness.OVER,
     "TIMED_OUT": Liveness.OVER,
@@ -219,10 +245,12 @@ class DurableFunctions:
     Attributes:
         make_client: the client, made when it is first needed; None if this process can have none.
         retry_budget: how long to repeat a message that Lambda is too busy for.
+        account: which account that client asks.
     """
 
     make_client: Callable[[], LambdaClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
+    account: Account = no_account
 
     def wake_waiter(self, callback_id: str, grant: Grant) -> Delivery:
         """Completes the callback with the answer that acquire would have given."""
@@ -242,7 +270,8 @@ class DurableFunctions:
         """Calls GetDurableExecution, one request an answer.
 
         An execution that does not exist (any more: Lambda forgets closed ones after the function's
-        retention period) is over. Any other failure or status is `UNKNOWN`, never a guess.
+        retention period) is over, if it is one of the region and account that were asked. Any other
+        failure or status is `UNKNOWN`, never a guess.
         """
         client = self.make_client()
         if client is None or not hasattr(client, "get_durable_execution"):
@@ -250,7 +279,7 @@ class DurableFunctions:
         try:
             answer = client.get_durable_execution(DurableExecutionArn=execution_arn)
         except client.exceptions.ResourceNotFoundException:
-            return Execution(Liveness.OVER)
+            return _forgotten(client, execution_arn, self.account())
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
         liveness = _FUNCTION_LIVENESS.get(answer["Status"], Liveness.UNKNOWN)
@@ -329,6 +358,11 @@ def require_same_account(execution_arn: str | None, *, function_arn: str) -> Non
     if _place(execution_arn)[0] != partition:
         rule += f", in partition {partition}"
     raise InvalidRequest(field="execution_arn", rule=rule, value=execution_arn)
+
+
+def account_in(arn: str) -> str:
+    """The account of an ARN."""
+    return _place(arn)[2]
 
 
 def _place(arn: str) -> tuple[str, str, str]:

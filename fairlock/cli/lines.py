@@ -55,7 +55,9 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
     if holder.execution_arn is not None and holder.execution_arn != holder.owner_name:
         yield f"  execution: {printable(holder.execution_arn)}"
     if holder.data is not None:
-        text = json.dumps(holder.data, ensure_ascii=False, separators=(",", ":"))
+        data = holder.data
+        is_text = isinstance(data, str)
+        text = data if is_text else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         yield f"  data: {printable(text)}"
 
 

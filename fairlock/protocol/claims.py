@@ -58,6 +58,8 @@ _FENCED: Final = "attribute_exists(#fenced)"
 _NO_STAGE_BACK: Final = "(attribute_not_exists(#fenced) OR #fenced <= :stage)"
 """A late copy of an earlier pass must not take a later one back."""
 _NOT_FENCED: Final = "attribute_not_exists(#fenced)"
+_GAVE_BACK: Final = "gave back"
+_NOT_HELD: Final = "not held"
 
 
 class ReapStage(IntEnum):
@@ -141,23 +143,27 @@ def forget_claim(claim: Claim) -> Delete:
     return Delete(key=claim.key, condition=condition, names=names_in(condition), values={})
 
 
-def mark_done(claim: Claim, *, now_ms: int) -> Update:
+def mark_done(claim: Claim, *, gave_back: bool, now_ms: int) -> Update:
     """Mark the work as ended and its lock as free: only late calls need the claim from now on.
 
     A deleted claim could be written again by a late call, which would then be granted the lock for
     nobody. The reaper passes over a claim that is done, and TTL removes it soon. A fenced one stays
     as it is: its pass is under way. So does one that a heartbeat of the redriven execution has
     written since this was sent, with the time as its revision: its lock is held again.
+
+    Returns the claim as it was: how it was done, if it was done before. That answer stays, so that
+    a repeat is answered as the first call was, whoever has used the lock since.
     """
     return conditional_update(
         claim.key,
-        change="SET #ended = :yes, #done = :yes, #expiry_time = :done_until",
+        change="SET #ended = :yes, #done = if_not_exists(#done, :done), #expiry_time = :done_until",
         condition=all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
         values={
             ":now": number(now_ms),
+            ":done": {"S": _GAVE_BACK if gave_back else _NOT_HELD},
             ":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS)),
         },
-        returns="NONE",
+        returns="ALL_OLD",
     )
 
 
@@ -313,6 +319,11 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
 def has_ended(item: Item) -> bool:
     """Whether the claim's work is marked as ended."""
     return schema.ENDED in item
+
+
+def gave_back_before(item: Item) -> bool:
+    """Whether the claim is done because its lock was given back."""
+    return item.get(schema.DONE) == {"S": _GAVE_BACK}
 
 
 def is_fenced(item: Item) -> bool:

@@ -17,6 +17,7 @@ from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item, Query, Scan, names_in
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter
 from fairlock.protocol.waiters import is_dead
+from fairlock.text import DEEPEST, is_nested_at_most
 
 WAITERS_SHOWN: Final = 20
 """A description tells so many waiters one by one, the oldest; the others are counted."""
@@ -29,14 +30,14 @@ class DescribedHolder(VisibleHolder):
     Attributes:
         lease: seconds for which each renewal holds.
         limit: number of permits, as the holder's request said: no more hold as long as it does.
-        data: the JSON object that it stored with the lock; None if it stored none. Not in the
-            `repr`, which may end up in a log.
+        data: the JSON object that it stored with the lock; the text if it is no such object; None
+            if it stored none. Not in the `repr`, which may end up in a log.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
     """
 
     lease: float
     limit: int
-    data: Mapping[str, Any] | None = field(repr=False)
+    data: Mapping[str, Any] | str | None = field(repr=False)
     execution_arn: str | None
 
 
@@ -159,13 +160,13 @@ def describe_lock(
         name=name,
         seen_at=utc(now_ms),
         limit=min((holder.limit for holder in state.holders), default=None),
-        holders=tuple(_holder(name, holder) for holder in state.holders),
+        holders=tuple(_holder(holder) for holder in state.holders),
         waiters=waiters,
         last_forced_release=_forced_release(state.last_forced_release),
     )
 
 
-def _holder(lock_name: str, holder: Holder) -> DescribedHolder:
+def _holder(holder: Holder) -> DescribedHolder:
     return DescribedHolder(
         owner_name=holder.owner_name,
         acquired_at=utc(holder.acquired_at_ms),
@@ -173,7 +174,7 @@ def _holder(lock_name: str, holder: Holder) -> DescribedHolder:
         fencing_token=holder.fencing_token,
         lease=holder.lease_ms / 1000,
         limit=holder.limit,
-        data=read_data(lock_name, holder.data),
+        data=shown_data(holder.data),
         execution_arn=holder.execution_arn,
     )
 
@@ -184,15 +185,25 @@ def read_data(lock_name: str, text: str | None) -> Mapping[str, Any] | None:
     Raises:
         LockItemMalformed: it is none.
     """
+    data = shown_data(text)
+    if isinstance(data, str):
+        raise LockItemMalformed(schema.partition_of(lock_name))
+    return data
+
+
+def shown_data(text: str | None) -> Mapping[str, Any] | str | None:
+    """The JSON object that is stored with a holder; its text if that cannot be read as one.
+
+    People must be able to see and to release every holder, whatever another program has stored.
+    """
     if text is None:
         return None
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise LockItemMalformed(schema.partition_of(lock_name))
-    return data
+        return text
+    is_readable = isinstance(data, dict) and is_nested_at_most(data, DEEPEST)
+    return data if is_readable else text
 
 
 def _forced_release(last: ForcedRelease | None) -> DescribedForcedRelease | None:

@@ -152,7 +152,10 @@ Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 
 I_HOLD: Final = "attribute_exists(#mine)"
 I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
-NOT_RELEASED_BY_ME: Final = "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+NOT_RELEASED_BY_ME: Final = (
+    "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+    " AND (attribute_not_exists(#last_given_up) OR #last_given_up <> :me)"
+)
 NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"

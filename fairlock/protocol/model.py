@@ -193,6 +193,8 @@ class LockState:
 
     Attributes:
         limit: the limit in force, never above that of a holder; 0 if nobody ever held.
+        last_released: who gave back a permit or a place in the queue last.
+        last_given_up: who gave up last without having had either.
         released_at_ms: when a holder or a waiter left last; None if none ever did.
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
@@ -203,6 +205,7 @@ class LockState:
     held: int = 0
     limit: int = 0
     last_released: str | None = None
+    last_given_up: str | None = None
     released_at_ms: int | None = None
     contended: bool = False
     wait_seq: int = 0
@@ -214,6 +217,10 @@ class LockState:
     def holder(self, owner_id: str) -> Holder | None:
         """The holder with this owner id, if there is one."""
         return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+    def has_left(self, owner_id: str) -> bool:
+        """Whether this owner released or gave up, as far as the lock still knows."""
+        return owner_id in (self.last_released, self.last_given_up)
 
     def limit_for(self, limit: int) -> int:
         """How many may hold when an owner with this limit does: the holders' limits count too."""

@@ -2,7 +2,7 @@
 
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
-                                      limit, expiry_time, retain_until, executions,
+                                      last_given_up, limit, expiry_time, retain_until, executions,
                                       released_at, last_forced_release,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
@@ -67,6 +67,9 @@ CONTENDED: Final = "contended"
 WAIT_SEQ: Final = "wait_seq"
 RETAIN_UNTIL: Final = "retain_until"
 LAST_RELEASED: Final = "last_released"
+LAST_GIVEN_UP: Final = "last_given_up"
+"""Who gave up without having held or waited: beside `last_released`, so that a caller that had
+nothing to release cannot wipe the mark of one that had."""
 RELEASED_AT: Final = "released_at"
 LAST_FORCED_RELEASE: Final = "last_forced_release"
 

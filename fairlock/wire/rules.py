@@ -29,6 +29,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
+from fairlock.text import DEEPEST, is_nested_at_most
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -186,7 +187,9 @@ def _is_small_object(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     text = compact_json(value)
-    return text is not None and len(text.encode()) <= LARGEST_DATA_BYTES
+    if text is None or len(text.encode()) > LARGEST_DATA_BYTES:
+        return False
+    return is_nested_at_most(value, DEEPEST)
 
 
 LOCK_NAME: Final = Rule(
@@ -222,7 +225,8 @@ LIMIT: Final = Rule(
     lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
 )
 DATA: Final = Rule(
-    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8, without NaN",
+    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8 and {DEEPEST} "
+    "levels, without NaN",
     _is_small_object,
 )
 EXECUTION_ARN: Final = Rule(

@@ -20,7 +20,9 @@ TEXT_OWNER_NAME = (
 )
 TEXT_LEASE = "must be a number of seconds from 1 to 43200 (12 h)"
 TEXT_LIMIT = "must be a whole number from 1 to 100"
-TEXT_DATA = "must be a JSON object of at most 2048 bytes of compact UTF-8, without NaN"
+TEXT_DATA = (
+    "must be a JSON object of at most 2048 bytes of compact UTF-8 and 32 levels, without NaN"
+)
 TEXT_EXECUTION = "must be the ARN of a Standard workflow execution"
 TEXT_ENTERED = "must be a whole number of milliseconds since the epoch"
 TEXT_TICKET = "must be the ticket of an earlier answer, a whole number; or null for none"
@@ -160,6 +162,7 @@ DATAS: Final = _field(
         "2049 bytes": {"a": "x" * 2041},
         "683 characters of 3 bytes": {"a": "€" * 681},
         "100 levels of nesting, and too large": {"pad": "x" * 1700, **nested(100)},
+        "33 levels of nesting": nested(33),
         "bottomless nesting": nested(700),
         "NaN inside": {"a": [NAN]},
         "Infinity inside": {"a": INFINITY},

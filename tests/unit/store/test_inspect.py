@@ -161,14 +161,29 @@ def test_a_lock_that_somebody_has_changed_hides_no_other(
     ]
 
 
-@pytest.mark.parametrize("data", ["[1]", "{", "[" * 2000])
-def test_data_that_is_no_object_is_malformed(
+UNREADABLE = ("[1]", "{", "[" * 2000, '{"a":' * 33 + "1" + "}" * 33, '{"a":' * 1018 + "1")
+
+
+@pytest.mark.parametrize("data", UNREADABLE)
+def test_data_that_is_no_readable_object_is_shown_as_its_text(
     table: MemoryTable, clock: FakeClock, data: str
 ) -> None:
     store = store_over(table, clock)
     store.acquire(acquire("anna", data=data))
-    with pytest.raises(LockItemMalformed, match=LOCK):
-        store.describe(LOCK)
+    described = store.describe(LOCK)
+    assert described is not None
+    assert [holder.data for holder in described.holders] == [data]
+    assert listed(store) == [described]
+
+
+def test_data_of_as_many_levels_as_may_be_stored_is_shown_as_an_object(
+    table: MemoryTable, clock: FakeClock
+) -> None:
+    store = store_over(table, clock)
+    store.acquire(acquire("anna", data='{"a":' * 32 + "1" + "}" * 32))
+    described = store.describe(LOCK)
+    assert described is not None
+    assert isinstance(described.holders[0].data, dict)
 
 
 @dataclass
