@@ -98,6 +98,8 @@ _INVISIBLE: Final = re.compile(
 """What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
 _LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
 """Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
+_WITHOUT_MEANING: Final = frozenset({"Cn", "Co"})
+"""Unassigned and private characters: readers see the same box for all of them."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
@@ -162,6 +164,8 @@ def _is_lock_name(value: object) -> bool:
         and _LIKE_A_SPACE.search(value) is None
         and value == value.strip()
         and unicodedata.is_normalized("NFC", value)
+        # A later Unicode may compose what has no meaning yet: then one name would be two.
+        and not any(unicodedata.category(letter) in _WITHOUT_MEANING for letter in value)
     )
 
 
@@ -193,8 +197,9 @@ def _is_small_object(value: object) -> bool:
 
 
 LOCK_NAME: Final = Rule(
-    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
-    "invisible characters, without blanks other than spaces and without blanks at its ends",
+    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control, "
+    "invisible, unassigned or private characters, without blanks other than spaces and without "
+    "blanks at its ends",
     _is_lock_name,
 )
 TABLE_NAME: Final = Rule(

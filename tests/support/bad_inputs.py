@@ -11,8 +11,9 @@ NAMED: Final = {"lock_name": "nightly-report", "owner_id": VALID_OWNER}
 BEAT: Final = {**NAMED, "task_token": "a-task-token", "execution_arn": VALID_EXECUTION}
 
 TEXT_NAME = (
-    "must be a string of 1 to 512 bytes of UTF-8 in NFC, without control or invisible "
-    "characters, without blanks other than spaces and without blanks at its ends"
+    "must be a string of 1 to 512 bytes of UTF-8 in NFC, without control, "
+    "invisible, unassigned or private characters, without blanks other than spaces and without "
+    "blanks at its ends"
 )
 TEXT_OWNER = "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition"
 TEXT_OWNER_NAME = (
@@ -106,6 +107,9 @@ NAMES: Final = [
             "not composed": "cafe\N{COMBINING ACUTE ACCENT}",
             "a sign that has another": "\N{KELVIN SIGN}elvin",
             "lone surrogate": "a\ud800b",
+            "unassigned": "a\u0378b",
+            "no character": "a\ufdd0b",
+            "private": "a\ue000b",
             "null": None,
             "number": 5,
             "true": True,
