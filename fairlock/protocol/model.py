@@ -30,6 +30,7 @@ class AcquireRequest:
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
+        redrives: how often that had been redriven when this call was made; None if nobody knows.
         waiting_since_ms: when the caller says that it began to wait: for the advice when to ask
             again only.
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
@@ -53,6 +54,7 @@ class AcquireRequest:
     limit: int = 1
     data: str | None = None
     execution_arn: str | None = None
+    redrives: int | None = None
     waiting_since_ms: int | None = None
     ticket: int | None = None
     claimed_at_ms: int | None = None
@@ -133,11 +135,13 @@ class ExecutionEnded:
 
     Attributes:
         redrives: how often it had been redriven by then.
+        ended_at_ms: when that run ended, as the event says; None if it does not say both.
         second_pass: whether no acquire of it can be under way any more.
     """
 
     execution_arn: str
     redrives: int = 0
+    ended_at_ms: int | None = None
     second_pass: bool = False
 
 

@@ -9,7 +9,8 @@
                                       what the waiter asks for, how to wake it, asked_at_ms
     EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
                                       the claim of a workflow: a lock to free when it is over;
-                                      ended, done, fenced (how far the reaper is), asked_at_ms
+                                      ended, done, fenced (how far the reaper is), asked_at_ms,
+                                      redrives, written_at_ms
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
 there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `released_at`
@@ -111,6 +112,9 @@ POLL_INTERVAL_MS: Final = "poll_interval_ms"
 ENDED: Final = "ended"
 DONE: Final = "done"
 FENCED: Final = "fenced"
+REDRIVES: Final = "redrives"
+"""Which run of the execution wrote the claim: how often it had been redriven."""
+WRITTEN_AT_MS: Final = "written_at_ms"
 
 RETENTION_MS: Final = 48 * 3_600_000
 """How long an item outlives its last write. Far longer than the longest lease (12 h) and than any

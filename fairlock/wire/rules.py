@@ -87,6 +87,7 @@ LONGEST_TASK_TOKEN: Final = 2048
 LONGEST_REASON_BYTES: Final = 512
 LONGEST_REQUESTED_BY_BYTES: Final = 256
 HIGHEST_FENCING_TOKEN: Final = 10**18
+MOST_REDRIVES: Final = 10**9 - 1
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -284,6 +285,11 @@ EPOCH_MS: Final = Rule(
 TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
     lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+REDRIVE_COUNT: Final = Rule(
+    "must be how often the execution was redriven, $states.context.Execution.RedriveCount, a whole "
+    "number; or null if that is not known",
+    lambda value: value is None or _is_whole(value, 0, MOST_REDRIVES),
 )
 FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
