@@ -119,7 +119,8 @@ class Connection:
         most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = OWN_REQUESTS_CONFIG.merge(most_connections)
         self.workflows = WorkflowEngines(
-            StepFunctions(self._stepfunctions), DurableFunctions(self._lambda)
+            StepFunctions(self._stepfunctions, account=self._account),
+            DurableFunctions(self._lambda, account=self._account),
         )
 
     def dynamodb(self) -> DynamoDBClient:
@@ -150,6 +151,16 @@ class Connection:
             return cast("LambdaClient", self._client("lambda"))
         except (BotoCoreError, ClientUnusable):
             return None
+
+    def _account(self) -> str | None:
+        """The account of the credentials, as far as they name it; unknown for clients given."""
+        if self._given["stepfunctions"] is not None:
+            return None
+        try:
+            credentials = (self._session or boto3.Session()).get_credentials()
+        except BotoCoreError:
+            return None
+        return getattr(credentials, "account_id", None)
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         given = self._given.get(service)

@@ -28,6 +28,7 @@ _RULES: Final = {
     "limit": rules.LIMIT,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
+    "redrive_count": rules.REDRIVE_COUNT,
     "entered_at_ms": rules.EPOCH_MS,
     "waiting_since_ms": rules.EPOCH_MS,
     "ticket": rules.TICKET,
@@ -59,13 +60,13 @@ def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
 
 _ACQUIRE: Final = _schema(
     "lock_name",
-    "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms queue "
+    "owner_id owner_name lease_seconds limit data execution_arn redrive_count entered_at_ms queue "
     "ticket waiting_since_ms task_token fallback_seconds",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
     "lock_name owner_id task_token execution_arn",
-    "owner_name lease_seconds limit",
+    "owner_name lease_seconds limit redrive_count",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
 _DESCRIBE: Final = _schema("lock_name", "")
@@ -171,8 +172,17 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
         limit=limit,
         execution_arn=execution_arn,
+        redrives=_redrives(fields),
         waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
     )
+
+
+def _redrives(fields: Mapping[str, Any]) -> int | None:
+    """Which run of its execution asks. A durable execution has one only."""
+    execution_arn = fields.get("execution_arn")
+    if execution_arn is not None and is_durable(execution_arn):
+        return 0
+    return _whole_or_none(fields, "redrive_count")
 
 
 def _token(fields: Mapping[str, Any]) -> str | None:

@@ -309,6 +309,8 @@ def make_publisher(functions: FunctionFactory) -> lambda_.Function:
             functions.table,
             starting_position=lambda_.StartingPosition.LATEST,
             batch_size=_BATCH_SIZE,
+            # A record that fails holds up as few others as possible.
+            bisect_batch_on_error=True,
             max_batching_window=Duration.seconds(_BATCHING_SECONDS),
             filters=[
                 lambda_.FilterCriteria.filter({"dynamodb": pattern})

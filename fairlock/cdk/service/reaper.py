@@ -63,15 +63,32 @@ OF_WORKFLOWS: Final = StatusEvents(
     source="aws.states",
     detail_type="Step Functions Execution Status Change",
     ends=("FAILED", "TIMED_OUT", "ABORTED"),
-    paths={"arn": "$.detail.executionArn", "redrives": "$.detail.redriveCount"},
-    message='{"detail": {"executionArn": "<arn>", "redriveCount": "<redrives>"}}',
+    paths={
+        "arn": "$.detail.executionArn",
+        "redrives": "$.detail.redriveCount",
+        "stopped": "$.detail.stopDate",
+        "status": "$.detail.status",
+        "time": "$.time",
+    },
+    message=(
+        '{"detail": {"executionArn": "<arn>", "redriveCount": "<redrives>", '
+        '"stopDate": "<stopped>", "status": "<status>"}, "time": "<time>"}'
+    ),
 )
 OF_DURABLE_FUNCTIONS: Final = StatusEvents(
     source="aws.lambda",
     detail_type="Durable Execution Status Change",
     ends=("FAILED", "TIMED_OUT", "STOPPED"),
-    paths={"arn": "$.detail.durableExecutionArn"},
-    message='{"detail": {"executionArn": "<arn>"}}',
+    paths={
+        "arn": "$.detail.durableExecutionArn",
+        "stopped": "$.detail.endTimestamp",
+        "status": "$.detail.status",
+        "time": "$.time",
+    },
+    message=(
+        '{"detail": {"executionArn": "<arn>", "stopDate": "<stopped>", "status": "<status>"}, '
+        '"time": "<time>"}'
+    ),
 )
 
 

@@ -39,6 +39,16 @@ def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the c
     return force_release(locks, "lock table 'locks'", ForcedRelease(**options))
 
 
+@pytest.mark.parametrize("data", ['{"a":' * 1018, "[1]"])
+def test_data_that_cannot_be_read_keeps_nobody_from_releasing(
+    locks: LockClient, store: Operations, table: Table, capsys: Output, data: str
+) -> None:
+    store.acquire(acquire("anna", lock_name="a", data=data))
+    assert forced(locks) == 0
+    assert f"data: {data}" in capsys.readouterr().err
+    assert table.state("a").holders == ()
+
+
 def test_the_holder_is_shown_then_asked_about_then_released(
     locks: LockClient, store: Operations, table: Table, capsys: Output
 ) -> None:
