@@ -47,8 +47,8 @@ from fairlock.names import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_para
 from fairlock.protocol.model import ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Released
 from fairlock.store.context import LockContext
-from fairlock.store.pace import KnownPaces
 from fairlock.store.release import release
+from fairlock.store.turns import KnownPaces
 from fairlock.wire import rules
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.store.administration import describe, force_release, list_locks
-from fairlock.store.pace import Turn
 from fairlock.store.release import release
+from fairlock.store.turns import Turn
 from fairlock.wire import rules
 
 _REPEAT_SECONDS: Final = 5.0

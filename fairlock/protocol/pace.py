@@ -6,7 +6,7 @@
 
     idle        next slot <= now            the caller begins at once; next slot := now + interval
     busy        next slot >  now            the caller begins at it;   next slot += interval
-    too late    next slot >  now + max_wait refused by the same conditions; nothing is written
+    too late    next slot >  now + max_wait refused by both conditions; nothing is written
 
 This is GCRA, the generic cell rate algorithm, in AWS's time. There is no holder, no release and no
 lease: a caller that dies wastes its slot. A burst lets callers begin that many slots ahead, less
@@ -173,7 +173,10 @@ def reserve_idle(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
 
 
 def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None = None) -> Update:
-    """Reserves the next slot, if that is in the future and begins soon enough.
+    """Reserves the next slot, if it begins soon enough; for one that is in the future.
+
+    It stays in the future until it is somebody's, so that is no condition. If the item was deleted
+    meanwhile, the condition is false.
 
     Arguments as of `reserve_idle`.
     """
@@ -184,13 +187,11 @@ def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
         change="SET #next_slot_us = #next_slot_us + :interval, #slot_us = #next_slot_us, "
         "#reservation_id = :id, #expiry_time = :expiry",
         condition=all_of(
-            "#next_slot_us > :early",
             "#next_slot_us <= :latest",
             _NOT_MINE if over is None else _MINE_IS_LAST,
         ),
         values={
             **_values(request, over),
-            ":early": number(now.early_us),
             ":latest": number(latest_us),
             ":interval": number(request.interval_us),
             ":expiry": _ttl(latest_us + request.interval_us),

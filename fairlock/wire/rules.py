@@ -284,7 +284,8 @@ CALLBACK_ID: Final = Rule(
 )
 PACE_RATE: Final = Rule(
     "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "
-    f"many seconds, from 1 to {LONGEST_PERIOD_SECONDS:,} (31 days); at most {MOST_A_SECOND} a second",
+    f"many seconds, from 1 to {LONGEST_PERIOD_SECONDS:,} (31 days); at most {MOST_A_SECOND} a "
+    "second",
     _is_rate,
 )
 BURST: Final = Rule(

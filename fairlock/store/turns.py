@@ -182,6 +182,10 @@ class Turn:
             now, _ = self._time(context)
         return not slot.is_over(now)
 
+    def now(self, context: LockContext) -> AwsTime:
+        """AWS's time, to tell how long a slot is away."""
+        return self._time(context)[0]
+
     def _time(self, context: LockContext) -> tuple[AwsTime, PaceState | None]:
         """AWS's time; and the state, if it had to be read to learn the time.
 
