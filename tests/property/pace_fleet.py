@@ -94,12 +94,14 @@ class ReservedSlot:
 
     Attributes:
         sent_at: when the write was sent.
+        landed_at: when it was written.
         idle: whether it found no later slot taken.
     """
 
     begins: float
     due: float
     sent_at: float
+    landed_at: float
     idle: bool
 
 
@@ -120,14 +122,15 @@ class Call:
     refused_at: float | None = None
 
     def slot(self, fleet: Fleet) -> ReservedSlot | None:
-        """The one in which it began. A copy may have reserved another one for nobody."""
+        """The last that it may have begun in. A copy may have reserved another one for nobody."""
         at, ahead = self.began_at, (fleet.burst - 1) * fleet.interval
         if at is None:
             return None
         fitting = (
             slot
-            for slot in self.slots
-            if slot.begins - ahead - _CERTAIN <= at <= slot.due + fleet.lateness + _CERTAIN
+            for slot in reversed(self.slots)
+            if slot.landed_at <= at
+            and slot.begins - ahead - _CERTAIN <= at <= slot.due + fleet.lateness + _CERTAIN
         )
         return next(fitting, None)
 
@@ -248,6 +251,7 @@ class Endpoint:
                 begins=int(item["slot_us"]["N"]) / MICROSECONDS,
                 due=int(item["next_slot_us"]["N"]) / MICROSECONDS - run.fleet.interval,
                 sent_at=request["sent_at"],
+                landed_at=aws_now(),
                 idle=":early" in request["ExpressionAttributeValues"],
             )
             call.slots.append(slot)
