@@ -25,17 +25,11 @@ class Billing(Stack):
             max_wait=Duration.minutes(30),
             waiting=Waiting.queue(),
         )
+        rate = (10, Duration.minutes(1))
+        pace = Pace(self, "Vendor", service=locks, pace_name="vendor", rate=rate)
         done = sfn.Succeed(self, "Done")
         sfn.StateMachine(
             self,
             "Machine",
-            definition_body=sfn.DefinitionBody.from_chainable(
-                Pace(
-                    self,
-                    "Vendor",
-                    service=locks,
-                    pace_name="vendor",
-                    rate=(10, Duration.minutes(1)),
-                ).next(guard.next(done))
-            ),
+            definition_body=sfn.DefinitionBody.from_chainable(pace.next(guard.next(done))),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -15,7 +16,7 @@ from fairlock.protocol.schema import pace_key
 from tests.e2e.deployment import Deployment
 from tests.e2e.pace.stack import INTERVAL_SECONDS
 
-WORKFLOWS = 10
+WORKFLOWS = int(os.environ.get("PACE_WORKFLOWS", "10"))
 _STEP_FUNCTIONS_SECONDS = 5
 """What the embedded Step Functions may take beside whole seconds, on a busy machine."""
 
