@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from fairlock.aws.retry import misconfigured, raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.asl import commands as asl_commands
+from fairlock.cli.child_process import become
 from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
 from fairlock.cli.run import Job, run
@@ -25,10 +26,12 @@ from fairlock.cli.target import (
     Stack,
     Table,
     Target,
+    rate_of,
     seconds,
     target_of,
 )
 from fairlock.client.create_table import create_table
+from fairlock.errors import SlotTooLate
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
 _WRONG_USAGE: Final = 2
@@ -144,6 +147,52 @@ def run_command(
     with job.target.named_in_errors(so="; the command was not started"):
         status = run(job)
     raise Ended(status)
+
+
+@app.command("pace")
+def pace_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pace's name.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
+    ],
+    *,
+    rate: Annotated[  # noqa: ANN401 - a pair, of which typer would make two values
+        Any,
+        typer.Option(
+            parser=rate_of, metavar="COUNT/TIME", help="How many in how much time, such as 10/1m."
+        ),
+    ],
+    table: Table = None,
+    stack: Stack = None,
+    max_wait: Annotated[
+        float,
+        typer.Option(
+            parser=seconds(), metavar=TIME, help="Longest wait for the slot. 0 does not wait."
+        ),
+    ] = 120,
+    burst: Annotated[int, typer.Option(help="How many may begin at once after a pause.")] = 1,
+    late_exit_code: Annotated[
+        int, typer.Option(min=0, max=255, help="Exit status if the slot is later than that.")
+    ] = exit_codes.TAKEN,
+    profile: Profile = None,
+    region: Region = None,
+    endpoint_url: EndpointUrl = None,
+) -> None:
+    """Waits for the next slot of a pace, then becomes the command.
+
+    Nothing is held while the command runs. A time is a number of seconds, or has a unit: 30s, 10m,
+    2h, 1d. At most once an hour in the whole fleet: --rate 1/1h --max-wait 0.
+    """
+    target = target_of(
+        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
+    )
+    with target.named_in_errors(so="; the command was not started"), target.locks() as locks:
+        try:
+            locks.pace(name, rate=rate, max_wait=max_wait, burst=burst)
+        except SlotTooLate as error:
+            exit_codes.say(f"{error}; the command was not started")
+            raise Ended(late_exit_code) from None
+    become(command)
 
 
 @app.command("create-table")

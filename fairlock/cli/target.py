@@ -259,6 +259,15 @@ def whole_seconds(*, least: int = 0) -> Callable[[object], int]:
     return parse
 
 
+def rate_of(value: object) -> tuple[int, float]:
+    """A parser of rates: how many, a slash, and in how much time: 10/1m."""
+    count, slash, time = str(value).partition("/")
+    if not slash or not count.isdecimal():
+        rule = "must be how many in how much time, such as 10/1m or 1/1h"
+        raise typer.BadParameter(f"{str(value)!r} {rule}")
+    return int(count), seconds()(time)
+
+
 def principal(target: Target) -> str | None:
     """The ARN of the principal whom AWS knows, account included; None if nobody answers.
 

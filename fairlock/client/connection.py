@@ -48,6 +48,7 @@ from fairlock.protocol.model import ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Released
 from fairlock.store.context import LockContext
 from fairlock.store.release import release
+from fairlock.store.turns import KnownPaces
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ class StoreFactory:
         aws_clock: the estimate of AWS's time, by all answers so far.
         local_waiters: are told of the hand-offs of this client.
         random: source of jitter.
+        known_paces: what the answers so far have shown of paces.
     """
 
     connection: Connection
@@ -226,6 +228,7 @@ class StoreFactory:
     aws_clock: AwsClock
     local_waiters: LocalWaiters
     random: Random = field(default=random.random)
+    known_paces: KnownPaces = field(default_factory=KnownPaces)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
         """What a request needs that must be done by a reading of the monotonic clock.

@@ -11,6 +11,7 @@
                                       the claim of a workflow: a lock to free when it is over;
                                       ended, done, fenced (how far the reaper is), asked_at_ms,
                                       redrives, written_at_ms
+    PACE#<name>               PACE    next_slot_us, slot_us, reservation_id, expiry_time (`pace.py`)
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
 there while the lock may have waiters, `limit` is the limit in force (`admission.py`), `released_at`
@@ -117,6 +118,10 @@ REDRIVES: Final = "redrives"
 """Which run of the execution wrote the claim: how often it had been redriven."""
 WRITTEN_AT_MS: Final = "written_at_ms"
 
+NEXT_SLOT_US: Final = "next_slot_us"
+SLOT_US: Final = "slot_us"
+RESERVATION_ID: Final = "reservation_id"
+
 RETENTION_MS: Final = 48 * 3_600_000
 """How long an item outlives its last write. Far longer than the longest lease (12 h) and than any
 clock error, so that TTL never deletes a holder, and a new fencing token seed is never behind."""
@@ -138,6 +143,8 @@ at most, a cold start, and some repeats. It is short, because a workflow that co
 its place back from its claim, and was only passed over meanwhile."""
 
 STATE: Final = "STATE"
+PACE: Final = "PACE"
+"""The sort key of a pace. It is not that of a lock, so no reader of locks meets it."""
 LOCK_PREFIX: Final = "LOCK#"
 WAITER_PREFIX: Final = "WAITER#"
 _WIDEST_EPOCH_MS: Final = 15
@@ -195,6 +202,16 @@ def claim_key(
 def partition_of_execution(execution_arn: str) -> str:
     """The partition in which the claims of a workflow execution are."""
     return f"EXECUTION#{execution_arn}"
+
+
+def partition_of_pace(name: str) -> str:
+    """The partition of a pace, apart from that of a lock with the same name."""
+    return f"{PACE}#{name}"
+
+
+def pace_key(name: str) -> dict[str, AttributeValueTypeDef]:
+    """The key of a pace."""
+    return {PARTITION_KEY: {"S": partition_of_pace(name)}, SORT_KEY: {"S": PACE}}
 
 
 def ttl_seconds(now_ms: int, retention_ms: int = RETENTION_MS) -> int:

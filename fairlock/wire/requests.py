@@ -16,6 +16,7 @@ from fairlock.protocol.model import (
     KeepAliveRequest,
     ReleaseRequest,
 )
+from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.protocol.schema import WAITER_GRACE_MS
 from fairlock.wire import rules
 from fairlock.wire.rules import callback_token, is_durable, require_room_for_all
@@ -42,6 +43,11 @@ _RULES: Final = {
     "fencing_token": rules.FENCING_TOKEN,
     "requested_by": rules.REQUESTED_BY,
     "reason": rules.REASON,
+    "pace_name": rules.LOCK_NAME,
+    "rate": rules.PACE_RATE,
+    "burst": rules.BURST,
+    "max_wait_seconds": rules.PACE_WAIT_SECONDS,
+    "reservation_id": rules.RESERVATION_ID,
 }
 
 
@@ -69,6 +75,7 @@ _KEEP_ALIVE: Final = _schema(
     "owner_name lease_seconds limit redrive_count",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
+_PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id")
 _DESCRIBE: Final = _schema("lock_name", "")
 _LIST: Final = _schema("", "prefix after free")
 _FORCE_RELEASE: Final = _schema("lock_name fencing_token requested_by reason", "")
@@ -158,6 +165,22 @@ def parse_force_release(event: object) -> ForceReleaseRequest:
     """A request to release by force."""
     fields = _checked(_FORCE_RELEASE, event)
     return ForceReleaseRequest(**{**fields, "fencing_token": int(fields["fencing_token"])})
+
+
+def parse_pace(event: object) -> PaceRequest:
+    """A request for a slot. Without a reservation_id one is made; the call is not repeatable then.
+
+    Without `max_wait_seconds` it takes the next slot only if that begins at once.
+    """
+    fields = _checked(_PACE, event)
+    count, period_seconds = fields["rate"]
+    return PaceRequest(
+        name=fields["pace_name"],
+        reservation_id=fields.get("reservation_id") or str(uuid.uuid4()),
+        interval_us=interval_us(int(count), period_seconds),
+        burst=int(fields.get("burst", 1)),
+        max_wait_us=round(fields.get("max_wait_seconds", 0) * MICROSECONDS),
+    )
 
 
 def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:

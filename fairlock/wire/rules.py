@@ -80,6 +80,11 @@ SHORTEST_FALLBACK_SECONDS: Final = 10
 SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
+LONGEST_PERIOD_SECONDS: Final = 31 * 24 * 3600
+MOST_A_SECOND: Final = 500
+"""DynamoDB takes 1,000 writes a second to one item, and a caller may need two."""
+HIGHEST_BURST: Final = 1_000
+LONGEST_PACE_WAIT_SECONDS: Final = 7 * 24 * 3600
 LARGEST_DATA_BYTES: Final = 2048
 LONGEST_EXECUTION_ARN_BYTES: Final = 512
 LONGEST_TASK_TOKEN: Final = 2048
@@ -176,6 +181,16 @@ def _is_number(value: object, low: float, high: float) -> bool:
 
 def _is_whole(value: object, low: int, high: int) -> bool:
     return _is_number(value, low, high) and not math.modf(value)[0]  # type: ignore[arg-type]  # a number by now
+
+
+def _is_rate(value: object) -> bool:
+    """Whether the value is a pair of numbers that makes a rate within bounds."""
+    if not isinstance(value, list | tuple) or len(value) != len(("count", "period")):
+        return False
+    count, period = value
+    if not _is_number(period, 1, LONGEST_PERIOD_SECONDS):
+        return False
+    return _is_whole(count, 1, int(period * MOST_A_SECOND))
 
 
 def compact_json(value: object) -> str | None:
@@ -275,6 +290,24 @@ REASON: Final = Rule(
 CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
     lambda value: isinstance(value, str) and is_callback_id(value),
+)
+PACE_RATE: Final = Rule(
+    "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "
+    f"many seconds, from 1 to {LONGEST_PERIOD_SECONDS:,} (31 days); at most {MOST_A_SECOND} a "
+    "second",
+    _is_rate,
+)
+BURST: Final = Rule(
+    f"must be a whole number from 1 to {HIGHEST_BURST}",
+    lambda value: _is_whole(value, 1, HIGHEST_BURST),
+)
+PACE_WAIT_SECONDS: Final = Rule(
+    f"must be a number of seconds from 0 to {LONGEST_PACE_WAIT_SECONDS} (7 days)",
+    lambda value: _is_number(value, 0, LONGEST_PACE_WAIT_SECONDS),
+)
+RESERVATION_ID: Final = Rule(
+    "must be a string of 16 to 128 printable ASCII characters, unique to this reservation",
+    lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
 )
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
 EPOCH_MS: Final = Rule(

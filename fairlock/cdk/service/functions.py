@@ -276,6 +276,16 @@ def make_administration(functions: FunctionFactory) -> OwnAdministrationFunction
     )
 
 
+def make_pace(functions: FunctionFactory) -> lambda_.Function:
+    """Makes the function that reserves slots; it may read and update items, and nothing else."""
+    return functions.make(
+        "Pace",
+        description="Fairlock: reserves slots of a pace",
+        table_actions=["UpdateItem", "GetItem"],
+        workflow_actions=[],
+    )
+
+
 _BATCH_SIZE: Final = 100
 _BATCHING_SECONDS: Final = 1
 _LOCKS: Final = {"Keys": {schema.SORT_KEY: {"S": [schema.STATE]}}}
