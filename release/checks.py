@@ -121,8 +121,8 @@ def app(wheel: Path, python: Path, home: Path) -> None:
     path = f"{home / 'venv' / 'bin'}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     environment = {"PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     # First, by its path: requirements.txt is content with what is there, and asks no index for it.
-    pip = [str(home / "venv" / "bin" / "pip"), "install", "--quiet"]
-    run([*pip, f"fairlock[cdk,cli] @ {wheel.as_uri()}"], cwd=folder, environment=environment)
+    into = ["--quiet", "--python", str(home / "venv" / "bin" / "python")]
+    run([UV, "pip", "install", *into, f"fairlock[cdk,cli] @ {wheel.as_uri()}"], cwd=home)
     for program, *words in commands_of_the_app():
         if program == "npx":
             program, *words = (f"node_modules/.bin/{words[0]}", *words[1:])  # noqa: PLW2901 - npm's own npx is not on our path

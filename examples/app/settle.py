@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fairlock import LockClient, LockLost, LockWaitTimeout
 
 STACK = "Billing"
-"""The stack that deployed the lock service; see app.py."""
+"""The stack that deployed the lock service; see billing.py."""
 Pay = Callable[[str, int], None]
 """Pays one invoice; takes it, and the fencing token."""
 

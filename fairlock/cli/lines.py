@@ -6,6 +6,7 @@ Locks as a table for a terminal, as wide as that is; never wider, whatever the n
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -23,6 +24,11 @@ _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _MANY_DAYS: Final = 100
+
+
+def screen() -> Console:
+    """The output. With NO_COLOR in the environment it has no bold either, which rich would keep."""
+    return Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 def details(lock: LockDescription) -> Iterator[str]:

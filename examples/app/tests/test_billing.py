@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from aws_cdk import App
 from aws_cdk.assertions import Match, Template
-
-from app import Billing
+from billing import Billing
 
 
 @pytest.fixture(scope="module")
