@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from fairlock.aws.retry import misconfigured, raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.asl import commands as asl_commands
-from fairlock.cli.endings import ending
+from fairlock.cli.endings import Command, Group
 from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
 from fairlock.cli.run import Job, run
@@ -63,7 +63,7 @@ def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
         raise Ended(0)
 
 
-@app.callback(invoke_without_command=True, epilog=ending("fairlock"))
+@app.callback(invoke_without_command=True, cls=Group)
 def fairlock(
     context: typer.Context,
     *,
@@ -78,7 +78,7 @@ def fairlock(
         raise Ended(0)
 
 
-@app.command("run", epilog=ending("run"))
+@app.command("run", cls=Command)
 def run_command(
     name: LockName,
     command: Annotated[
@@ -152,7 +152,7 @@ def run_command(
     raise Ended(status)
 
 
-@app.command("create-table", epilog=ending("create-table"))
+@app.command("create-table", cls=Command)
 def create_table_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The table's name.")],
     *,

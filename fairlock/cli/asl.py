@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from fairlock.cli import exit_codes
-from fairlock.cli.endings import ending
+from fairlock.cli.endings import Command
 from fairlock.cli.target import TIME, EndpointUrl, Profile, Region, name_of_stack, whole_seconds
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
@@ -29,7 +29,7 @@ class WayToWait(StrEnum):
     POLLING = "polling"
 
 
-@commands.command("asl", epilog=ending("asl"))
+@commands.command("asl", cls=Command)
 def asl_command(
     *,
     task: Annotated[

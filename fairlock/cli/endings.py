@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import metadata
-from typing import Final
+from typing import Any, Final
+
+from typer.core import TyperCommand, TyperGroup
 
 from fairlock.cli import exit_codes
 
@@ -144,6 +146,24 @@ def ending(command: str) -> str:
     anchor = f"#{wanted.heading}" if wanted.heading else ""
     told.append(f"More: {page()}{anchor}")
     return "\n\n".join(f"{_VERBATIM}{part}" for part in told)
+
+
+class Command(TyperCommand):
+    """A command whose ending is made when its help is shown, and not at each start."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's, not public
+        """Writes the ending of this command's help."""
+        self.epilog = ending(str(self.name))
+        super().format_epilog(ctx, formatter)
+
+
+class Group(TyperGroup):
+    """The command `fairlock` itself, as above."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - same
+        """Writes the ending of the whole help."""
+        self.epilog = ending(str(self.name))
+        super().format_epilog(ctx, formatter)
 
 
 def _by_number(status: tuple[str, str]) -> int:

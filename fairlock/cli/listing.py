@@ -187,7 +187,8 @@ def _print_objects(
 
 def _free(name: str, clock: Clock) -> LockDescription:
     seen_at = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
-    return LockDescription(name, seen_at, limit=None, holders=(), waiters=DescribedQueue())
+    nobody = DescribedQueue()
+    return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=nobody)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import typer
 
 from fairlock.cli import exit_codes
 from fairlock.cli.doctor import doctor
-from fairlock.cli.endings import ending
+from fairlock.cli.endings import Command
 from fairlock.cli.exit_codes import Ended, end
 from fairlock.cli.intervene import ForcedRelease, ask_at_the_terminal, force_release, release_own
 from fairlock.cli.lines import screen
@@ -37,7 +37,7 @@ _FROM_INPUT: Final = "-"
 commands = typer.Typer(rich_markup_mode=None)
 
 
-@commands.command("ls", epilog=ending("ls"))
+@commands.command("ls", cls=Command)
 def list_command(
     *,
     table: Table = None,
@@ -74,7 +74,7 @@ def list_command(
     _end_with(target, run)
 
 
-@commands.command("show", epilog=ending("show"))
+@commands.command("show", cls=Command)
 def show_command(
     name: LockName,
     *,
@@ -97,7 +97,7 @@ def show_command(
     _end_with(target, run)
 
 
-@commands.command("watch", epilog=ending("watch"))
+@commands.command("watch", cls=Command)
 def watch_command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Locks; none for all in use.")
@@ -132,7 +132,7 @@ def watch_command(
     _end_with(target, run)
 
 
-@commands.command("release", epilog=ending("release"))
+@commands.command("release", cls=Command)
 def release_command(
     name: LockName,
     *,
@@ -187,7 +187,7 @@ def release_command(
     _end_with(target, run)
 
 
-@commands.command("doctor", epilog=ending("doctor"))
+@commands.command("doctor", cls=Command)
 def doctor_command(
     *,
     table: Table = None,
