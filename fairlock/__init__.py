@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairlock.errors import (
     CancellationReason,
     ClientUnusable,
+    DescribedHolder,
     FairlockError,
     HolderChanged,
     InvalidRequest,
@@ -20,7 +21,6 @@ from fairlock.errors import (
     OutcomeUnknown,
     TransactionRefused,
     VersionConflict,
-    VisibleHolder,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from fairlock.decorator.locked import locked
     from fairlock.protocol.description import (
         DescribedForcedRelease,
-        DescribedHolder,
         DescribedQueue,
         DescribedWaiter,
         LockDescription,
@@ -64,7 +63,6 @@ __all__ = [
     "OutcomeUnknown",
     "TransactionRefused",
     "VersionConflict",
-    "VisibleHolder",
     "composite_name",
     "create_table",
     "locked",
@@ -79,7 +77,6 @@ _IMPORTED_LATE = {
     "AsyncLock": "fairlock.aio",
     "AsyncLockClient": "fairlock.aio",
     "DescribedForcedRelease": "fairlock.protocol.description",
-    "DescribedHolder": "fairlock.protocol.description",
     "DescribedQueue": "fairlock.protocol.description",
     "DescribedWaiter": "fairlock.protocol.description",
     "Lock": "fairlock.client.lock",

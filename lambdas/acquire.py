@@ -9,8 +9,7 @@ from fairlock.store.acquire import acquire
 from fairlock.wire.answers import acquire_answer
 from fairlock.wire.requests import parse_acquire
 from fairlock.wire.rules import callback_id_in
-from lambdas.faults import reports_faults
-from lambdas.runtime import aws_clock, lock_context, make_clients
+from lambdas.runtime import aws_clock, lock_context, make_clients, reports_faults
 from lambdas.task_tokens import answer_task
 from lambdas.telemetry import logger, metrics, observe_acquire
 

@@ -10,8 +10,7 @@ from fairlock.protocol.outcomes import NotHeld
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire.answers import heartbeat_answer
 from fairlock.wire.requests import parse_heartbeat
-from lambdas.faults import reports_faults
-from lambdas.runtime import lock_context, make_clients
+from lambdas.runtime import lock_context, make_clients, reports_faults
 from lambdas.task_tokens import answer_heartbeat
 from lambdas.telemetry import logger, metrics, observe_heartbeat
 

@@ -1,4 +1,4 @@
-"""What the handlers need of their environment: the lock table and the AWS clients.
+"""What the handlers share: the lock table, the AWS clients, and how a bad request is reported.
 
 Lambda runs the import of a handler with the CPU of a large function, and the first invocation with
 that of the function's own memory. So the network library is loaded, and the clients are made, at
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
+from fairlock import errors
 from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
 from fairlock.aws.lock_table import LockTable
@@ -23,15 +25,38 @@ from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
 from fairlock.clock import BootClock
 from fairlock.names import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
 from fairlock.store.context import LockContext
+from fairlock.wire.answers import invalid_request_text
 from lambdas.telemetry import observe_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+Handler = Callable[[dict[str, Any], "LambdaContext"], dict[str, Any]]
 Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
+
+
+class InvalidRequest(errors.InvalidRequest):
+    """The same error under the same name, which Lambda reports with field, rule and value."""
+
+    def __init__(self, refused: errors.InvalidRequest) -> None:
+        self.field, self.rule, self.value = refused.field, refused.rule, refused.value
+        self.args = (invalid_request_text(refused),)
+
+
+def reports_faults(handler: Handler) -> Handler:
+    """Lets callers read what was wrong with a request as JSON, in the last line of the error."""
+
+    @wraps(handler)
+    def reporting(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        try:
+            return handler(event, context)
+        except errors.InvalidRequest as refused:
+            raise InvalidRequest(refused) from refused
+
+    return reporting
 
 
 def lock_context(invocation: LambdaContext) -> LockContext:

@@ -48,7 +48,7 @@ from fairlock.client.table_client import (
     send_release,
 )
 from fairlock.clock import Clock, Seconds, in_seconds
-from fairlock.errors import ClientUnusable, LockWaitTimeout, VisibleHolder
+from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
 from fairlock.protocol.description import LockDescription
 from fairlock.store.administration import describe
 from fairlock.wire import rules
@@ -74,7 +74,7 @@ class AsyncLockAdministration(NotCopied, ABC):
         self,
         name: str,
         *,
-        holder: VisibleHolder | None = None,
+        holder: DescribedHolder | None = None,
         fencing_token: int | None = None,
         reason: str,
         requested_by: str | None = None,

@@ -22,7 +22,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 import botocore
 from botocore.exceptions import BotoCoreError, ClientError
@@ -195,6 +195,10 @@ class StepFunctions:
         return deliver(lambda: send(client), gone=_TASK_GONE, retry_budget=self.retry_budget)
 
 
+class _WithoutData(TypedDict, total=False):
+    IncludeExecutionData: bool
+
+
 _FUNCTION_LIVENESS: Final = {
     "RUNNING": Liveness.RUNNING,
     "SUCCEEDED": Liveness.OVER,
@@ -241,14 +245,18 @@ class DurableFunctions:
     def describe(self, execution_arn: str) -> Execution:
         """Calls GetDurableExecution, one request an answer.
 
-        An execution that does not exist (any more: Lambda forgets closed ones after the function's
+        It asks for no data: those Lambda would decrypt with the key of the function, if it has one
+        of its own, which this caller may not use; then it would learn nothing at all. An SDK that
+        cannot leave the data out reads them. An execution that does not exist (any more: Lambda forgets closed ones after the function's
         retention period) is over. Any other failure or status is `UNKNOWN`, never a guess.
         """
         client = self.make_client()
         if client is None or not hasattr(client, "get_durable_execution"):
             return Execution(Liveness.UNKNOWN)
         try:
-            answer = client.get_durable_execution(DurableExecutionArn=execution_arn)
+            answer = client.get_durable_execution(
+                DurableExecutionArn=execution_arn, **_without_data(client)
+            )
         except client.exceptions.ResourceNotFoundException:
             return Execution(Liveness.OVER)
         except (ClientError, BotoCoreError):
@@ -258,6 +266,12 @@ class DurableFunctions:
         if liveness is Liveness.OVER and "EndTimestamp" in answer:
             ended_at_ms = int(answer["EndTimestamp"].timestamp() * 1000)
         return Execution(liveness, ended_at_ms=ended_at_ms)
+
+
+def _without_data(client: LambdaClient) -> _WithoutData:
+    """Sent explicitly: AWS's reference and guide disagree about the default."""
+    known = client.meta.service_model.operation_model("GetDurableExecution").input_shape
+    return {"IncludeExecutionData": False} if "IncludeExecutionData" in known.members else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import typer
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.listing import unknown
 from fairlock.client.lock_client import LockClient
-from fairlock.errors import FairlockError
-from fairlock.protocol.description import DescribedHolder, LockDescription
+from fairlock.clock import iso
+from fairlock.errors import DescribedHolder, FairlockError
+from fairlock.protocol.description import LockDescription
 from fairlock.text import printable
 
 _NO_REASON: Final = "no reason given"
@@ -102,7 +103,7 @@ def _choose(found: LockDescription, fencing_token: int | None) -> DescribedHolde
 def _tell_holders(found: LockDescription, fencing_token: int | None) -> int:
     for holder in found.holders:
         owner = lines.name_of(holder.owner_name)
-        exit_codes.say(f"--token {holder.fencing_token}: {owner}, {lines.iso(holder.acquired_at)}")
+        exit_codes.say(f"--token {holder.fencing_token}: {owner}, {iso(holder.acquired_at)}")
     if fencing_token is None:
         exit_codes.end(exit_codes.USAGE, f"{len(found.holders)} hold it: name one by --token")
     exit_codes.say(f"no holder has the fencing token {fencing_token}: nothing was released")

@@ -34,11 +34,12 @@ from fairlock.cli.child_process import (
     SignalPipe,
     Terminal,
 )
-from fairlock.cli.lines import iso, owners_of
+from fairlock.cli.lines import owners_of
 from fairlock.cli.target import Target
 from fairlock.client.arguments import default_owner_name
 from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout
 from fairlock.names import HELD_LOCKS_VARIABLE
 

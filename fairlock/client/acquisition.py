@@ -29,11 +29,10 @@ from fairlock.backoff import longest_poll_seconds, retry_seconds
 from fairlock.client.connection import StoreFactory
 from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents
-from fairlock.clock import utc
-from fairlock.errors import LockStoreUnavailable, LockWaitTimeout, VisibleHolder
+from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout
+from fairlock.protocol.description import describe_holder
 from fairlock.protocol.model import (
     AcquireRequest,
-    HeartbeatRequest,
     Holder,
     ReleaseRequest,
     SeenLock,
@@ -58,28 +57,19 @@ def wait_timeout(
         max_wait: longest seconds, as the caller said; 0 for a single try.
         waited: the seconds that it really took.
     """
-    visible = tuple(map(_visible, holders))
-    names = ", ".join(map(_named, visible)) or "nobody"
+    described = tuple(map(describe_holder, holders))
+    names = ", ".join(map(_named, described)) or "nobody"
     told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
     message = f"lock {lock_name!r}: {told} {names}"
     return LockWaitTimeout(
         message,
         lock_name=lock_name,
         waited_seconds=waited,
-        holders=visible,
+        holders=described,
     )
 
 
-def _visible(holder: Holder) -> VisibleHolder:
-    return VisibleHolder(
-        owner_name=holder.owner_name,
-        acquired_at=utc(holder.acquired_at_ms),
-        expires_at=utc(holder.expires_at_ms),
-        fencing_token=holder.fencing_token,
-    )
-
-
-def _named(holder: VisibleHolder) -> str:
+def _named(holder: DescribedHolder) -> str:
     since = holder.acquired_at.isoformat(sep=" ", timespec="seconds")
     return f"{label_of(holder.owner_name)} since {since}"
 
@@ -346,13 +336,8 @@ class Acquisition:
         """Renews a grant that was found late, before it is relied on; None if it is gone."""
         if has_enough_left(granted, now=self._clock.monotonic()):
             return granted
-        heartbeat = HeartbeatRequest(
-            lock_name=self.request.lock_name,
-            owner_id=self.request.owner_id,
-            lease_ms=self.request.lease_ms,
-        )
         try:
-            renewed = renew_lease(self._context(), heartbeat)
+            renewed = renew_lease(self._context(), self.request.heartbeat)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None

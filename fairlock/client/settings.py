@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypedDict, TypeVar
 
@@ -215,7 +215,7 @@ class Adoption(Generic[_Callback]):
             raise self._not_held()
         if self.lease is None:
             self.settings.timing.require_room(holder.lease_ms / 1000)
-        data = read_data(self.name, holder.data)
+        data = read_data(holder.data)
         lease_ms = None if self.lease is None else round(in_seconds(self.lease) * 1000)
         heartbeat = HeartbeatRequest(lock_name=self.name, owner_id=self.owner_id, lease_ms=lease_ms)
         answer = renew_lease(context, heartbeat)
@@ -228,7 +228,7 @@ class Adoption(Generic[_Callback]):
                 lease=self.lease,
                 max_wait=0,
                 limit=holder.limit,
-                data=data,
+                data=data if isinstance(data, Mapping) else None,  # Text: see `describe`.
                 owner_name=holder.owner_name,
                 on_lost=self.on_lost,
                 on_danger=self.on_danger,

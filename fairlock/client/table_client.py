@@ -11,10 +11,10 @@ from fairlock.client.connection import StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
 from fairlock.errors import (
+    DescribedHolder,
     HolderChanged,
     LockItemMalformed,
     LockStoreUnavailable,
-    VisibleHolder,
 )
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
@@ -83,7 +83,7 @@ class LockAdministration(NotCopied, ABC):
         self,
         name: str,
         *,
-        holder: VisibleHolder | None = None,
+        holder: DescribedHolder | None = None,
         fencing_token: int | None = None,
         reason: str,
         requested_by: str | None = None,
@@ -176,7 +176,7 @@ def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescripti
 def force_release_request(
     settings: ClientSettings,
     name: str,
-    holder: VisibleHolder | None,
+    holder: DescribedHolder | None,
     fencing_token: int | None,
     *,
     reason: str,
@@ -200,12 +200,12 @@ def force_release_request(
     )
 
 
-def _token_of_the_grant(holder: VisibleHolder | None, fencing_token: int | None) -> int:
+def _token_of_the_grant(holder: DescribedHolder | None, fencing_token: int | None) -> int:
     if (holder is None) == (fencing_token is None):
         rule = "exactly one of holder and fencing_token must say whose grant is to end"
         refuse("holder", f"{rule}; `describe` shows both", holder)
     if holder is not None:
-        if not isinstance(holder, VisibleHolder):
+        if not isinstance(holder, DescribedHolder):
             rule = "must be a holder as `describe` shows it; a number is a fencing_token"
             refuse("holder", rule, holder)
         return holder.fencing_token

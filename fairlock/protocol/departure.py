@@ -24,6 +24,7 @@ from typing import Final
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Condition, Removal, Values, number
 from fairlock.protocol.items import new_forced_release
+from fairlock.protocol.lease_time import DATE_RESOLUTION_MS
 from fairlock.protocol.model import ForcedRelease, Holder, LockState
 
 SLACK_MS: Final = 1_000
@@ -57,9 +58,19 @@ def not_outdated(sent_at_ms: int) -> Condition:
     )
 
 
-def is_outdated(seen: LockState, sent_at_ms: int) -> bool:
-    """Whether `not_outdated` refuses a request that was sent at this time."""
-    return seen.released_at_ms is not None and seen.released_at_ms > sent_at_ms + SLACK_MS
+def is_outdated(seen: LockState, sent_at_ms: int | None, *, date_ms: int) -> bool:
+    """Whether `not_outdated` refuses a request that was sent at this time, and rightly.
+
+    Args:
+        seen: the lock, as an answer shows it.
+        sent_at_ms: when the request was sent; None if that is not known.
+        date_ms: the Date of that answer. A mark in the future comes from a wrong clock: whoever
+            left had left by then.
+    """
+    if sent_at_ms is None or seen.released_at_ms is None:
+        return False
+    left_ms = min(seen.released_at_ms, date_ms + DATE_RESOLUTION_MS)
+    return left_ms > sent_at_ms + SLACK_MS
 
 
 def nobody_left(seen: LockState) -> Condition:

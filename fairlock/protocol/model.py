@@ -7,13 +7,14 @@ All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` mak
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
 
@@ -35,8 +36,11 @@ class AcquireRequest:
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
-        called_at_ms: when this call was made. A call that comes late, when others have left the
-            lock since, is not taken for a new one. None for now.
+        called_at_ms: when its caller says that this call was made. If others have left the lock
+            since, the call may be a late copy, and the caller is told to ask again. None if the
+            caller does not say, or if this is the caller's own process.
+        registered_at_ms: when this call wrote its claim, set by the store. If others have left
+            since, the claim tells whether the call is still wanted.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
@@ -57,10 +61,23 @@ class AcquireRequest:
     ticket: int | None = None
     claimed_at_ms: int | None = None
     called_at_ms: int | None = None
+    registered_at_ms: int | None = None
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
+
+    @property
+    def heartbeat(self) -> HeartbeatRequest:
+        """The heartbeat that renews what this request was granted."""
+        return HeartbeatRequest(
+            lock_name=self.lock_name, owner_id=self.owner_id, lease_ms=self.lease_ms
+        )
+
+    def made_at_ms(self, now_ms: int) -> int:
+        """When this call was made, as far as that is known, and never in the future."""
+        known = (self.called_at_ms, self.registered_at_ms)
+        return min([now_ms, *(at_ms for at_ms in known if at_ms is not None)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +322,17 @@ class Place:
     entered_at_ms: int
     asked_at_ms: int
     expires_at_ms: int
+
+
+def is_dead(
+    waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
+) -> bool:
+    """Whether nobody need wait for this waiter: it has stopped asking, or was served already.
+
+    A waiter is served whose owner holds or has released: it entered twice, for instance because the
+    reply that told its place was lost.
+    """
+    return waiter.owner_id in served or is_over(waiter.expires_at_ms, date_ms=date_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ this code. A caller names it only to be found again: a waiter item of its own mu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from fairlock.protocol import schema
@@ -43,9 +43,8 @@ from fairlock.protocol.expressions import (
     number,
 )
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.lease_time import is_over
 from fairlock.protocol.limits import may_not_enter
-from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
+from fairlock.protocol.model import AcquireRequest, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.permits import RETAIN_ITEM
 
 MOST_WAITERS_SEEN: Final = 10
@@ -62,17 +61,6 @@ _EXISTS: Final = "attribute_exists(#pk)"
 _IS_NEW: Final = "attribute_not_exists(#pk)"
 _NEWER: Final = "#asked_at_ms <= :asked_at"
 """A late copy of an older call must not put its dead task token over that of a newer call."""
-
-
-def is_dead(
-    waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
-) -> bool:
-    """Whether nobody need wait for this waiter: it has stopped asking, or was served already.
-
-    A waiter is served whose owner holds or has released: it entered twice, for instance because the
-    reply that told its place was lost.
-    """
-    return waiter.owner_id in served or is_over(waiter.expires_at_ms, date_ms=date_ms)
 
 
 def join_queue(

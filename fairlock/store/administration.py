@@ -44,7 +44,7 @@ from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, 
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.permits import release_by_force
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import LockContext, ReleasedByForce, outcome_unknown, pause_or_give_up
+from fairlock.store.context import LockContext, ReleasedByForce, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over
 
 
@@ -64,23 +64,22 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
     if holder is None:
         return _released_before(request, state)
     departing = DepartingHolder(holder, voluntary=False, forced=_mark(context, request))
-    began, attempt = context.retry_budget.clock.monotonic(), 0
-    while not state.contended and departing.is_still_in(state):
-        left_at_ms = context.leaving_ms(state)
-        outcome = context.table.update(
-            release_by_force(request.lock_name, departing, left_at_ms=left_at_ms)
+    if not state.contended:
+        outcome, state = leave(
+            context,
+            request.lock_name,
+            lambda left_at_ms: context.table.update(
+                release_by_force(request.lock_name, departing, left_at_ms=left_at_ms)
+            ),
+            may_leave=lambda seen: not seen.contended and departing.is_still_in(seen),
+            seen=state,
         )
-        if isinstance(outcome, Written):
-            return _released(context, request, holder)
-        state = read_state(outcome.item)
-        if departing.left_before(state):
+        if isinstance(outcome, Written) or departing.left_before(state):
             return _released(context, request, holder)
         if not departing.is_still_in(state):
             if outcome.repeated:
                 raise outcome_unknown(request.lock_name, REPLY_LOST)
             return None
-        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
-        attempt += 1
     if hand_over(context, request.lock_name, state, departing=departing):
         return _released(context, request, holder)
     return None

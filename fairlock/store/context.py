@@ -7,17 +7,20 @@ No event holds an owner_id or a task token: a user's `observe` gets them all.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import NoWorkflows, WorkflowEngine
-from fairlock.aws.lock_table import LockTable
+from fairlock.aws.lock_table import ConditionFailed, LockTable
 from fairlock.aws.retry import RetryBudget
 from fairlock.backoff import Random
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.expressions import Answer
+from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState, SeenLock
 
 
@@ -191,6 +194,43 @@ def pause_or_give_up(
         raise outcome_unknown(lock_name, "other owners kept changing it")
     if attempt >= without_pause:
         context.retry_budget.pause(attempt)
+
+
+_Left = TypeVar("_Left")
+
+
+def leave(
+    context: LockContext,
+    lock_name: str,
+    send: Callable[[int], _Left | ConditionFailed],
+    *,
+    may_leave: Callable[[LockState], bool],
+    seen: LockState | None = None,
+) -> tuple[_Left | ConditionFailed, LockState]:
+    """Sends a departure until it is answered, or until the lock is in a state that rules it out.
+
+    Args:
+        context: the table and its services.
+        lock_name: the lock.
+        send: sends the write once. It is given the time at which the owner leaves.
+        may_leave: whether a lock in this state can still be left by this write.
+        seen: the lock as it was just now, if that is known.
+
+    Returns:
+        The last answer, and the state that it shows if it is a refusal.
+    """
+    began, state = context.retry_budget.clock.monotonic(), seen or LockState()
+    for attempt in itertools.count():
+        # An owner whose clock is ahead of ours may have left last. The mark of the last departure
+        # tells late copies of an acquire from living ones, so ours must not seem earlier.
+        outcome = send(context.leaving_ms(state))
+        if not isinstance(outcome, ConditionFailed):
+            return outcome, LockState()
+        state = read_state(outcome.item)
+        if not may_leave(state):
+            return outcome, state
+        pause_or_give_up(context, lock_name, began=began, attempt=attempt)
+    raise AssertionError  # pragma: no cover - count() has no end
 
 
 def outcome_unknown(lock_name: str, why: str) -> LockStoreUnavailable:

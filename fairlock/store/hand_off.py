@@ -21,10 +21,10 @@ from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Item, Update
 from fairlock.protocol.items import read_state, read_waiter
 from fairlock.protocol.leaving import Step, mark_undelivered, next_step
-from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter
+from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
-from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, is_dead, oldest_waiters
+from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, oldest_waiters
 from fairlock.store.context import (
     Evicted,
     HandedOver,

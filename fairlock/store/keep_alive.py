@@ -43,7 +43,6 @@ from fairlock.protocol.expressions import Answer
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.lease_time import is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.protocol.model import (
-    AcquireRequest,
     HeartbeatRequest,
     Holder,
     KeepAliveRequest,
@@ -155,7 +154,7 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     found = recorded.item
     # A record that is refused without a mark means: there is no claim. The lock alone decides then.
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
-        if renew_lease(context, _heartbeat_of(acquisition)) is not None:
+        if renew_lease(context, acquisition.heartbeat) is not None:
             return KeepAliveOutcome.RENEWED
         # The lock is gone. Read the claim again: a release marks it before it frees the lock, so
         # the
@@ -192,7 +191,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         if holder is None:
             return KeepAliveOutcome.LOST
         # The fence came late, when the execution was redriven already.
-        heartbeat = _heartbeat_of(acquisition)
+        heartbeat = acquisition.heartbeat
         now_ms = context.aws_clock.now_ms()
         renewal = renew_under_fence(claim, heartbeat, holder, request.task_token, now_ms=now_ms)
         if isinstance(context.table.transact(renewal), Written):
@@ -201,14 +200,6 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         return KeepAliveOutcome.DONE
     # The reaper is at work, or another copy of this heartbeat is.
     raise outcome_unknown(acquisition.lock_name, "its claim changed at the same time")
-
-
-def _heartbeat_of(acquisition: AcquireRequest) -> HeartbeatRequest:
-    return HeartbeatRequest(
-        lock_name=acquisition.lock_name,
-        owner_id=acquisition.owner_id,
-        lease_ms=acquisition.lease_ms,
-    )
 
 
 def _reacquire(

@@ -23,7 +23,7 @@ from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
 from fairlock.protocol.lease_time import over_at_ms
-from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter
+from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
@@ -31,7 +31,6 @@ from fairlock.protocol.waiters import (
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
     confirm_join,
-    is_dead,
     join_queue,
     lock_and_oldest_waiters,
     places,
@@ -206,7 +205,7 @@ def join(
     now_ms = context.aws_clock.now_ms()
     began = context.retry_budget.clock.monotonic()
     advised = advise(context, request, state)
-    asked_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    asked_at_ms = request.made_at_ms(now_ms)
     entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
     if known is not None and known.is_whole and request.ticket is None:
         entry = replace(entry, known=known)

@@ -12,7 +12,6 @@ give back ──▶ written ─────────────────�
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from fairlock.aws.lock_table import ConditionFailed, Written
@@ -33,7 +32,7 @@ from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.waiters import give_up, leave_queue, mark_released
-from fairlock.store.context import ClaimNotRemoved, LockContext, outcome_unknown, pause_or_give_up
+from fairlock.store.context import ClaimNotRemoved, LockContext, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over
 from fairlock.store.queue import read_places
 
@@ -176,31 +175,32 @@ def _release_permit(
     context: LockContext, request: ReleaseRequest, check: Check | None = None
 ) -> tuple[Released | None, LockState]:
     """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
-    began, state = context.retry_budget.clock.monotonic(), LockState()
-    for attempt in itertools.count():
-        outcome = _send(context, request, state, check)
-        if outcome is None or isinstance(outcome, Released):
-            return outcome, LockState()
-        state = read_state(outcome.item)
-        me = _granted(state, request)
-        if me is None:
-            _require_known(request, state, outcome)
-            return None, state
-        if state.contended:
-            departing = DepartingHolder(me, voluntary=True)
-            if hand_over(context, request.lock_name, state, departing=departing):
-                return _gave_back(context, request, me), state
-            return None, state
-        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
-        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
-    raise AssertionError  # pragma: no cover - count() has no end
+
+    def holds_alone(state: LockState) -> bool:
+        return _granted(state, request) is not None and not state.contended
+
+    outcome, state = leave(
+        context,
+        request.lock_name,
+        lambda left_at_ms: _send(context, request, left_at_ms, check),
+        may_leave=holds_alone,
+    )
+    if not isinstance(outcome, ConditionFailed):
+        return outcome, state
+    me = _granted(state, request)
+    if me is None:
+        _require_known(request, state, outcome)
+        return None, state
+    departing = DepartingHolder(me, voluntary=True)
+    has_left = hand_over(context, request.lock_name, state, departing=departing)
+    return (_gave_back(context, request, me) if has_left else None), state
 
 
 def _send(
-    context: LockContext, request: ReleaseRequest, seen: LockState, check: Check | None
+    context: LockContext, request: ReleaseRequest, left_at_ms: int, check: Check | None
 ) -> Released | ConditionFailed | None:
     """Sends the release of an uncontended lock; None if what it depends on no longer holds."""
-    departure = release_permit(request, left_at_ms=context.leaving_ms(seen))
+    departure = release_permit(request, left_at_ms=left_at_ms)
     if check is not None:
         result = context.table.transact(Transaction(state=departure, other=check))
         if isinstance(result, Written):
@@ -233,47 +233,40 @@ def _stop_waiting(
     entered_at_ms = request.ticket
     if request.execution_arn is not None:
         entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
-    # The mark and the waiter go in one transaction, so a hand-off comes before both or finds
-    # neither.
     place = entered_at_ms if is_queued else None
-    began, state = context.retry_budget.clock.monotonic(), LockState()
-    for attempt in itertools.count():
-        left = _leave(context, request, state, place)
-        if left is None:  # No waiter of ours was there. It may join in this moment, and be granted.
-            place = None
-            continue
-        if isinstance(left, Written):
-            return _left(
-                context,
-                request,
-                left,
-                check=check,
-                place=place,
-                entered_at_ms=entered_at_ms,
-                is_queued=is_queued,
-            )
-        state = left
+
+    def give_up_waiting(left_at_ms: int) -> Written | ConditionFailed:
+        nonlocal place
+        if place is not None:
+            # The mark and the waiter go in one transaction, so a hand-off comes before both or
+            # finds neither.
+            leaving = give_up(request, entered_at_ms=place, left_at_ms=left_at_ms)
+            outcome = context.table.transact(leaving)
+            if isinstance(outcome, Written):
+                return outcome
+            if outcome.state is not None:
+                return ConditionFailed(outcome.state)
+            place = None  # No waiter of ours was there. It may join in this moment, and be granted.
+        return context.table.update(mark_released(request, left_at_ms=left_at_ms))
+
+    left, _ = leave(
+        context,
+        request.lock_name,
+        give_up_waiting,
+        may_leave=lambda state: state.holder(request.owner_id) is None,
+    )
+    if isinstance(left, ConditionFailed):
         # Handed over while we were leaving: a transaction moved us from the queue to the holders.
-        if state.holder(request.owner_id) is not None:
-            return _release_permit(context, request, check)[0]
-        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
-        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
-    raise AssertionError  # pragma: no cover - count() has no end
-
-
-def _leave(
-    context: LockContext, request: ReleaseRequest, seen: LockState, place: int | None
-) -> Written | LockState | None:
-    """Marks the owner as gone, with its waiter if its place is known; None if none is there."""
-    left_at_ms = context.leaving_ms(seen)
-    if place is None:
-        marked = context.table.update(mark_released(request, left_at_ms=left_at_ms))
-        return marked if isinstance(marked, Written) else read_state(marked.item)
-    leaving = give_up(request, entered_at_ms=place, left_at_ms=left_at_ms)
-    outcome = context.table.transact(leaving)
-    if isinstance(outcome, Written):
-        return outcome
-    return None if outcome.state is None else read_state(outcome.state)
+        return _release_permit(context, request, check)[0]
+    return _left(
+        context,
+        request,
+        left,
+        check=check,
+        place=place,
+        entered_at_ms=entered_at_ms,
+        is_queued=is_queued,
+    )
 
 
 def _left(

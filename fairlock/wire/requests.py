@@ -77,16 +77,21 @@ _RELEASE: Final = _schema("lock_name owner_id", "queue ticket execution_arn keep
 def parse_acquire(event: object) -> AcquireRequest:
     """An acquire request. Without an owner_id one is made, and the call is then not repeatable.
 
-    `entered_at_ms`, the time of this call, is checked and has no effect yet. It says neither where
-    the caller is in the queue (`ticket`) nor since when it waits (`waiting_since_ms`).
+    `entered_at_ms` is when this call was made. It says neither where the caller is in the queue
+    (`ticket`) nor since when it waits (`waiting_since_ms`).
     """
     fields = _checked(_ACQUIRE, event)
     _require_execution(fields, "task_token")
+    if "task_token" in fields and "entered_at_ms" in fields:
+        # Its state would sleep on, and a Retry repeats the call with the same time for ever.
+        rule = "must not be sent with task_token: the claim of the execution tells a late call"
+        raise _fault("entered_at_ms", rule, fields["entered_at_ms"])
     fallback_ms = _milliseconds(fields.get("fallback_seconds"))
     return replace(
         _acquisition(fields),
         data=_json_or_none(fields),
         ticket=_whole_or_none(fields, "ticket"),
+        called_at_ms=_whole_or_none(fields, "entered_at_ms"),
         waits=fields.get("queue", False) or "task_token" in fields,
         task_token=_token(fields),
         waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,

@@ -21,7 +21,7 @@ _NO_REQUESTS: Final = frozenset(
     # The poll of a Python client: it decides nothing, and no operation of the model makes it.
     | {"lock_and_oldest_waiters"}
     # Parts of requests, and the rules that choose one.
-    | {"delete_waiter", "is_dead", "needs_longer_retention", "next_step", "removal", "retain_item"}
+    | {"delete_waiter", "needs_longer_retention", "next_step", "removal", "retain_item"}
 )
 
 

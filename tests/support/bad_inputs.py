@@ -238,6 +238,17 @@ ACQUIRES: Final = [
             "null": None,
         },
     ),
+    BadInput(
+        name="entered_at_ms: with task_token",
+        event={
+            **NAMED,
+            "task_token": "a-task-token",
+            "execution_arn": VALID_EXECUTION,
+            "entered_at_ms": 1_900_000_000_000,
+        },
+        field="entered_at_ms",
+        rule="must not be sent with task_token: the claim of the execution tells a late call",
+    ),
     *_field("waiting_since_ms", TEXT_ENTERED, {"negative": -1, "text": "1", "null": None}),
     *_field("ticket", TEXT_TICKET, {"negative": -1, "text": "1", "a fraction": 1.5, "true": True}),
     *_field(

@@ -34,6 +34,7 @@ NAMES: tuple[str, ...] = (
     "batch_failures",
     "table_settings",
     "function_settings",
+    "fresh_names",
     "alarm_metrics",
     "saved_queries",
     "few_environments",
@@ -41,6 +42,7 @@ NAMES: tuple[str, ...] = (
     "durable_history",
     "durable_invocations",
     "durable_events",
+    "durable_refusals",
     "signature_age",
     "owner_only",
 )

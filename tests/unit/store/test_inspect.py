@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from fairlock.clock import utc
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.wire.answers import lock_json
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
 from tests.support.operations import Operations
 from tests.support.store_bench import RUN, Between
@@ -162,13 +164,15 @@ def test_a_lock_that_somebody_has_changed_hides_no_other(
 
 
 @pytest.mark.parametrize("data", ["[1]", "{", "[" * 2000])
-def test_data_that_is_no_object_is_malformed(
+def test_a_holder_is_shown_whose_data_is_no_object(
     table: MemoryTable, clock: FakeClock, data: str
 ) -> None:
     store = store_over(table, clock)
     store.acquire(acquire("anna", data=data))
-    with pytest.raises(LockItemMalformed, match=LOCK):
-        store.describe(LOCK)
+    found = store.describe(LOCK)
+    assert found is not None
+    assert [holder.data for holder in found.holders] == [data]
+    assert json.loads(json.dumps(lock_json(found)))["holders"][0]["data"] == data
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def test_all_fields_of_acquire() -> None:
         limit=3,
         data='{"why":"é","list":[1,null]}',
         execution_arn=VALID_EXECUTION,
+        called_at_ms=1_900_000_000_005,
         waiting_since_ms=1_900_000_000_000,
     )
 
@@ -135,7 +137,8 @@ def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
 
 
 def test_the_time_of_the_call_says_nothing_of_the_wait() -> None:
-    assert parse_acquire({**NAMED, "entered_at_ms": 7}) == parse_acquire(dict(NAMED))
+    parsed = parse_acquire({**NAMED, "entered_at_ms": 7})
+    assert parsed == replace(parse_acquire(dict(NAMED)), called_at_ms=7)
 
 
 @pytest.mark.parametrize("fields", [{}, {"ticket": None}])

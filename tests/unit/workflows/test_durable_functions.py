@@ -28,6 +28,7 @@ EXECUTION = (
     "arn:aws:lambda:us-east-1:123456789012:function:billing:7/durable-execution/"
     "090c4189-b18b-4296-9d0c-cfd01dc3a122/9f7d84c9-ea3d-3ffc-b3e5-5ec51c34ffc9"
 )
+ASKED = {"DurableExecutionArn": EXECUTION, "IncludeExecutionData": False}
 GRANT = Grant(
     lock_name="a",
     owner_id=owner("anna"),
@@ -155,10 +156,34 @@ def test_a_callback_that_an_earlier_sending_may_have_completed_is_unknown(
 def test_each_status_of_an_execution(
     lambda_client: LambdaClient, stub: Stubber, status: str, liveness: Liveness
 ) -> None:
-    stub.add_response(
-        "get_durable_execution", answer_of(status), {"DurableExecutionArn": EXECUTION}
-    )
+    stub.add_response("get_durable_execution", answer_of(status), ASKED)
     assert engine(lambda_client).describe(EXECUTION) == Execution(liveness)
+
+
+def test_an_execution_whose_function_has_a_key_is_asked_without_its_data(
+    lambda_client: LambdaClient, stub: Stubber
+) -> None:
+    """Lambda decrypts data by the caller's permissions: see its guide, "durable-encryption"."""
+    stub.add_response("get_durable_execution", answer_of("STOPPED"), ASKED)
+    assert engine(lambda_client).describe(EXECUTION).liveness is Liveness.OVER
+
+
+def test_a_sdk_that_cannot_leave_the_data_out_asks_with_them(
+    lambda_client: LambdaClient, stub: Stubber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = lambda_client.meta.service_model.operation_model("GetDurableExecution").input_shape
+    monkeypatch.delitem(shape.members, "IncludeExecutionData")
+    stub.add_response(
+        "get_durable_execution", answer_of("RUNNING"), {"DurableExecutionArn": EXECUTION}
+    )
+    assert engine(lambda_client).describe(EXECUTION).liveness is Liveness.RUNNING
+
+
+def test_a_key_that_may_not_be_used_tells_nothing(
+    lambda_client: LambdaClient, stub: Stubber
+) -> None:
+    stub.add_client_error("get_durable_execution", "KMSAccessDeniedException")
+    assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.UNKNOWN)
 
 
 def test_the_end_of_an_execution_is_told(lambda_client: LambdaClient, stub: Stubber) -> None:
