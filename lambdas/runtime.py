@@ -1,4 +1,4 @@
-"""What the handlers share: the lock table, the AWS clients, and how a bad request is reported.
+"""What the handlers share: the lock table, the AWS clients, and what a function refuses to serve.
 
 Lambda runs the import of a handler with the CPU of a large function, and the first invocation with
 that of the function's own memory. So the network library is loaded, and the clients are made, at
@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import botocore
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
 
@@ -26,6 +27,7 @@ from fairlock.clock import BootClock
 from fairlock.names import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
 from fairlock.store.context import LockContext
 from fairlock.wire.answers import invalid_request_text
+from fairlock.wire.rules import is_durable
 from lambdas.telemetry import observe_event
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
 
 _SECONDS_TO_ANSWER: Final = 1.0
 """The rest of the invocation when the retry budget ends, so that the caller gets a typed error."""
+
+
+_KNOWS_DURABLE_FUNCTIONS: Final = (1, 42)
+"""botocore 1.41.6 has none of the calls, 1.42.1 has all; there is no 1.42.0."""
 
 
 class InvalidRequest(errors.InvalidRequest):
@@ -57,6 +63,54 @@ def reports_faults(handler: Handler) -> Handler:
             raise InvalidRequest(refused) from refused
 
     return reporting
+
+
+def require_durable_calls(execution_arn: str | None) -> None:
+    """Refuses a durable execution where the AWS SDK cannot ask for it.
+
+    Nobody could wake it, and nobody could tell that it has died: its lock would stay taken.
+
+    Args:
+        execution_arn: the execution that the request names; None if it names none.
+
+    Raises:
+        LockStoreMisconfigured: names the version that is there, and the one that is needed.
+    """
+    if execution_arn is None or not is_durable(execution_arn):
+        return
+    if tuple(int(part) for part in botocore.__version__.split(".")[:2]) < _KNOWS_DURABLE_FUNCTIONS:
+        raise errors.LockStoreMisconfigured(
+            f"the service cannot lock for durable executions: its AWS SDK, botocore "
+            f"{botocore.__version__}, does not know them; it needs 1.42.1, so let its functions "
+            f"use a newer version of Lambda's runtime"
+        )
+
+
+def require_same_account(execution_arn: str | None, *, function_arn: str) -> None:
+    """Refuses an execution of another account or region.
+
+    The service gets no events of it and may not describe it: its lease would be extended for ever.
+
+    Args:
+        execution_arn: the execution that the request names; None if it names none.
+        function_arn: the function that serves the request.
+
+    Raises:
+        InvalidRequest: names the account and region that the execution must be of.
+    """
+    if execution_arn is None or _place(execution_arn) == _place(function_arn):
+        return
+    partition, region, account = _place(function_arn)
+    rule = f"must be an execution of this service's account and region ({account}, {region})"
+    if _place(execution_arn)[0] != partition:
+        rule += f", in partition {partition}"
+    raise errors.InvalidRequest(field="execution_arn", rule=rule, value=execution_arn)
+
+
+def _place(arn: str) -> tuple[str, str, str]:
+    """Partition, region and account of `arn:partition:service:region:account:…`."""
+    _, partition, _, region, account, *_ = arn.split(":")
+    return partition, region, account
 
 
 def lock_context(invocation: LambdaContext) -> LockContext:

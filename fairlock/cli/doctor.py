@@ -1,14 +1,11 @@
-"""`fairlock doctor`: whether a table is fit to lock with. Reads only; no probe writes anything.
+"""`fairlock doctor`: whether a table is fit to lock with. It reads only, and writes nothing.
 
-Probes of permissions that write nothing, whether they are allowed or not.
+A permission to write is probed on condition of an item that does not exist, under a key that no
+lock uses: AWS checks the permission, then the condition, and refuses.
 
-A probe that writes is conditioned on an item that does not exist, under a key that nobody uses, so
-that AWS checks the permission, then the condition, and refuses.
-
-Other tables that may be of the same service: made when its stack was deployed anew.
-
-CloudFormation names a table after its stack and construct, and ends the name with random letters.
-A table that was retained when its stack was destroyed differs from the new one in these only.
+Other tables may be of the same service, made when its stack was deployed again. CloudFormation
+names a table after its stack and construct, and ends the name with random letters. A table that was
+retained when its stack was destroyed differs from the new one in these only.
 """
 
 from __future__ import annotations
@@ -102,6 +99,8 @@ def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | Non
 
 
 def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> None:  # noqa: ANN401 - same
+    # A key that no lock has, and new each time: beside whatever runs, a write finds no item, its
+    # condition fails, and nothing is written.
     key: dict[str, Any] = {
         PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"},
         SORT_KEY: {"S": "PROBE"},

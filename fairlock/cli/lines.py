@@ -1,6 +1,7 @@
-"""Descriptions of locks as text. What others have stored is shown as escapes where it must be.
+"""Locks as text: every detail line by line, a line for a pipe, or a table for a terminal.
 
-Locks as a table for a terminal, as wide as that is; never wider, whatever the names are.
+What others have stored is shown as escapes where it must be. The table is as wide as the terminal
+and never wider, whatever the names are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""`fairlock watch`: the locks that are held or waited for, read again and again.
+"""The commands that show locks: `fairlock ls`, `fairlock watch` and `fairlock show`.
 
-`fairlock ls`: the locks that are held or waited for.
-
-`fairlock show`: holders and waiters of a lock. Owner ids prove ownership and stay hidden.
+`ls` shows the locks that are held or waited for, `watch` shows them again and again, and `show` the
+holders and waiters of one lock. Owner ids prove ownership and stay hidden.
 """
 
 from __future__ import annotations

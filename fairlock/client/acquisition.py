@@ -4,7 +4,7 @@ request ─▶ granted
  ▲ └─────▶ queued ─▶ poll, poll, poll … ─▶ this owner holds it: handed over ─▶ granted
  │                    │        └─ deadline ─▶ last poll ─▶ leave the queue ─▶ nothing held
  │                    ├─ nobody waits: this waiter was dropped from the queue
- │                    ├─ a permit is free, or a lease over, and nobody acts on it (`free_permit.py`)
+ │                    ├─ a permit is free, or a lease over, and nobody acts on it (`FreePermit`)
  └────────────────────┘
 
 Each poll is one strongly consistent read, mostly of the lock. Once in 15 s it reads the waiter's
@@ -14,7 +14,7 @@ minutes the waiter asks again, by its ticket, to keep its place: one that does n
 A poll is left out if this client knows the answer: another of its waiters has read the lock in the
 meantime, or the lock is held by this client itself, whose release will tell (`local_waiters.py`).
 
-The error at the end of a wait: it names the lock's holders.
+A wait that ends without the lock is an error that names its holders.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from fairlock.protocol.model import (
 from fairlock.protocol.outcomes import Grant, Queued
 from fairlock.protocol.schema import waiter_key
 from fairlock.store.acquire import acquire
-from fairlock.store.context import LockContext
-from fairlock.store.keep_alive import has_enough_left, renew_lease
+from fairlock.store.context import LockContext, has_enough_left
+from fairlock.store.keep_alive import renew_lease
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
 

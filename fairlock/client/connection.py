@@ -1,12 +1,13 @@
-"""The AWS clients of a `LockClient`: made when first needed, and anew in a forked child.
+"""How a client reaches its lock table: by AWS clients, the protocol over them, and a name.
 
-The lock protocol as a client uses it: over its table, with its clock and AWS clients.
-
-The lock table by what a program knows of it: a name, its environment, or the name of a stack.
+The AWS clients of a `LockClient` are made when they are first needed, and again in a forked child.
+A `StoreFactory` gives each request a table, a clock and a deadline. The table is found by what a
+program knows of it: its name, its environment, or the name of a stack.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
@@ -26,7 +27,6 @@ from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEng
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
     OWN_REQUESTS_CONFIG,
-    RepeatedRequest,
     RetryBudget,
     error_code,
     may_pass,
@@ -189,6 +189,8 @@ class Connection:
         return client
 
 
+RELEASE_SECONDS: Final = 5.0
+"""How long a release of unknown outcome is sent again."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _Answer = TypeVar("_Answer")
@@ -283,18 +285,15 @@ class StoreFactory:
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
             longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
         )
-        attempts = 0
-
-        def send() -> _Answer:
-            nonlocal attempts
-            attempts += 1
-            return call(context, attempts)
-
-        request = RepeatedRequest(
-            budget, repeat_after=lambda error: isinstance(error, LockStoreUnavailable)
-        )
-        answer = request.send(send)
-        return answer, attempts
+        began = self.clock.monotonic()
+        for attempt in itertools.count(1):
+            try:
+                return call(context, attempt), attempt
+            except LockStoreUnavailable:
+                if budget.is_spent(since=began):
+                    raise
+            budget.pause(attempt - 1)
+        raise AssertionError  # pragma: no cover - count() has no end
 
 
 _NOT_SHARED: Final = (

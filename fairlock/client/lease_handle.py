@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from fairlock.client.connection import StoreFactory
+from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
@@ -17,7 +17,6 @@ from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.store.keep_alive import renew_lease
 
-_RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "another owner has it, or somebody has freed it"
 _REFUSED: Final = "DynamoDB refused a guarded write"
 _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
@@ -123,7 +122,7 @@ class LeaseHandle:
             # mutex is not sent any more.
             self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
             self._require_no_interrupted_request()
-            return self._release(was_lost=was_lost, seconds=_RELEASE_SECONDS)
+            return self._release(was_lost=was_lost, seconds=RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
         except BaseException:  # Interrupted, at any moment: perhaps before anything was sent.

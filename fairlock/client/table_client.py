@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from fairlock.client.arguments import default_owner_name, refuse
-from fairlock.client.connection import StoreFactory
+from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
 from fairlock.errors import (
@@ -23,9 +23,6 @@ from fairlock.store.administration import describe, force_release, list_locks
 from fairlock.store.release import release
 from fairlock.wire import rules
 
-_REPEAT_SECONDS: Final = 5.0
-"""How long a release of unknown outcome is sent again."""
-
 
 class NotCopied:
     """A client, of either kind: its connections and locks belong to one process."""
@@ -39,6 +36,8 @@ class NotCopied:
 
 class LockAdministration(NotCopied, ABC):
     """The part of `LockClient` that needs no lock of its own."""
+
+    _settings: ClientSettings
 
     def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.
@@ -115,7 +114,7 @@ class LockAdministration(NotCopied, ABC):
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         request = force_release_request(
-            self._administrator_settings(),
+            self._settings,
             name,
             holder,
             fencing_token,
@@ -150,10 +149,6 @@ class LockAdministration(NotCopied, ABC):
     @abstractmethod
     def _opened(self) -> StoreFactory:
         """The lock table; raises `ClientUnusable` once the client is closed."""
-
-    @abstractmethod
-    def _administrator_settings(self) -> ClientSettings:
-        """The settings of the client."""
 
 
 def checked_prefix(prefix: str | None) -> str:
@@ -216,7 +211,7 @@ def _token_of_the_grant(holder: DescribedHolder | None, fencing_token: int | Non
 
 
 def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
-    """Sends the release of an owner, again after an unknown outcome, for 5 s at most.
+    """Sends the release of an owner, again after an unknown outcome, for `RELEASE_SECONDS` at most.
 
     Raises:
         InvalidRequest: an argument breaks its rule; nothing was written.
@@ -226,20 +221,20 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
     request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
     answer, _ = store_factory.repeat(
-        lambda context, _attempt: release(context, request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: release(context, request), seconds=RELEASE_SECONDS
     )
     return isinstance(answer, Released)
 
 
 def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:
-    """Sends the request, again after an unknown outcome, for 5 s at most.
+    """Sends the request, again after an unknown outcome, for `RELEASE_SECONDS` at most.
 
     Raises:
         HolderChanged: no holder has that grant.
         LockStoreUnavailable: outcome unknown, whatever was tried.
     """
     answer, attempts = store_factory.repeat(
-        lambda context, _attempt: force_release(context, request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: force_release(context, request), seconds=RELEASE_SECONDS
     )
     if answer is not None:
         return

@@ -1,6 +1,6 @@
 """What one call of a locked function asks for: a name, and seconds to wait and to hold.
 
-Lock names from the arguments of a call: `orders/{order_id}`, `{event[detail][id]}`.
+The name may be made from the call's arguments: `orders/{order_id}`, `{event[detail][id]}`.
 """
 
 from __future__ import annotations

@@ -32,10 +32,9 @@ from fairlock.guarded.guarded_table import (
     lock_lost,
     other_contents,
 )
-from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.items import read_holder
+from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import ReleaseRequest
-from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import PARTITION_KEY, partition_of
 from fairlock.store.context import LockContext, leave
 from fairlock.store.hand_off import hand_over

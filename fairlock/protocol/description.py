@@ -1,6 +1,8 @@
 """What people may see of a lock: its holders and waiters, and never what proves ownership.
 
-The reads by which people see locks: the queue of one lock, and the locks of the whole table.
+There is one projection of a holder, of a waiter and of a release by force. Whatever shows them uses
+it: descriptions, `LockWaitTimeout`, the answers of functions, and lifecycle events. With it stand
+the reads by which people see locks: the queue of one lock, and the locks of the whole table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nouns of the lock protocol: first requests, then the state of a lock, and at last answers.
+"""The nouns of the lock protocol: what is asked, and the state of a lock.
 
 All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` makes the wire format
 (seconds, ISO 8601).
@@ -73,11 +73,6 @@ class AcquireRequest:
         return HeartbeatRequest(
             lock_name=self.lock_name, owner_id=self.owner_id, lease_ms=self.lease_ms
         )
-
-    def made_at_ms(self, now_ms: int) -> int:
-        """When this call was made, as far as that is known, and never in the future."""
-        known = (self.called_at_ms, self.registered_at_ms)
-        return min([now_ms, *(at_ms for at_ms in known if at_ms is not None)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

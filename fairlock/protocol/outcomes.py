@@ -1,4 +1,4 @@
-"""The verdict on an acquire that failed: what the item that it returned means."""
+"""What is answered, and the verdict on an acquire that failed, by the item that it returned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
-from fairlock.protocol.departure import is_outdated
+from fairlock.protocol.admission import is_outdated
 from fairlock.protocol.lease_time import is_enough, is_over, own_ms
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
 
@@ -83,6 +83,19 @@ class Refusal:
     retry_after_seconds: int = 1
     liveness_unknown: int = 0
     called_at_ms: int | None = None
+
+    @classmethod
+    def of_late_call(cls, request: AcquireRequest, *, now_ms: int) -> Refusal:
+        """The answer to a call that may be a late copy, with the time for a caller that is alive.
+
+        It is to ask again soon: the time that it is told grows old.
+        """
+        return cls(
+            lock_name=request.lock_name,
+            owner_id=request.owner_id,
+            reason=RefusalReason.ASK_AGAIN,
+            called_at_ms=now_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,16 @@
                                       ended, done, fenced (how far the reaper is), asked_at_ms
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
-there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `released_at`
-says when a holder or a waiter left last (`departure.py`), `executions` how the ARNs of executions
-begin (`holders.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
+there while the lock may have waiters, `limit` is the limit in force (`admission.py`), `released_at`
+says when a holder or a waiter left last (`admission.py`), `executions` how the ARNs of executions
+begin (`items.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
 the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
 force, and why. Each holder is a top-level attribute. One nested map of holders would not do:
 DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
 take two requests.
 
-UUIDs in 20 characters instead of 36: guards name themselves and their executions by UUIDs.
+UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions by
+UUIDs.
 """
 
 from __future__ import annotations

@@ -25,7 +25,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.departure import LEFT_LAST, LEFT_NOW, departure_times, not_outdated
+from fairlock.protocol.admission import (
+    LEFT_LAST,
+    LEFT_NOW,
+    RETAIN_ITEM,
+    departure_times,
+    may_not_enter,
+    not_outdated,
+)
 from fairlock.protocol.expressions import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
@@ -43,9 +50,7 @@ from fairlock.protocol.expressions import (
     number,
 )
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.limits import may_not_enter
 from fairlock.protocol.model import AcquireRequest, LockState, ReleaseRequest, Waiter
-from fairlock.protocol.permits import RETAIN_ITEM
 
 MOST_WAITERS_SEEN: Final = 10
 MOST_WAITERS_POLLED: Final = 2

@@ -10,10 +10,9 @@ attempt ──▶ written ──────────────────
   └───────────┼────────────────────────┘ the lock has changed since
               └─ all permits are out ────────────────────▶ queued, or refused: HELD
 
-Takeover: which of the holders whose lease is over may be evicted.
-
-A lease that belongs to a workflow ends with the workflow, not with the time: a task that takes
-longer than expected keeps its lock. So Step Functions is asked before such a holder is evicted.
+Not every holder whose lease is over may be evicted. A lease that belongs to a workflow ends with
+the workflow, not with the time: a task that takes longer than expected keeps its lock. So Step
+Functions is asked before such a holder is evicted.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
-from fairlock.protocol.departure import SLACK_MS, DepartingHolder, is_outdated
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.items import read_granted_token, read_state
 from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
     AcquireRequest,
     Holder,
@@ -48,7 +48,6 @@ from fairlock.protocol.outcomes import (
 from fairlock.protocol.permits import (
     acquire_permit,
     acquire_permit_as_seen,
-    evict,
     extend_lease,
     take_over_permit,
 )
@@ -60,9 +59,11 @@ from fairlock.store.context import (
     LockContext,
     MixedLimits,
     pause_or_give_up,
+    shown,
+    with_right_end,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import renew_lease, shown, with_right_end
+from fairlock.store.keep_alive import renew_lease
 from fairlock.store.queue import advise, join
 
 _MOST_CHECKS: Final = 5
@@ -135,10 +136,6 @@ def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
     return isinstance(context.table.update(update), Written)
 
 
-_REASONS: Final = {
-    Situation.ALREADY_RELEASED: RefusalReason.ALREADY_RELEASED,
-    Situation.OUTDATED: RefusalReason.ASK_AGAIN,
-}
 _TRIES_AT_ONCE: Final = 3
 _FIRST: Final = 1
 
@@ -181,10 +178,10 @@ def acquire(
     Raises:
         LockStoreUnavailable: outcome unknown.
     """
-    called_at_ms = request.called_at_ms
-    if called_at_ms is not None and called_at_ms > context.aws_clock.now_ms() + SLACK_MS:
+    now_ms = context.aws_clock.now_ms()
+    if request.called_at_ms is not None and request.called_at_ms > now_ms + SLACK_MS:
         # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
-        return _refuse(context, request, LockState(), RefusalReason.ASK_AGAIN)
+        return Refusal.of_late_call(request, now_ms=now_ms)
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:
@@ -199,6 +196,8 @@ def _acquire(
     began = context.retry_budget.clock.monotonic()
     # A write is sent without a read before it: what it is refused on is the read.
     attempt = _attempt(context, request)
+    # What this process saw last may be old. If a permit has become free since, the join is refused
+    # on that very condition, so old knowledge costs requests and never a place.
     if seen is not None and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
         if not isinstance(first_step, _Attempt):
@@ -321,11 +320,14 @@ def _react(
             grant = Grant.of(request.lock_name, holder, repeated=True)
             grant = shown(grant, sent=refusal.sent, date_ms=date_ms)
             return grant if is_fresh else _renew_own(context, request)
-        case Situation.ALREADY_RELEASED | Situation.OUTDATED as late:
+        case Situation.ALREADY_RELEASED:
+            return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case Situation.FREE | Situation.OUTDATED as found:
             # A client writes again as seen. An invocation that comes late is code too, and would.
-            return _refuse(context, request, state, _REASONS[late])
-        case Situation.FREE:
-            return _attempt_as_seen(context, request, state)
+            late = Refusal.of_late_call(request, now_ms=context.aws_clock.now_ms())
+            return (
+                late if found is Situation.OUTDATED else _attempt_as_seen(context, request, state)
+            )
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
             return _serve_waiters(context, request, state)
         case LeasesOver(candidates, needed):
@@ -394,7 +396,7 @@ def _wait_or_refuse(
 def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
     """Takes a free permit, whatever the state of the lock."""
     now_ms = context.aws_clock.now_ms()
-    sent_at_ms = request.made_at_ms(now_ms)
+    sent_at_ms = made_at_ms(request, now_ms=now_ms)
     return _Attempt(acquire_permit(request, sent_at_ms=sent_at_ms, now_ms=now_ms), now_ms)
 
 
@@ -423,13 +425,11 @@ def _refuse(
     reason: RefusalReason,
     expired: ExpiredHolders = NONE_EXPIRED,
 ) -> Refusal:
-    asks_again = reason is RefusalReason.ASK_AGAIN  # Soon: the time that it is told grows old.
     return Refusal(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         reason=reason,
         holders=state.holders,
-        retry_after_seconds=1 if asks_again else advise(context, request, state),
+        retry_after_seconds=advise(context, request, state),
         liveness_unknown=expired.unknown,
-        called_at_ms=context.aws_clock.now_ms() if asks_again else None,
     )

@@ -155,8 +155,7 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
     fenced: list[Claim] = []
     live = [claim for claim in claims if not claim.ended]
     # Fenced first: an acquire of the dead that is still under way must not get what is freed below.
-    # The
-    # stage is in the claim, so a pass that dies here goes on with the next message.
+    # The stage is in the claim, so a pass that dies here goes on with the next message.
     for claim in live:
         if context.retry_budget.deadline_passed():
             return Reaped(waiters=waiters, complete=False)

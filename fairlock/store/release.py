@@ -24,12 +24,11 @@ from fairlock.protocol.claims import (
     place_in,
     task_token_in,
 )
-from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Check, Transaction
 from fairlock.protocol.items import read_holder, read_state
+from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import Holder, LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import NotHeld, Released
-from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.waiters import give_up, leave_queue, mark_released
 from fairlock.store.context import ClaimNotRemoved, LockContext, leave, outcome_unknown
@@ -63,8 +62,7 @@ def release(
     """
     if request.keep_alive and request.execution_arn is not None:
         # The claim first: a heartbeat that finds the lock gone, and no end in the claim, reports a
-        # loss.
-        # If this process dies in between, the lock is freed by a repeat or by the reaper.
+        # loss. If this process dies in between, the lock is freed by a repeat or by the reaper.
         task_token = end_claim(context, request, request.execution_arn).task_token
         answer = give_back(context, request)
         # After the lock is free: what comes next in the workflow may ask for it again.
@@ -174,44 +172,39 @@ def _only_holder(seen: LockState, request: ReleaseRequest) -> Holder | None:
 def _release_permit(
     context: LockContext, request: ReleaseRequest, check: Check | None = None
 ) -> tuple[Released | None, LockState]:
-    """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
+    """Takes the caller out of the lock; if it is no holder, returns the state that says so.
+
+    None as well if what the release depends on (`check`) no longer holds.
+    """
+
+    def send(left_at_ms: int) -> Released | ConditionFailed | None:
+        departure = release_permit(request, left_at_ms=left_at_ms)
+        if check is not None:
+            result = context.table.transact(Transaction(state=departure, other=check))
+            if isinstance(result, Written):
+                return _released(request, gave_back=True)
+            return None if result.state is None else ConditionFailed(result.state)
+        outcome = context.table.update(departure)
+        if isinstance(outcome, ConditionFailed):
+            return outcome
+        if not request.tells_grant:
+            return _released(request, gave_back=True)
+        return _gave_back(context, request, read_holder(outcome.item, request.owner_id))
 
     def holds_alone(state: LockState) -> bool:
         return _granted(state, request) is not None and not state.contended
 
-    outcome, state = leave(
-        context,
-        request.lock_name,
-        lambda left_at_ms: _send(context, request, left_at_ms, check),
-        may_leave=holds_alone,
-    )
+    outcome, state = leave(context, request.lock_name, send, may_leave=holds_alone)
     if not isinstance(outcome, ConditionFailed):
         return outcome, state
     me = _granted(state, request)
     if me is None:
         _require_known(request, state, outcome)
         return None, state
+    # Others wait: the permit is the oldest waiter's in the very write that takes it from us.
     departing = DepartingHolder(me, voluntary=True)
     has_left = hand_over(context, request.lock_name, state, departing=departing)
     return (_gave_back(context, request, me) if has_left else None), state
-
-
-def _send(
-    context: LockContext, request: ReleaseRequest, left_at_ms: int, check: Check | None
-) -> Released | ConditionFailed | None:
-    """Sends the release of an uncontended lock; None if what it depends on no longer holds."""
-    departure = release_permit(request, left_at_ms=left_at_ms)
-    if check is not None:
-        result = context.table.transact(Transaction(state=departure, other=check))
-        if isinstance(result, Written):
-            return _released(request, gave_back=True)
-        return None if result.state is None else ConditionFailed(result.state)
-    outcome = context.table.update(departure)
-    if isinstance(outcome, ConditionFailed):
-        return outcome
-    if not request.tells_grant:
-        return _released(request, gave_back=True)
-    return _gave_back(context, request, read_holder(outcome.item, request.owner_id))
 
 
 def _require_known(request: ReleaseRequest, state: LockState, outcome: ConditionFailed) -> None:

@@ -1,8 +1,7 @@
 """`FakeLockClient`: a `LockClient` without AWS and without threads.
 
-Heartbeats without threads: each is sent at its moment, while a `ManualClock` lets time pass.
-
-Calls a user's functions in the thread of the test; a real client has threads for that.
+Each heartbeat is sent at its moment, while a `ManualClock` lets time pass. A user's functions are
+called in the thread of the test; a real client has threads for that.
 """
 
 from __future__ import annotations

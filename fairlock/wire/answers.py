@@ -1,12 +1,11 @@
-"""The answers and errors of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds.
+"""JSON out: the answers and errors of the functions. Times are ISO 8601 in UTC, with milliseconds.
 
 A caller is told how long it may rely on its own lease in seconds from its sending, not when: its
-clock may be wrong. A grant that is pushed to a waiter has been under way for a time that nobody
-knows, so it does not tell: a heartbeat does.
+clock may be wrong. A grant that is pushed to a waiter has been under way for an unknown time, so it
+does not tell: a heartbeat does.
 
-The JSON of a lock's description, as `fairlock show --json` and the functions answer it.
-
-The answer of a list: as many locks as fit into one, and where the next call goes on.
+A lock is described in one form, by `fairlock show --json` and by the functions. A list has as many
+locks as fit into one answer, and tells where the next call goes on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What a write has changed for a lock's owners, told by the item before and after it.
+"""Lifecycle events: what a write has changed for a lock's owners, as EventBridge is told it.
 
-The lock table's stream has both. So nothing on the way of a call has to tell, and nothing is told
-that was not written.
-
-The JSON of a lifecycle event: `detail` of an event in EventBridge.
+The lock table's stream has the item before and after each write. So nothing on the way of a call
+has to tell, and nothing is told that was not written.
 """
 
 from __future__ import annotations

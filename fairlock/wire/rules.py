@@ -2,7 +2,7 @@
 
 Each rule is a predicate, with the sentence that the error shows to a caller.
 
-The two kinds of executions that hold locks, told apart by their ARNs and by their tokens.
+Two kinds of executions hold locks. Their ARNs tell them apart, and their tokens do:
 
     arn:…:states:…:execution:MACHINE:NAME                               Standard workflow
     arn:…:lambda:…:function:NAME:VERSION/durable-execution/NAME/ID      durable function
@@ -10,10 +10,9 @@ The two kinds of executions that hold locks, told apart by their ARNs and by the
 A workflow that waits names a task token, a durable execution a callback id. Both are opaque texts
 that look alike. So a callback id is stored with a prefix that no task token has.
 
-A lock is one item of at most 400 KB in DynamoDB: requests are refused long before.
-
-No more hold than the limit of any holder. So if the limit of each, times its own bytes, is within
-a bound, all of them together are.
+A lock is one item of at most 400 KB in DynamoDB: requests are refused long before. No more hold
+than the limit of any holder. So if the limit of each, times its own bytes, is within a bound, all
+of them together are.
 """
 
 from __future__ import annotations

@@ -4,11 +4,8 @@ EventBridge rule ──▶ queue ──▶ Reap     a first pass at once, a seco
 │                │
 └────────────────┴─────▶ dead-letter queue
 
-The events that the reaper is told of, and its queue as the target of their rules.
-
-The reaper's queues, and who may send to them: its own rules, and its function.
-
-Which state machines a reaper can watch.
+Only its own rules and its function may send to the queues. It can watch Standard workflows, of its
+own account and region, and durable functions.
 """
 
 from __future__ import annotations
