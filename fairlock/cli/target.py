@@ -223,7 +223,7 @@ EndpointUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="Another address than that of AWS.")
 ]
 Prefix = Annotated[str | None, typer.Option(help="Only lock names that begin so.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 TIME: Final = "TIME"
 """How the help names a value that `seconds` parses."""
