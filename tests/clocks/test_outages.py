@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from fairlock.protocol import outcomes, permits, waiters
-from fairlock.protocol.claims import write_claim
 from fairlock.protocol.departure import not_outdated
 from fairlock.protocol.expressions import Condition
 from fairlock.store import acquire, queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.clocks.outages import KINDS, ghosts_of, of_an_invocation
-from tests.model.mutant import Patch, without
 from tests.support import FakeClock
+from tests.support.late_copies import claim_whatever_has_ended
 from tests.support.store_bench import Bench
 
 OUTAGES: Final = int(os.environ.get("OUTAGES", "3"))
@@ -36,9 +35,9 @@ def fresh(*_: object, **__: object) -> bool:
 
 _WRITES: Final = ((permits, "not_outdated", never_outdated),)
 _JOINS: Final = ((waiters, "not_outdated", never_outdated),)
-_CLAIMS: Final = ((acquire, "write_claim", without("attribute_not_exists(#ended)", write_claim)),)
+_CLAIMS: Final = ((acquire, "write_claim", claim_whatever_has_ended),)
 _CALLS: Final = ((outcomes, "is_outdated", fresh),)
-CONTROLS: Final[dict[str, tuple[Patch, ...]]] = {
+CONTROLS: Final[dict[str, tuple[tuple[Any, str, Any], ...]]] = {
     "a plain lock": _WRITES,
     "a permit of a semaphore": _WRITES,
     "a join of the queue": _JOINS,

@@ -9,11 +9,10 @@ from aws_durable_execution_sdk_python import DurableContext
 
 from fairlock.durable import DurableLock, hold
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured
-from fairlock.protocol.claims import write_claim
 from fairlock.store import acquire as store_acquire
-from tests.model.mutant import without
 from tests.support import FakeClock, acquire
 from tests.support import release as release_request
+from tests.support.late_copies import claim_whatever_has_ended
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Json, Service, unavailable
 
@@ -50,8 +49,7 @@ def test_an_invocation_that_is_delivered_after_the_end_takes_nothing(
 ) -> None:
     """The very request that `hold` has made; another owner has come and gone since."""
     if not protected:
-        weak = without("attribute_not_exists(#ended)", write_claim)
-        monkeypatch.setattr(store_acquire, "write_claim", weak)
+        monkeypatch.setattr(store_acquire, "write_claim", claim_whatever_has_ended)
     clock = FakeClock()
     service = Service(clock=clock)
     result_of(partial(work_under_the_lock, service), service)
