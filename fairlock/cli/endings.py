@@ -68,7 +68,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
     "pace": Ending(
         (
             "fairlock pace vendor --rate 10/1m -- ./call-vendor.sh",
-            "fairlock pace nightly-report --rate 1/1h --max-wait 0 --late-exit-code 0 -- ./report.sh",
+            "fairlock pace hourly --rate 1/1h --max-wait 0 --late-exit-code 0 -- ./report.sh",
         ),
         {
             "0-255": "the command's own; it takes the place of this one",

@@ -52,6 +52,12 @@ def is_durable(arn: str) -> bool:
     return _DURABLE.fullmatch(arn) is not None
 
 
+def place_in(arn: str) -> tuple[str, str, str]:
+    """Partition, region and account of `arn:partition:service:region:account:…`."""
+    _, partition, _, region, account, *_ = arn.split(":")
+    return partition, region, account
+
+
 def is_callback_id(text: str) -> bool:
     """Whether Lambda takes this text for the id of a callback."""
     return _CALLBACK_ID.fullmatch(text) is not None
