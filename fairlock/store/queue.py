@@ -1,10 +1,10 @@
-"""The queue of a lock as it is read: who still asks, and who is dead.
+"""The queue of a lock: who still asks, how an owner joins, and when it should ask again.
 
 A dead waiter has stopped asking, was served already, or belongs to a workflow that is over. Dead
-waiters delay nobody: they are skipped while the queue is read, and removed after the permit has
+waiters delay no one: they are skipped while the queue is read, and removed after the permit has
 been handed over, as many as there is time for. The next departure removes more, and TTL the rest.
 
-Joins the queue, and advises when to ask again.
+A caller that cannot get a permit joins, or keeps the place that it has:
 
 has a ticket ─▶ keep the place ─▶ written ─────────────────────────▶ queued
     │                └──▶ no waiter of mine is there ─┐
@@ -21,10 +21,10 @@ from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
-from fairlock.protocol.departure import SLACK_MS
+from fairlock.protocol.admission import SLACK_MS, made_at_ms
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
 from fairlock.protocol.lease_time import over_at_ms
-from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter
+from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
@@ -32,7 +32,6 @@ from fairlock.protocol.waiters import (
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
     confirm_join,
-    is_dead,
     join_queue,
     lock_and_oldest_waiters,
     places,
@@ -217,8 +216,7 @@ def join(
         entry = replace(entry, known=known)
     if request.ticket is not None:
         # The ticket is the caller's word: it counts only if a waiter of this owner stands there. So
-        # a
-        # forged one, or one of a waiter that was removed as dead, gets no place before others.
+        # a forged one, or one of a waiter that was removed as dead, gets no place before others.
         kept = entry.enter(request.ticket, again=True)
         if isinstance(kept, Written):
             return entry.joined(request.ticket, _position(entry, request.ticket))
@@ -243,13 +241,12 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         # workflow.
         if entry.is_superseded or request.claimed_at_ms is None:
             return _keep_place(entry, mine[0].entered_at_ms)
-    length = count_live(waiting, now_ms=now_ms)
-    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
-        return _queue_full(request, entry)
+    refusal = _not_to_join(entry, waiting)
+    if refusal is not None:
+        return refusal
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
     # If this process dies after the write, the waiter stands unconfirmed: a departing holder may
-    # close
-    # the queue without it. It finds that out when it asks again.
+    # close the queue without it. It finds that out when it asks again.
     if not isinstance(entry.enter(entered_at_ms, again=False), Written):
         return None
     # A departing holder may have seen the mark of that transaction, and a queue without us.
@@ -262,6 +259,20 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
     state = read_state(confirmed.item)
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
+
+
+def _not_to_join(entry: _Entry, waiting: list[Place]) -> Refusal | None:
+    """The answer to a caller that may not join a queue in which these wait; None if it may."""
+    context, request = entry.context, entry.request
+    length = count_live(waiting, now_ms=entry.now_ms)
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
+        return _queue_full(request, entry)
+    now_ms, claimed_at_ms = context.aws_clock.now_ms(), request.claimed_at_ms
+    if claimed_at_ms is None and made_at_ms(request, now_ms=now_ms) + SLACK_MS < now_ms:
+        # Its caller may have called again, and that call joins in this moment. Neither would see
+        # the other's place, and the second place would be handed the lock for no one.
+        return Refusal.of_late_call(request, now_ms=now_ms)
+    return None
 
 
 def _newest_call(entry: _Entry, mine: list[Place]) -> _Entry:

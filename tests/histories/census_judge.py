@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from fairlock.protocol.admission import SLACK_MS
 from fairlock.protocol.claims import has_ended, is_fenced
-from fairlock.protocol.departure import SLACK_MS
 from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state, read_waiter
 from fairlock.protocol.lease_time import over_at_ms
@@ -39,7 +39,7 @@ _STATE_KEY: Final = (partition_of(LOCK), STATE)
 _HOLDERS_LEAVE: Final = frozenset(
     {"release_permit", "release_by_force", "leave_without_successor", "serve_waiter"}
 )
-_LEAVES_QUEUE: Final = frozenset({"mark_released", "give_up"})
+_LEAVES_QUEUE: Final = frozenset({"mark_given_up", "give_up"})
 
 
 class Gap(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from fairlock.protocol.departure import LEFT_LAST
+from fairlock.protocol.admission import LEFT_LAST
 from fairlock.testing.interpreter import placeholders
 from tests.histories.census import run_census
 from tests.histories.late_network import Mutation
@@ -151,7 +151,7 @@ CONTROLS: Final = {
     ),
     "a waiter that leaves by an earlier time": Control(
         None,
-        "the time of the last departure moves back by mark_released",
+        "the time of the last departure moves back by mark_given_up",
         patch=("fairlock.protocol.waiters.LEFT_LAST_OF_ALL", LEFT_LAST),
         first=20,
     ),
