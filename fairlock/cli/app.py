@@ -22,11 +22,9 @@ from fairlock.cli.target import (
     LockName,
     Profile,
     Region,
-    Stack,
-    Table,
     Target,
+    about_a_table,
     seconds,
-    target_of,
 )
 from fairlock.client.create_table import create_table
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
@@ -74,14 +72,14 @@ def fairlock(
 
 
 @app.command("run")
+@about_a_table(so="; the command was not started")
 def run_command(
+    target: Target,
     name: LockName,
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
     ],
     *,
-    table: Table = None,
-    stack: Stack = None,
     lease: Annotated[
         float,
         typer.Option(
@@ -116,10 +114,7 @@ def run_command(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
     ] = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Holds a lock while a command runs, and passes on its exit status.
 
     The command finds FAIRLOCK_LOCK_NAME and FAIRLOCK_FENCING_TOKEN in its environment. If the
@@ -127,9 +122,7 @@ def run_command(
     of seconds, or has a unit: 30s, 10m, 2h, 1d.
     """
     job = Job(
-        target=target_of(
-            table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-        ),
+        target=target,
         name=name,
         command=command,
         lease=lease,
@@ -141,9 +134,7 @@ def run_command(
         taken_exit_code=taken_exit_code,
         quiet=quiet,
     )
-    with job.target.named_in_errors(so="; the command was not started"):
-        status = run(job)
-    raise Ended(status)
+    return run(job)
 
 
 @app.command("create-table")
