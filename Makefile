@@ -47,9 +47,10 @@ model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make
 	FAIRLOCK_SEARCH=all $(BIN)/python -m pytest tests/model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
 	$(BIN)/python -m tests.fuzz
-histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered
+histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered; 30,000 runs whose writes land late
 	$(BIN)/python -m tests.histories --memory
 	$(BIN)/python -m tests.histories --calls 2500
+	$(BIN)/python -m tests.histories --census 30000
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up

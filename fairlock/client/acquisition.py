@@ -188,11 +188,15 @@ class Acquisition:
                 self.leave()
 
     def leave(self) -> None:
-        """Leaves the queue; a grant that came in this moment goes to the next waiter."""
+        """Leaves for good; a grant that came in this moment goes to the next waiter.
+
+        Even a try that never waited leaves a mark if it holds nothing: a request of it that is
+        still on its way would be granted the lock for nobody.
+        """
         request = ReleaseRequest(
             lock_name=self.request.lock_name,
             owner_id=self.request.owner_id,
-            waits=self.request.waits,
+            waits=True,
             ticket=self._ticket,
         )
         self._store_factory.release(request, seconds=_LEAVE_SECONDS)

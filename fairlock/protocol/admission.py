@@ -93,7 +93,12 @@ SLACK_MS: Final = 1_000
 release within the slack is none of a later sending of the same caller."""
 LEFT_NOW: Final = "#released_at = :released_at"
 LEFT_LAST: Final = "(attribute_not_exists(#released_at) OR #released_at <= :late_limit)"
-"""A write that leaves and was held up must not move the mark of a later departure back."""
+"""A write that leaves and was held up must not move the mark of a later departure back. Within the
+slack it may: the clocks of two holders differ, and neither should pay a second request for that."""
+LEFT_LAST_OF_ALL: Final = "(attribute_not_exists(#released_at) OR #released_at <= :released_at)"
+"""The same without the slack, for a write that names no grant: nothing else refuses a late copy of
+it. An owner that is refused although it leaves just now writes again, with the time it was shown.
+"""
 
 
 def departure_times(left_at_ms: int) -> Values:

@@ -41,6 +41,8 @@ class AcquireRequest:
             caller does not say, or if this is the caller's own process.
         registered_at_ms: when this call wrote its claim, set by the store. If others have left
             since, the claim tells whether the call is still wanted.
+        made_at: reading of our monotonic clock when this call was made: of two calls of one
+            acquisition the newer one's task token counts. Set by the store; None for now.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
@@ -62,6 +64,7 @@ class AcquireRequest:
     claimed_at_ms: int | None = None
     called_at_ms: int | None = None
     registered_at_ms: int | None = None
+    made_at: float | None = field(default=None, compare=False)
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None

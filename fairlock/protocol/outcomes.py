@@ -84,6 +84,19 @@ class Refusal:
     liveness_unknown: int = 0
     called_at_ms: int | None = None
 
+    @classmethod
+    def of_late_call(cls, request: AcquireRequest, *, now_ms: int) -> Refusal:
+        """The answer to a call that may be a late copy, with the time for a caller that is alive.
+
+        It is to ask again soon: the time that it is told grows old.
+        """
+        return cls(
+            lock_name=request.lock_name,
+            owner_id=request.owner_id,
+            reason=RefusalReason.ASK_AGAIN,
+            called_at_ms=now_ms,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:

@@ -26,7 +26,7 @@ from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
-    LEFT_LAST,
+    LEFT_LAST_OF_ALL,
     LEFT_NOW,
     RETAIN_ITEM,
     departure_times,
@@ -74,6 +74,7 @@ def join_queue(
     *,
     behind_others: bool,
     again: bool,
+    sent_at_ms: int,
     now_ms: int,
 ) -> Transaction:
     """Enter the queue; or `again`, keep the place in it with a new task token, if it is still held.
@@ -86,7 +87,7 @@ def join_queue(
     since it was sent, or if a later call of the same waiter is there, whose task token is awaited.
     """
     request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
-    fresh = not_outdated(waiter.asked_at_ms)
+    fresh = not_outdated(sent_at_ms)
     state = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
@@ -203,7 +204,7 @@ def mark_released(request: ReleaseRequest, *, left_at_ms: int) -> Update:
         schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM}",
-        condition=all_of(I_DO_NOT_HOLD, LEFT_LAST),
+        condition=all_of(I_DO_NOT_HOLD, LEFT_LAST_OF_ALL),
         values=departure_times(left_at_ms),
         now_ms=left_at_ms,
     )

@@ -136,10 +136,6 @@ def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
     return isinstance(context.table.update(update), Written)
 
 
-_REASONS: Final = {
-    Situation.ALREADY_RELEASED: RefusalReason.ALREADY_RELEASED,
-    Situation.OUTDATED: RefusalReason.ASK_AGAIN,
-}
 _TRIES_AT_ONCE: Final = 3
 _FIRST: Final = 1
 
@@ -182,10 +178,11 @@ def acquire(
     Raises:
         LockStoreUnavailable: outcome unknown.
     """
-    called_at_ms = request.called_at_ms
-    if called_at_ms is not None and called_at_ms > context.aws_clock.now_ms() + SLACK_MS:
+    now_ms = context.aws_clock.now_ms()
+    if request.called_at_ms is not None and request.called_at_ms > now_ms + SLACK_MS:
         # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
-        return _refuse(context, request, LockState(), RefusalReason.ASK_AGAIN)
+        return Refusal.of_late_call(request, now_ms=now_ms)
+    request = replace(request, made_at=context.aws_clock.monotonic())
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:
@@ -324,11 +321,14 @@ def _react(
             grant = Grant.of(request.lock_name, holder, repeated=True)
             grant = shown(grant, sent=refusal.sent, date_ms=date_ms)
             return grant if is_fresh else _renew_own(context, request)
-        case Situation.ALREADY_RELEASED | Situation.OUTDATED as late:
+        case Situation.ALREADY_RELEASED:
+            return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case Situation.FREE | Situation.OUTDATED as found:
             # A client writes again as seen. An invocation that comes late is code too, and would.
-            return _refuse(context, request, state, _REASONS[late])
-        case Situation.FREE:
-            return _attempt_as_seen(context, request, state)
+            late = Refusal.of_late_call(request, now_ms=context.aws_clock.now_ms())
+            return (
+                late if found is Situation.OUTDATED else _attempt_as_seen(context, request, state)
+            )
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
             return _serve_waiters(context, request, state)
         case LeasesOver(candidates, needed):
@@ -426,13 +426,11 @@ def _refuse(
     reason: RefusalReason,
     expired: ExpiredHolders = NONE_EXPIRED,
 ) -> Refusal:
-    asks_again = reason is RefusalReason.ASK_AGAIN  # Soon: the time that it is told grows old.
     return Refusal(
         lock_name=request.lock_name,
         owner_id=request.owner_id,
         reason=reason,
         holders=state.holders,
-        retry_after_seconds=1 if asks_again else advise(context, request, state),
+        retry_after_seconds=advise(context, request, state),
         liveness_unknown=expired.unknown,
-        called_at_ms=context.aws_clock.now_ms() if asks_again else None,
     )

@@ -17,6 +17,7 @@ released.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum, auto
 
 from fairlock.aws.lock_table import Cancelled, Written
@@ -33,6 +34,7 @@ from fairlock.protocol.claims import (
 )
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
+    AcquireRequest,
     HeartbeatRequest,
     KeepAliveRequest,
     LockState,
@@ -117,13 +119,14 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     # claim, and the lock is not taken for work that has ended.
     outcome = _reacquire(context, request, claim)
     if isinstance(outcome, Cancelled) and outcome.state is not None:
+        # The holders name other limits; or a late join has left the mark of a queue. That is taken
+        # away first, or a waiter is served: then the state is another one, perhaps without room.
         state = read_state(outcome.state)
-        is_free = state.has_room(acquisition.limit)
-        if is_free and state.holder(acquisition.owner_id) is None:
-            # The holders name other limits; or a late join has left the mark of a queue.
-            if state.contended:
-                hand_over(context, acquisition.lock_name, state)
-                state = read_state(context.table.read(lock_key(acquisition.lock_name)))
+        if state.contended and _may_retake(state, acquisition):
+            hand_over(context, acquisition.lock_name, state)
+            outcome = replace(outcome, state=context.table.read(lock_key(acquisition.lock_name)))
+            state = read_state(outcome.state or {})
+        if _may_retake(state, acquisition):
             outcome = _reacquire(context, request, claim, seen=state)
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED
@@ -142,6 +145,11 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         return KeepAliveOutcome.DONE
     # The reaper is at work, or another copy of this heartbeat is.
     raise outcome_unknown(acquisition.lock_name, "its claim changed at the same time")
+
+
+def _may_retake(state: LockState, acquisition: AcquireRequest) -> bool:
+    """Whether there is room in this state for an acquisition that does not hold."""
+    return state.has_room(acquisition.limit) and state.holder(acquisition.owner_id) is None
 
 
 def _reacquire(

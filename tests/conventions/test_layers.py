@@ -76,7 +76,11 @@ ALLOWED: dict[str, set[str]] = {
     "tests.demo": {"examples.demo", "infra", "fairlock.cdk"},
     "tests.e2e": {*PRODUCT, *HELPERS},
     "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},
-    "tests.histories": {*CORE, *HELPERS, "fairlock", "fairlock.testing", "tests.property"},
+    "tests.histories": {
+        *CORE,
+        *HELPERS,
+        *("fairlock", "fairlock.testing", "tests.model", "tests.property"),
+    },
     "testbed.localaws.tests": HELPERS,
     "tests.model": {*CORE, "fairlock.durable", "fairlock.testing", "tests.support"},
     "tests.packaging": {"fairlock.cdk", *HELPERS},

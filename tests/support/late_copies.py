@@ -332,6 +332,19 @@ def done_before_a_redrive(bench: Bench) -> Wire:
     return wire
 
 
+def removal_of_a_claim(bench: Bench) -> Wire:
+    """The release names no execution, so the claim of its grant is removed."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    return late(bench, " | attribute_not_exists", lambda store: store.release(release("anna")))
+
+
+def removal_of_a_claim_under_a_pass(bench: Bench) -> Wire:
+    wire = removal_of_a_claim(bench)
+    bench.end()
+    bench.reap()
+    return wire
+
+
 def heartbeat_before_a_redrive(bench: Bench) -> Wire:
     bench.wait("anna")
     first = workflow_heartbeat("anna", "first")

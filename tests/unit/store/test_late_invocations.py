@@ -14,6 +14,7 @@ from fairlock.protocol import outcomes
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import RELEASED_AT
 from fairlock.store import acquire as store_acquire
+from fairlock.store import queue as store_queue
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
 from tests.support import LOCK, FakeClock, acquire, owner, release
@@ -270,6 +271,29 @@ def test_a_departure_that_was_marked_in_the_future_refuses_no_call_made_just_now
     client, _ = bench.counting()
     assert isinstance(invoke(bench, event(bench, "anna"), client), Grant)
     assert client.calls == ["update_item", "update_item"]
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_two_calls_of_a_waiter_that_are_under_way_get_one_place(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """The late one has read the queue before the other joined, and gave up: no one leaves it."""
+    if not protected:
+        monkeypatch.setattr(store_queue, "SLACK_MS", YEAR_9999_MS)
+    bench.store().acquire(acquire("zoe"))
+    late = event(bench, "anna", queue=True)
+    bench.clock.advance(2)
+    again = event(bench, "anna", queue=True)
+
+    def meanwhile() -> None:
+        bench.clock.advance(0.1)
+        assert isinstance(invoke(bench, again), Queued)
+
+    between = Between(bench.client, before={2: meanwhile})
+    invoke(bench, late, between)
+    if between.before:
+        meanwhile()
+    assert len(bench.waiters()) == (1 if protected else 2)
 
 
 def test_a_waiter_keeps_its_one_place_whatever_clock_its_calls_go_by(bench: Bench) -> None:
