@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Annotated, Any, Concatenate, Final, ParamSpec
+from typing import Annotated, Any, Final
 
 import boto3
 import typer
@@ -210,21 +210,20 @@ EndpointUrl = Annotated[
 Prefix = Annotated[str | None, typer.Option(help="Only lock names that begin so.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
-_P = ParamSpec("_P")
 _WHICH_TABLE: Final = {"table": Table, "stack": Stack}
 _WHERE: Final = {"profile": Profile, "region": Region, "endpoint_url": EndpointUrl}
 
 
 def about_a_table(
     so: str = "",
-) -> Callable[[Callable[Concatenate[Target, _P], int]], Callable[..., None]]:
+) -> Callable[[Callable[..., int]], Callable[..., None]]:
     """Gives a command the options that name its table; its result is the exit status.
 
     Args:
         so: what follows if the table does not answer, to be told too.
     """
 
-    def decorate(command: Callable[Concatenate[Target, _P], int]) -> Callable[..., None]:
+    def decorate(command: Callable[..., int]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - what the command takes
             target = target_of(**{name: given.pop(name) for name in (*_WHICH_TABLE, *_WHERE)})
