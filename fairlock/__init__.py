@@ -19,6 +19,7 @@ from fairlock.errors import (
     LockStoreUnavailable,
     LockWaitTimeout,
     OutcomeUnknown,
+    SlotTooLate,
     TransactionRefused,
     VersionConflict,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "LockStoreUnavailable",
     "LockWaitTimeout",
     "OutcomeUnknown",
+    "SlotTooLate",
     "TransactionRefused",
     "VersionConflict",
     "composite_name",

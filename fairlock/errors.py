@@ -7,6 +7,7 @@
     ├── LockItemMalformed       an item of the lock table is not as Fairlock writes it
     ├── ClientUnusable          the client was closed, or belongs to a parent process
     ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
+    ├── SlotTooLate             the next slot of a pace is later than max_wait (a TimeoutError)
     ├── LockLost                the lease is over, or the lock was granted anew
     ├── HolderChanged           the holder to be released by force holds nothing any more
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
@@ -186,6 +187,24 @@ class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names 
         self.lock_name = lock_name
         self.waited_seconds = waited_seconds
         self.holders = holders
+
+
+class SlotTooLate(FairlockError, TimeoutError):  # noqa: N818 - class names are API
+    """The next slot of a pace begins later than the longest wait. No slot was reserved.
+
+    It is a TimeoutError, and so an OSError, which `except OSError` catches. Its `errno` is None.
+
+    Attributes:
+        pace_name: the pace.
+        wait_seconds: how long the wait for the next slot would have been.
+    """
+
+    def __init__(
+        self, message: str = "", *, pace_name: str = "", wait_seconds: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.pace_name = pace_name
+        self.wait_seconds = wait_seconds
 
 
 class LockLost(FairlockError):  # noqa: N818 - class names are API

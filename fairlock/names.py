@@ -61,6 +61,9 @@ class LogMessage(StrEnum):
     LIVENESS_UNKNOWN = "liveness unknown"
     PUSH_UNKNOWN = "push unknown"
     CLAIM_NOT_REMOVED = "claim not removed"
+    RESERVED = "slot reserved"
+    TOO_LATE = "slot too late"
+    """The next slot of a pace begins later than its caller would wait: none was reserved."""
 
 
 class MetricName(StrEnum):

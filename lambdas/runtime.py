@@ -20,7 +20,13 @@ from botocore.session import Session, get_session
 
 from fairlock import errors
 from fairlock.aws.aws_clock import AwsClock
-from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEngines
+from fairlock.aws.executions import (
+    DurableFunctions,
+    StepFunctions,
+    WorkflowEngines,
+    no_account,
+    place_in,
+)
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
 from fairlock.clock import BootClock
@@ -32,6 +38,8 @@ from lambdas.telemetry import observe_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from fairlock.aws.executions import Account
 
 Handler = Callable[[dict[str, Any], "LambdaContext"], dict[str, Any]]
 Service = Literal["dynamodb", "events", "stepfunctions", "lambda", "sqs"]
@@ -98,19 +106,13 @@ def require_same_account(execution_arn: str | None, *, function_arn: str) -> Non
     Raises:
         InvalidRequest: names the account and region that the execution must be of.
     """
-    if execution_arn is None or _place(execution_arn) == _place(function_arn):
+    if execution_arn is None or place_in(execution_arn) == place_in(function_arn):
         return
-    partition, region, account = _place(function_arn)
+    partition, region, account = place_in(function_arn)
     rule = f"must be an execution of this service's account and region ({account}, {region})"
-    if _place(execution_arn)[0] != partition:
+    if place_in(execution_arn)[0] != partition:
         rule += f", in partition {partition}"
     raise errors.InvalidRequest(field="execution_arn", rule=rule, value=execution_arn)
-
-
-def _place(arn: str) -> tuple[str, str, str]:
-    """Partition, region and account of `arn:partition:service:region:account:…`."""
-    _, partition, _, region, account, *_ = arn.split(":")
-    return partition, region, account
 
 
 def lock_context(invocation: LambdaContext) -> LockContext:
@@ -124,7 +126,7 @@ def lock_context(invocation: LambdaContext) -> LockContext:
     )
     return LockContext(
         table=table,
-        workflows=workflows,
+        workflows=_workflows(lambda: place_in(invocation.invoked_function_arn)[2]),
         observe=observe_event,
         retry_budget=retry_budget,
     )
@@ -191,6 +193,14 @@ def _client(service: Service) -> Any:  # noqa: ANN401 - one client or the other
 _CLOCK: Final = BootClock()
 aws_clock: Final = AwsClock(_CLOCK)
 """It outlives the invocation: only the first write of an environment goes by the wall clock."""
-workflows: Final = WorkflowEngines(
-    StepFunctions(lambda: _client("stepfunctions")), DurableFunctions(lambda: _client("lambda"))
-)
+
+
+def _workflows(account: Account) -> WorkflowEngines:
+    return WorkflowEngines(
+        StepFunctions(lambda: _client("stepfunctions"), account=account),
+        DurableFunctions(lambda: _client("lambda"), account=account),
+    )
+
+
+workflows: Final = _workflows(no_account)
+"""For messages only, which name no account."""

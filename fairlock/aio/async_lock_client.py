@@ -39,8 +39,10 @@ from fairlock.client.table_client import (
     checked_prefix,
     force_release_request,
     locks_of,
+    pace_request,
     send_force_release,
     send_release,
+    wait_for_slot,
 )
 from fairlock.clock import Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
@@ -284,6 +286,18 @@ class AsyncLockClient(NotCopied):
     async def release(self, name: str, owner_id: str) -> bool:
         """Releases what a function or another process has acquired. As `LockClient.release`."""
         return await run(send_release, self._opened(), name, owner_id)
+
+    async def pace(
+        self,
+        name: str,
+        *,
+        rate: tuple[int, Seconds],
+        max_wait: Seconds | None = None,
+        burst: int = 1,
+    ) -> None:
+        """Waits for the next slot of a pace, and returns when it begins. As `LockClient.pace`."""
+        request = pace_request(self._settings, name, rate=rate, max_wait=max_wait, burst=burst)
+        await run(wait_for_slot, self._opened(), request)
 
     async def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and tasks, and closes the connections that this client made.

@@ -125,9 +125,33 @@ def deliver(
     return Delivery.DELIVERED
 
 
+Account = Callable[[], str | None]
+"""The account that a client asks; None if nobody knows."""
+
+
+def no_account() -> None:
+    """The account of a client whose credentials do not name it."""
+
+
+def _forgotten(client: object, execution_arn: str, account: str | None) -> Execution:
+    """What it means that an engine knows no such execution.
+
+    It is over if it is one of the region and the account that were asked. Elsewhere it may well
+    run: another region knows nothing of it.
+    """
+    region = getattr(getattr(client, "meta", None), "region_name", None)
+    is_asked = place_in(execution_arn)[1:] == (region, account)
+    return Execution(Liveness.OVER if is_asked else Liveness.UNKNOWN)
+
+
 _LIVENESS: Final = {
     "RUNNING": Liveness.RUNNING,
     "PENDING_REDRIVE": Liveness.RUNNING,
+    # A paused durable execution goes on where it was when it is resumed, and until then still takes
+    # the results of its callbacks: a paused waiter may be handed the lock.
+    "PAUSING": Liveness.RUNNING,
+    "PAUSED": Liveness.RUNNING,
+    "DELETING": Liveness.OVER,
     "SUCCEEDED": Liveness.OVER,
     "FAILED": Liveness.OVER,
     "TIMED_OUT": Liveness.OVER,
@@ -154,10 +178,12 @@ class StepFunctions:
     Attributes:
         make_client: the client, made when it is first needed; None if this process can have none.
         retry_budget: how long to repeat a message that Step Functions is too busy for.
+        account: which account that client asks.
     """
 
     make_client: Callable[[], SFNClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
+    account: Account = no_account
 
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
@@ -188,8 +214,8 @@ class StepFunctions:
         """Calls DescribeExecution, one request an answer.
 
         An execution that does not exist (any more: Step Functions forgets closed ones after 90
-        days) is over. Any other failure or status is `UNKNOWN`, never a guess: a throttle must not
-        cost a holder its lock.
+        days) is over, if it is one of the region and account that were asked. Any other failure
+        or status is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
         """
         client = self.make_client()
         if client is None:
@@ -199,7 +225,7 @@ class StepFunctions:
                 executionArn=execution_arn, includedData="METADATA_ONLY"
             )
         except client.exceptions.ExecutionDoesNotExist:
-            return Execution(Liveness.OVER)
+            return _forgotten(client, execution_arn, self.account())
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
         ended, redrives = answer.get("stopDate"), answer.get("redriveCount", 0)
@@ -227,10 +253,12 @@ class DurableFunctions:
     Attributes:
         make_client: the client, made when it is first needed; None if this process can have none.
         retry_budget: how long to repeat a message that Lambda is too busy for.
+        account: which account that client asks.
     """
 
     make_client: Callable[[], LambdaClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
+    account: Account = no_account
 
     def wake_waiter(self, callback_id: str, grant: Grant) -> Delivery:
         """Completes the callback with the answer that acquire would have given."""
@@ -250,12 +278,13 @@ class DurableFunctions:
     def describe(self, execution_arn: str) -> Execution:
         """Calls GetDurableExecution, one request an answer.
 
-        It asks for no data: those Lambda would decrypt with the key of the function, if it has one
-        of its own, which this caller may not use; then it would learn nothing at all. An SDK that
-        cannot leave the data out reads them.
+        It asks for no data. Lambda decrypts data with the key of the function, if that has one of
+        its own, by the permissions of the caller, who may have none on that key and would learn
+        nothing at all. An SDK that cannot leave the data out reads them.
 
         An execution that does not exist (any more: Lambda forgets closed ones after the function's
-        retention period) is over. Any other failure or status is `UNKNOWN`, never a guess.
+        retention period) is over, if it is one of the region and account that were asked. Any other
+        failure or status is `UNKNOWN`, never a guess.
         """
         client = self.make_client()
         if client is None or not hasattr(client, "get_durable_execution"):
@@ -265,7 +294,7 @@ class DurableFunctions:
                 DurableExecutionArn=execution_arn, **_without_data(client)
             )
         except client.exceptions.ResourceNotFoundException:
-            return Execution(Liveness.OVER)
+            return _forgotten(client, execution_arn, self.account())
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
         return _execution(answer["Status"], answer.get("EndTimestamp"))
@@ -301,3 +330,9 @@ class WorkflowEngines:
         if is_durable(execution_arn):
             return self.durable_functions.describe(execution_arn)
         return self.step_functions.describe(execution_arn)
+
+
+def place_in(arn: str) -> tuple[str, str, str]:
+    """Partition, region and account of `arn:partition:service:region:account:…`."""
+    _, partition, _, region, account, *_ = arn.split(":")
+    return partition, region, account

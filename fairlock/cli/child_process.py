@@ -18,13 +18,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from fairlock.cli import exit_codes
 from fairlock.clock import Alarm, BootClock, ThreadAlarm
 
 FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 """Signals that ask the program to end; they are passed on to the command."""
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Puts the command in the place of this process: its signals, its terminal and its status.
+
+    Ends with the status of shells if there is no such program, or if it cannot be started.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these, and the command would inherit it.
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))  # noqa: S606 - what the caller wants to run
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        exit_codes.end(exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START, error)
 
 
 class SignalPipe:

@@ -10,6 +10,7 @@ retained when its stack was destroyed differs from the new one in these only.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -192,19 +193,28 @@ class Finding:
     text: str
 
 
-def doctor(target: Target, console: Console, clock: Clock) -> int:
-    """Prints a line for each check; returns 0, or 1 if something must be mended."""
+def doctor(target: Target, console: Console, clock: Clock, *, as_json: bool = False) -> int:
+    """Prints a line for each check, or an object; returns 0, or 1 if there is a failure."""
+    findings = list(examine(target, clock))
+    status = int(any(finding.verdict is Verdict.FAILURE for finding in findings))
+    if as_json:
+        told = [
+            {"check": one.check, "verdict": one.verdict.name.lower(), "text": one.text}
+            for one in findings
+        ]
+        place = {"table": target.table, "region": target.region_name()}
+        console.file.write(json.dumps({**place, "fit": status == 0, "findings": told}) + "\n")
+        return status
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(width=11, no_wrap=True)
     table.add_column(width=18, no_wrap=True)
     table.add_column(overflow="fold")
-    findings = list(examine(target, clock))
     for finding in findings:
         word, colour = finding.verdict.value
         table.add_row(Text(word, colour), finding.check, Text(printable(finding.text)))
     console.print(Text(target.place(), "bold"))
     console.print(table)
-    return int(any(finding.verdict is Verdict.FAILURE for finding in findings))
+    return status
 
 
 def examine(target: Target, clock: Clock) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class ForcedRelease:
         yes: whether to ask nobody.
         ask: asks a question that is answered by yes or no; None if nobody is there to be asked.
         requested_by: tells who releases; called when it is decided.
+        as_json: whether to print an object instead of a line.
     """
 
     name: str
@@ -37,16 +39,21 @@ class ForcedRelease:
     yes: bool
     ask: Callable[[str], bool] | None
     requested_by: Callable[[], str]
+    as_json: bool = False
 
 
-def release_own(locks: LockClient, name: str, owner_id: str) -> int:
+def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
     """Releases the lock for its owner, whom the owner_id proves; returns the exit status.
 
     Raises:
         InvalidRequest: the name or the owner_id breaks its rule.
     """
-    if locks.release(name, owner_id):
+    released = locks.release(name, owner_id)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "released": released}))
+    elif released:
         typer.echo(f"{printable(name)}: released")
+    if released:
         return 0
     exit_codes.say(f"lock {name!r} is not held by this owner: nothing was released")
     return exit_codes.LOST
@@ -78,7 +85,11 @@ def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
         reason=wanted.reason or _NO_REASON,
         requested_by=wanted.requested_by(),
     )
-    typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
+    if wanted.as_json:
+        done = {"lock_name": wanted.name, "released": True, "fencing_token": holder.fencing_token}
+        typer.echo(json.dumps(done))
+    else:
+        typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
     return 0
 
 

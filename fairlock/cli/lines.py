@@ -7,6 +7,7 @@ and never wider, whatever the names are.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -25,6 +26,11 @@ _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _MANY_DAYS: Final = 100
+
+
+def screen() -> Console:
+    """The output. With NO_COLOR in the environment it has no bold either, which rich would keep."""
+    return Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 def details(lock: LockDescription) -> Iterator[str]:

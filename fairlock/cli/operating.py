@@ -6,12 +6,13 @@ import sys
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from fairlock.cli import exit_codes
 from fairlock.cli.doctor import doctor
+from fairlock.cli.endings import Command
 from fairlock.cli.exit_codes import end
 from fairlock.cli.intervene import ForcedRelease, ask_at_the_terminal, force_release, release_own
+from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, watch
 from fairlock.cli.target import (
     TIME,
@@ -27,10 +28,10 @@ from fairlock.clock import SystemClock
 
 _FROM_INPUT: Final = "-"
 
-commands = typer.Typer()
+commands = typer.Typer(rich_markup_mode=None)
 
 
-@commands.command("ls")
+@commands.command("ls", cls=Command)
 @about_a_table()
 def list_command(
     target: Target,
@@ -48,7 +49,7 @@ def list_command(
     with target.locks() as locks:
         return list_locks(
             locks,
-            Console(),
+            screen(),
             target.place(),
             prefix=prefix,
             waiting=waiting,
@@ -57,7 +58,7 @@ def list_command(
         )
 
 
-@commands.command("show")
+@commands.command("show", cls=Command)
 @about_a_table()
 def show_command(
     target: Target,
@@ -65,12 +66,12 @@ def show_command(
     *,
     as_json: AsJson = False,
 ) -> int:
-    """Shows who holds a lock, and who waits for it. Status 66 if the table knows no such lock."""
+    """Shows who holds a lock, and who waits for it."""
     with target.locks() as locks:
         return show(locks, target.place(), name, as_json=as_json)
 
 
-@commands.command("watch")
+@commands.command("watch", cls=Command)
 @about_a_table()
 def watch_command(
     target: Target,
@@ -83,16 +84,19 @@ def watch_command(
         float,
         typer.Option(parser=seconds(least=0.5), metavar=TIME, help="Time between two readings."),
     ] = 5,
+    as_json: AsJson = False,
 ) -> int:
-    """Shows locks again and again, until Ctrl-C. Without names it reads the whole table each time.
+    """Shows locks again and again, until Ctrl-C.
 
-    If the output is no terminal, a line is printed for each change.
+    Without names it reads the whole table each time. If the output is no
+    terminal, or with --json, it prints a line for each change.
     """
     with target.locks() as locks:
-        return watch(reader(locks, names or (), prefix), Console(), SystemClock(), every=every)
+        read = reader(locks, names or (), prefix)
+        return watch(read, screen(), SystemClock(), every=every, as_json=as_json)
 
 
-@commands.command("release")
+@commands.command("release", cls=Command)
 @about_a_table()
 def release_command(
     target: Target,
@@ -110,24 +114,26 @@ def release_command(
     ] = None,
     reason: Annotated[str | None, typer.Option(help="With --force: why; others see it.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --force: do not ask.")] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Releases a lock: with the owner_id of its acquisition, or by force.
+    """Releases a lock, as its owner or by force.
 
-    By force: the grant that was shown, or nothing (status 73). The oldest waiter gets the lock.
+    By force it releases the grant that was shown, or nothing. The oldest waiter gets the lock.
 
-    The work of the former holder is not stopped. Who released and why is stored with the lock.
+    The work of the former holder is not stopped. The lock's item records who released it and why.
     """
     if (owner is None) is not force:
         end(exit_codes.USAGE, "give either --owner, or --force")
     if owner is not None:
         owner_id = sys.stdin.readline().strip() if owner == _FROM_INPUT else owner
         with target.locks() as locks:
-            return release_own(locks, name, owner_id)
+            return release_own(locks, name, owner_id, as_json=as_json)
     wanted = ForcedRelease(
         name=name,
         fencing_token=token,
         reason=reason,
         yes=yes,
+        as_json=as_json,
         ask=ask_at_the_terminal(),
         requested_by=lambda: caller(target),
     )
@@ -135,11 +141,15 @@ def release_command(
         return force_release(locks, target.place(), wanted)
 
 
-@commands.command("doctor")
+@commands.command("doctor", cls=Command)
 @about_a_table()
-def doctor_command(target: Target) -> int:
-    """Checks the table, its TTL, the clock and the permissions; writes nothing.
+def doctor_command(
+    target: Target,
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Checks the table, the clock and your permissions.
 
-    Status 1 if something must be mended.
+    It writes nothing: a permission to write is tried on an item that does not exist.
     """
-    return doctor(target, Console(), SystemClock())
+    return doctor(target, screen(), SystemClock(), as_json=as_json)

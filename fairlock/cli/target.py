@@ -208,7 +208,7 @@ EndpointUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="Another address than that of AWS.")
 ]
 Prefix = Annotated[str | None, typer.Option(help="Only lock names that begin so.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 _WHICH_TABLE: Final = {"table": Table, "stack": Stack}
 _WHERE: Final = {"profile": Profile, "region": Region, "endpoint_url": EndpointUrl}
@@ -287,6 +287,15 @@ def whole_seconds(*, least: int = 0) -> Callable[[object], int]:
         return int(found)
 
     return parse
+
+
+def rate_of(value: object) -> tuple[int, float]:
+    """A parser of rates: how many, a slash, and in how much time: 10/1m."""
+    count, slash, time = str(value).partition("/")
+    if not slash or not count.isdecimal():
+        rule = "must be how many in how much time, such as 10/1m or 1/1h"
+        raise typer.BadParameter(f"{str(value)!r} {rule}")
+    return int(count), seconds()(time)
 
 
 def principal(target: Target) -> str | None:

@@ -20,6 +20,7 @@ A wait that ends without the lock is an error that names its holders.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +29,7 @@ from typing import Final
 from fairlock.backoff import longest_poll_seconds, retry_seconds
 from fairlock.client.connection import StoreFactory
 from fairlock.client.local_waiters import FreePermit, QueuePosition
-from fairlock.client.reporting import LockEventKind, LockEvents
+from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout
 from fairlock.protocol.description import describe_holder
 from fairlock.protocol.model import (
@@ -135,7 +136,8 @@ class Acquisition:
         self._planned_at = self._place_seen_at = self._began
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
-        self._is_granted = False
+        self._is_granted = self._is_settled = False
+        self._thread = threading.current_thread()
         self.holders: tuple[Holder, ...] = ()
 
     def run(self) -> Grant | None:
@@ -172,20 +174,25 @@ class Acquisition:
             self._is_granted = granted is not None
         except BaseException:
             # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
-            with suppress(Exception):
-                self.leave()
+            self._undo()
             raise
         if granted is None and self.request.waits:
             # The time is over, but a hand-off may choose this waiter now. Leaving also gives such a
             # grant back; a caller that only went away would hold a lock that nobody knows of.
             self._give_up()
+        elif granted is None:
+            self.settle()
         return granted
 
     def undo(self) -> None:
         """Gives back what was granted, for a caller that was interrupted before it had a lock."""
         if self._is_granted:
-            with suppress(Exception):
-                self.leave()
+            self._undo()
+
+    def _undo(self) -> None:
+        with suppress(Exception):
+            self.leave()
+        self.settle()  # An interrupt in the middle of this leaves it to the end of the client.
 
     def leave(self) -> None:
         """Leaves for good; a grant that came in this moment goes to the next waiter.
@@ -200,6 +207,39 @@ class Acquisition:
             ticket=self._ticket,
         )
         self._store_factory.release(request, seconds=_LEAVE_SECONDS)
+        self.settle()
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Never: no mutex is held between its requests."""
+        return False
+
+    def settle(self) -> None:
+        """Notes that nothing is left to be done: a lock object has the grant, or all was tried."""
+        self._is_settled = True
+
+    def is_settled(self) -> bool:
+        """Whether it holds nothing and waits for nothing any more."""
+        return self._is_settled
+
+    def is_over(self) -> bool:
+        """Whether its place and its lease are over, whatever became of it."""
+        left = _LONGEST_PLACE_SECONDS + 2 * self._longest + self.request.lease_ms / 1000
+        return self._is_settled or self._clock.monotonic() > self._deadline + left
+
+    def release_at_close(self) -> None:
+        """Leaves the queue at the end of a client, if an interrupt has cut off the leaving."""
+        try:
+            self.leave()
+        except Exception:
+            logger.exception(
+                "lock %r: leaving its queue failed; the place ends by itself",
+                self.request.lock_name,
+            )
+
+    def is_abandoned(self) -> bool:
+        """Whether its thread has left it. One in another thread finds the client closed."""
+        return self._thread is threading.current_thread() or not self._thread.is_alive()
 
     def timed_out(self) -> LockWaitTimeout:
         """The error that names the lock's holders."""
@@ -214,10 +254,10 @@ class Acquisition:
         try:
             self.leave()
         except Exception:
+            self.settle()
             raise
         except BaseException:  # Interrupted in the middle of it.
-            with suppress(Exception):
-                self.leave()
+            self._undo()
             raise
 
     def _goes_on(self) -> bool:

@@ -48,6 +48,7 @@ from fairlock.protocol.model import ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Released
 from fairlock.store.context import LockContext
 from fairlock.store.release import release
+from fairlock.store.turns import KnownPaces
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class Connection:
         most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = OWN_REQUESTS_CONFIG.merge(most_connections)
         self.workflows = WorkflowEngines(
-            StepFunctions(self._stepfunctions), DurableFunctions(self._lambda)
+            StepFunctions(self._stepfunctions, account=self._account),
+            DurableFunctions(self._lambda, account=self._account),
         )
 
     def dynamodb(self) -> DynamoDBClient:
@@ -150,6 +152,16 @@ class Connection:
             return cast("LambdaClient", self._client("lambda"))
         except (BotoCoreError, ClientUnusable):
             return None
+
+    def _account(self) -> str | None:
+        """The account of the credentials, as far as they name it; unknown for clients given."""
+        if self._given["stepfunctions"] is not None:
+            return None
+        try:
+            credentials = (self._session or boto3.Session()).get_credentials()
+        except BotoCoreError:
+            return None
+        return getattr(credentials, "account_id", None)
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         given = self._given.get(service)
@@ -207,6 +219,7 @@ class StoreFactory:
         aws_clock: the estimate of AWS's time, by all answers so far.
         local_waiters: are told of the hand-offs of this client.
         random: source of jitter.
+        known_paces: what the answers so far have shown of paces.
     """
 
     connection: Connection
@@ -215,6 +228,7 @@ class StoreFactory:
     aws_clock: AwsClock
     local_waiters: LocalWaiters
     random: Random = field(default=random.random)
+    known_paces: KnownPaces = field(default_factory=KnownPaces)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
         """What a request needs that must be done by a reading of the monotonic clock.

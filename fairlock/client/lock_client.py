@@ -15,7 +15,7 @@ from fairlock.client.arguments import LockOptions
 from fairlock.client.connection import Connection, StoreFactory, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lease_handle import LeaseHandle, UnreleasedHandles
+from fairlock.client.lease_handle import LeaseHandle, Releasable, Unreleased
 from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import Adoption, ClientOptions, ClientSettings
@@ -133,7 +133,7 @@ class LockClient(LockAdministration):
                 most_at_once=settings.max_workers,
                 is_wanted=lambda: client() is not None,
             ),
-            unreleased=UnreleasedHandles(),
+            unreleased=Unreleased(),
             callbacks=Callbacks(),
             events=LockEvents(settings.on_event),
             entered=EnteredLocks(),
@@ -335,7 +335,7 @@ class LockClient(LockAdministration):
         """
         self._closed = True
         services = self._services
-        handles = list({*services.heartbeats.handles(), *services.unreleased.handles()})
+        handles = list({*services.heartbeats.handles(), *services.unreleased.unsettled()})
         is_interrupted = any(handle.is_interrupted for handle in handles)
         if release and handles:
             self._release_all(handles)
@@ -363,18 +363,22 @@ class LockClient(LockAdministration):
             require_open=self._require_open,
         )
         lock = None
+        services.unreleased.add(acquisition)
         try:
             granted = acquisition.run()
             if granted is not None:
                 lock = Lock(services, acquisition.request, options, granted)
                 # Not by `Lock` itself: an interrupt at its end would leave them without a lock.
                 lock._begin_heartbeats()  # noqa: SLF001 - of its own lock
+                acquisition.settle()
                 acquisition.report_grant(granted)
+            services.unreleased.discard_if_settled(acquisition)
         except BaseException:  # Interrupted, or no thread can be started for its heartbeats.
             if lock is None:
                 acquisition.undo()
             else:
                 _release_if_held(lock)
+            services.unreleased.discard_if_settled(acquisition)
             raise
         if lock is None:
             raise acquisition.timed_out()
@@ -383,11 +387,12 @@ class LockClient(LockAdministration):
             self._require_open()
         return lock
 
-    def _release_all(self, handles: Sequence[LeaseHandle]) -> None:
+    def _release_all(self, handles: Sequence[Releasable]) -> None:
         size = min(self._settings.max_workers, len(handles))
         pool = WorkerPool(size, name="fairlock-close")
         for handle in handles:
-            self._services.heartbeats.remove(handle)
+            if isinstance(handle, LeaseHandle):
+                self._services.heartbeats.remove(handle)
             if handle.is_interrupted:  # A thread of the pool would wait for this one.
                 handle.release_at_close()
                 continue

@@ -18,6 +18,7 @@ from fairlock.errors import DescribedHolder
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item, Query, Scan, names_in
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter, is_dead
+from fairlock.text import DEEPEST, is_nested_at_most
 
 WAITERS_SHOWN: Final = 20
 """A description tells so many waiters one by one, the oldest; the others are counted."""
@@ -183,7 +184,8 @@ def read_data(text: str | None) -> Mapping[str, Any] | str | None:
         data = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return data if isinstance(data, dict) else text
+    is_readable = isinstance(data, dict) and is_nested_at_most(data, DEEPEST)
+    return data if is_readable else text
 
 
 def waiters_to_show(lock_name: str) -> Query:

@@ -153,7 +153,10 @@ I_HOLD: Final = "attribute_exists(#mine)"
 MY_GRANT: Final = "#my_token = :seen_grant"
 """The fencing token names a grant; the owner_id may have another one by now."""
 I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
-NOT_RELEASED_BY_ME: Final = "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+NOT_RELEASED_BY_ME: Final = (
+    "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+    " AND (attribute_not_exists(#last_given_up) OR #last_given_up <> :me)"
+)
 NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"

@@ -228,6 +228,7 @@ def read_state(item: Item) -> LockState:
         held=_number(item, schema.HELD),
         limit=_number(item, schema.LIMIT),
         last_released=_text(item, schema.LAST_RELEASED),
+        last_given_up=_text(item, schema.LAST_GIVEN_UP),
         released_at_ms=_number_or_none(item, schema.RELEASED_AT),
         contended=schema.CONTENDED in item,
         wait_seq=_number(item, schema.WAIT_SEQ),

@@ -31,6 +31,7 @@ class AcquireRequest:
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
+        redrives: how often that had been redriven when this call was made; None if nobody knows.
         waiting_since_ms: when the caller says that it began to wait: for the advice when to ask
             again only.
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
@@ -59,6 +60,7 @@ class AcquireRequest:
     limit: int = 1
     data: str | None = None
     execution_arn: str | None = None
+    redrives: int | None = None
     waiting_since_ms: int | None = None
     ticket: int | None = None
     claimed_at_ms: int | None = None
@@ -148,11 +150,13 @@ class ExecutionEnded:
 
     Attributes:
         redrives: how often it had been redriven by then.
+        ended_at_ms: when that run ended, as the event says; None if it does not say both.
         second_pass: whether no acquire of it can be under way any more.
     """
 
     execution_arn: str
     redrives: int = 0
+    ended_at_ms: int | None = None
     second_pass: bool = False
 
 
@@ -208,6 +212,8 @@ class LockState:
 
     Attributes:
         limit: the limit in force, never above that of a holder; 0 if nobody ever held.
+        last_released: who gave back a permit or a place in the queue last.
+        last_given_up: who gave up last without having had either.
         released_at_ms: when a holder or a waiter left last; None if none ever did.
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
@@ -218,6 +224,7 @@ class LockState:
     held: int = 0
     limit: int = 0
     last_released: str | None = None
+    last_given_up: str | None = None
     released_at_ms: int | None = None
     contended: bool = False
     wait_seq: int = 0
@@ -229,6 +236,10 @@ class LockState:
     def holder(self, owner_id: str) -> Holder | None:
         """The holder with this owner id, if there is one."""
         return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+    def has_left(self, owner_id: str) -> bool:
+        """Whether this owner released or gave up, as far as the lock still knows."""
+        return owner_id in (self.last_released, self.last_given_up)
 
     def limit_for(self, limit: int) -> int:
         """How many may hold when an owner with this limit does: the holders' limits count too."""

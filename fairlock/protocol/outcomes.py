@@ -240,7 +240,7 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
         left_ms = own_ms(mine.lease_ms, mine.expires_at_ms, date_ms=date_ms)
         is_fresh = request.task_token is None and is_enough(left_ms, mine.lease_ms)
         return AlreadyHolder(mine, is_fresh=is_fresh)
-    if state.last_released == request.owner_id:
+    if state.has_left(request.owner_id):
         return Situation.ALREADY_RELEASED
     found = _room_for(state, request, date_ms=date_ms)
     if found is Situation.BUSY and not request.waits:

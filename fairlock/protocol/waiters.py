@@ -198,12 +198,20 @@ def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
     )
 
 
-def mark_released(request: ReleaseRequest, *, left_at_ms: int) -> Update:
-    """Remember the owner that gave up, so that a delayed acquire of its own is refused."""
+def mark_given_up(request: ReleaseRequest, *, left_at_ms: int) -> Update:
+    """Remember an owner that gave up before it had anything: its delayed acquire is refused.
+
+    The mark of the owner that released last stays. Else any caller could wipe it, by a release of
+    what it never had.
+    """
+    return _leave(request, mark="#last_given_up", left_at_ms=left_at_ms)
+
+
+def _leave(request: ReleaseRequest, *, mark: str, left_at_ms: int) -> Update:
     return conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
-        change=f"SET #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM}",
+        change=f"SET {mark} = :me, {LEFT_NOW}, {RETAIN_ITEM}",
         condition=all_of(I_DO_NOT_HOLD, LEFT_LAST_OF_ALL),
         values=departure_times(left_at_ms),
         now_ms=left_at_ms,
@@ -213,7 +221,7 @@ def mark_released(request: ReleaseRequest, *, left_at_ms: int) -> Update:
 def give_up(request: ReleaseRequest, *, entered_at_ms: int, left_at_ms: int) -> Transaction:
     """Leave the queue for good: no acquire of this owner that is under way may succeed or join."""
     return Transaction(
-        state=mark_released(request, left_at_ms=left_at_ms),
+        state=_leave(request, mark="#last_released", left_at_ms=left_at_ms),
         other=leave_queue(request, entered_at_ms=entered_at_ms),
     )
 

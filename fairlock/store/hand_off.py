@@ -121,7 +121,8 @@ class SeenQueue:
                 self._clear(dead[first : first + MOST_DELETES])
 
     def _read(self, state: LockState) -> None:
-        served = {holder.owner_id for holder in state.holders} | {state.last_released}
+        left = {state.last_released, state.last_given_up}
+        served = {holder.owner_id for holder in state.holders} | left
         after: Item | None = None
         self.live, self._dead = [], {}
         self.seen_at = self.context.retry_budget.clock.monotonic()

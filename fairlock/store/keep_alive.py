@@ -109,7 +109,9 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
         return KeepAliveOutcome.DONE
     if not is_fenced(found):
         return KeepAliveOutcome.LOST
-    return _take_again(context, request, read_claim(request.execution_arn, found))
+    # The fence is of the run that ended; what is written over it is of the run that asks now.
+    fenced = read_claim(request.execution_arn, found)
+    return _take_again(context, request, replace(fenced, redrives=acquisition.redrives))
 
 
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:

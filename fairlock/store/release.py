@@ -19,6 +19,7 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import (
     claim_of,
     forget_claim,
+    gave_back_before,
     mark_done,
     mark_ended,
     place_in,
@@ -30,7 +31,7 @@ from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import Holder, LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
-from fairlock.protocol.waiters import give_up, leave_queue, mark_released
+from fairlock.protocol.waiters import give_up, leave_queue, mark_given_up
 from fairlock.store.context import ClaimNotRemoved, LockContext, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over
 from fairlock.store.queue import read_places
@@ -45,7 +46,8 @@ def release(
     """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
     One request if nobody waits; three and a push if somebody does, however many. A repeated release
-    is answered "released" again as long as nobody else released in between. One more, after, if it
+    is answered "released" again as long as nobody else released in between; that of a workflow
+    without a heartbeat for an hour, whoever has used the lock since. One more, after, if it
     belonged to a workflow execution: its claim.
 
     Args:
@@ -71,8 +73,7 @@ def release(
         return answer
     answer = give_back(context, request, seen=seen)
     # Last: a claim without a lock costs the reaper a look, a lock without one only its lease ends.
-    _close_claim(context, request, answer)
-    return answer
+    return _close_claim(context, request, answer)
 
 
 def give_back(
@@ -103,34 +104,43 @@ def give_back(
         answer = _stop_waiting(context, request, check=check, is_queued=is_queued)
     # A repeat whose first reply was lost. The mark says who left last, so it holds until others
     # leave.
-    if answer is None and state.last_released == request.owner_id:
+    if answer is None and state.has_left(request.owner_id):
         answer = _released(request)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
 
-def _close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
+def _close_claim(
+    context: LockContext, request: ReleaseRequest, answer: Released | NotHeld
+) -> Released | NotHeld:
     """Marks the claim of an acquisition as done, or removes it; never fails, as the lock is free.
+
+    Returns the answer: "released" for a repeat if the claim says that an earlier call gave the
+    lock back, though others have used it since.
 
     The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
     still be under way.
     """
     gave_back = isinstance(answer, Released) and answer.gave_back
     if request.waits and not gave_back:
-        return
+        return answer
     execution_arn = request.execution_arn
     if execution_arn is None and isinstance(answer, Released):
         execution_arn = answer.execution_arn
     if execution_arn is None:
-        return
+        return answer
     claim = claim_of(request, execution_arn)
     try:
         if request.execution_arn is None:
             # Perhaps a stranger released it: then the workflow's heartbeats must report a loss.
             context.table.delete(forget_claim(claim))
         else:
-            context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
+            now_ms, is_released = context.aws_clock.now_ms(), isinstance(answer, Released)
+            marked = context.table.update(mark_done(claim, gave_back=is_released, now_ms=now_ms))
+            if isinstance(marked, Written) and gave_back_before(marked.item) and not is_released:
+                return _released(request)
     except LockStoreUnavailable:
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +250,7 @@ def _stop_waiting(
             if outcome.state is not None:
                 return ConditionFailed(outcome.state)
             place = None  # No waiter of ours was there. It may join in this moment, and be granted.
-        return context.table.update(mark_released(request, left_at_ms=left_at_ms))
+        return context.table.update(mark_given_up(request, left_at_ms=left_at_ms))
 
     left, _ = leave(
         context,

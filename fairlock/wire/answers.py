@@ -24,6 +24,7 @@ from fairlock.protocol.description import (
 )
 from fairlock.protocol.model import ForceReleaseRequest, Holder
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
 from fairlock.protocol.waiters import MOST_WAITERS
 
 
@@ -135,6 +136,19 @@ def force_release_answer(request: ForceReleaseRequest, answer: Released | None) 
     if answer is None:
         return {"released": False, **asked, "reason": "HOLDER_CHANGED"}
     return {"released": True, **asked}
+
+
+def pace_answer(request: PaceRequest, answer: Slot | TooLate, now: AwsTime) -> Json:
+    """Makes the answer of pace. Whole seconds, rounded up: a Wait state takes no others."""
+    asked = {"pace_name": request.name, "reservation_id": request.reservation_id}
+    if isinstance(answer, TooLate):
+        seconds = _whole_seconds(answer.wait_us)
+        return {"reserved": False, **asked, "reason": "TOO_LATE", "retry_after_seconds": seconds}
+    return {"reserved": True, **asked, "wait_seconds": _whole_seconds(answer.wait_us(now))}
+
+
+def _whole_seconds(microseconds: int) -> int:
+    return -(-microseconds // MICROSECONDS)
 
 
 def invalid_request_text(error: InvalidRequest) -> str:

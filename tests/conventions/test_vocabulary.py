@@ -29,7 +29,6 @@ OLD_WORDS = {
     "leaver leavers": "departing holder",
     "vacate vacates vacated": "hand over",
     "rota": "heartbeat schedule",
-    "turn turns": "entry of the schedule; each acquires by itself",
     "tenure standing": "local lease; state of a lease",
     "lapse lapses lapsed": "lease expiry",
     "crew": "worker pool",

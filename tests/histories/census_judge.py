@@ -39,7 +39,7 @@ _STATE_KEY: Final = (partition_of(LOCK), STATE)
 _HOLDERS_LEAVE: Final = frozenset(
     {"release_permit", "release_by_force", "leave_without_successor", "serve_waiter"}
 )
-_LEAVES_QUEUE: Final = frozenset({"mark_released", "give_up"})
+_LEAVES_QUEUE: Final = frozenset({"mark_given_up", "give_up"})
 
 
 class Gap(StrEnum):

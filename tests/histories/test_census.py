@@ -151,7 +151,7 @@ CONTROLS: Final = {
     ),
     "a waiter that leaves by an earlier time": Control(
         None,
-        "the time of the last departure moves back by mark_released",
+        "the time of the last departure moves back by mark_given_up",
         patch=("fairlock.protocol.waiters.LEFT_LAST_OF_ALL", LEFT_LAST),
         first=20,
     ),

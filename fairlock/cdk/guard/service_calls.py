@@ -144,6 +144,8 @@ def restarted(variable: WorkflowVariable) -> str:
 
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
+_RUN: Final = "$states.context.Execution.RedriveCount"
+_REDRIVES: Final = jsonata(f"$exists({_RUN}) ? {_RUN} : null")
 _TASK_TOKEN: Final = jsonata("$states.context.Task.Token")
 _REQUEST_SECONDS: Final = 30
 """The function's own 20 s, and a cold start."""
@@ -308,6 +310,7 @@ class ServiceCalls:
     def _request(self) -> dict[str, object]:
         return {
             **self._acquisition(),
+            **({} if self.express else {"redrive_count": _REDRIVES}),
             "owner_name": _EXECUTION,
             "lease_seconds": self.options.lease_seconds,
             "limit": self.variable.jsonata("limit")

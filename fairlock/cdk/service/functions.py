@@ -276,6 +276,16 @@ def make_administration(functions: FunctionFactory) -> OwnAdministrationFunction
     )
 
 
+def make_pace(functions: FunctionFactory) -> lambda_.Function:
+    """Makes the function that reserves slots; it may read and update items, and nothing else."""
+    return functions.make(
+        "Pace",
+        description="Fairlock: reserves slots of a pace",
+        table_actions=["UpdateItem", "GetItem"],
+        workflow_actions=[],
+    )
+
+
 _BATCH_SIZE: Final = 100
 _BATCHING_SECONDS: Final = 1
 _LOCKS: Final = {"Keys": {schema.SORT_KEY: {"S": [schema.STATE]}}}
@@ -309,6 +319,8 @@ def make_publisher(functions: FunctionFactory) -> lambda_.Function:
             functions.table,
             starting_position=lambda_.StartingPosition.LATEST,
             batch_size=_BATCH_SIZE,
+            # A record that fails holds up as few others as possible.
+            bisect_batch_on_error=True,
             max_batching_window=Duration.seconds(_BATCHING_SECONDS),
             filters=[
                 lambda_.FilterCriteria.filter({"dynamodb": pattern})

@@ -25,6 +25,7 @@ from fairlock.cdk.service.functions import (
     Platform,
     handler_code,
     make_administration,
+    make_pace,
     make_publisher,
 )
 from fairlock.cdk.service.reaper import ExecutionReaper
@@ -155,6 +156,7 @@ class LockService(LockServiceBase):
         durable: bool = False,
         administration: bool = False,
         lifecycle_events: bool = False,
+        pace: bool = False,
         table: dynamodb.ITable | None = None,
         table_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
@@ -183,6 +185,8 @@ class LockService(LockServiceBase):
             lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
                 taken over or reaped, by the table's stream and a function that reads it; see
                 docs/lifecycle-events.md. Calls send no request more for it.
+            pace: whether to make one more function, which the states `Pace` of workflows call, and
+                any caller whom `grant_pace` lets. Python clients take turns without it.
             table: a table that exists, for instance one that an earlier stack has retained, in this
                 account and region. It must have the key and the TTL attribute that this service
                 makes. Default is a new table.
@@ -269,6 +273,7 @@ class LockService(LockServiceBase):
         self.publish_function: lambda_.Function | None = (
             make_publisher(functions) if lifecycle_events else None
         )
+        self._pace_function = make_pace(functions) if pace else None
         self._meet_durable = [
             self.acquire_function,
             self.heartbeat_function,
@@ -309,6 +314,14 @@ class LockService(LockServiceBase):
     def reap_function(self) -> lambda_.IFunction | None:
         """The reaper's function; None without a reaper."""
         return None if self.reaper is None else self.reaper.function
+
+    @property
+    def pace_function(self) -> lambda_.Function:
+        """See `LockServiceBase.pace_function`."""
+        if self._pace_function is None:
+            rule = "must be True where the service is made, which so has no function for a pace"
+            raise InvalidRequest(field="pace", rule=rule, value=False)
+        return self._pace_function
 
     @property
     def has_dead_letters(self) -> bool:
@@ -371,6 +384,8 @@ class LockService(LockServiceBase):
         if self.administration is not None:
             functions["Inspect"] = self.administration.inspect
             functions["ForceRelease"] = self.administration.force_release
+        if self._pace_function is not None:
+            functions["Pace"] = self._pace_function
         if self.publish_function is not None:
             functions["Publish"] = self.publish_function
         if self.reaper is not None:

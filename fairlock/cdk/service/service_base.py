@@ -189,6 +189,15 @@ class LockServiceBase(LockMetrics, Construct):
         raise NotImplementedError
 
     @property
+    def pace_function(self) -> lambda_.IFunction:
+        """Reserves slots of a pace.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        raise NotImplementedError
+
+    @property
     def has_dead_letters(self) -> bool:
         """Whether `metric_dead_letters` can be asked for."""
         raise NotImplementedError
@@ -252,6 +261,14 @@ class LockServiceBase(LockMetrics, Construct):
             InvalidRequest: the service has no such function.
         """
         return self._required("force_release").grant_invoke(grantee)
+
+    def grant_pace(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        return self.pace_function.grant_invoke(grantee)
 
     def _required(self, name: Literal["inspect", "force_release"]) -> lambda_.IFunction:
         found: lambda_.IFunction | None = getattr(self.administration, name, None)

@@ -217,6 +217,11 @@ class SharedLockService(LockServiceBase):
         return self._function("Reap")
 
     @property
+    def pace_function(self) -> lambda_.IFunction:
+        """Reserves slots of a pace. Deploying fails without this function."""
+        return self._function("Pace")
+
+    @property
     def has_dead_letters(self) -> bool:
         """Always True. Without a reaper, CloudFormation refuses to deploy what uses its metric."""
         return True

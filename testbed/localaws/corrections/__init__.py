@@ -28,6 +28,7 @@ NAMES: tuple[str, ...] = (
     "lambda_logs",
     "dynamodb_tasks",
     "dynamodb_ttl",
+    "new_table_backups",
     "event_targets",
     "undelivered_events",
     "queue_polling",

@@ -163,16 +163,30 @@ def test_a_lock_that_somebody_has_changed_hides_no_other(
     ]
 
 
-@pytest.mark.parametrize("data", ["[1]", "{", "[" * 2000])
-def test_a_holder_is_shown_whose_data_is_no_object(
+UNREADABLE = ("[1]", "{", "[" * 2000, '{"a":' * 33 + "1" + "}" * 33, '{"a":' * 1018 + "1")
+
+
+@pytest.mark.parametrize("data", UNREADABLE)
+def test_data_that_is_no_readable_object_is_shown_as_its_text(
     table: MemoryTable, clock: FakeClock, data: str
 ) -> None:
     store = store_over(table, clock)
     store.acquire(acquire("anna", data=data))
-    found = store.describe(LOCK)
-    assert found is not None
-    assert [holder.data for holder in found.holders] == [data]
-    assert json.loads(json.dumps(lock_json(found)))["holders"][0]["data"] == data
+    described = store.describe(LOCK)
+    assert described is not None
+    assert [holder.data for holder in described.holders] == [data]
+    assert listed(store) == [described]
+    assert json.loads(json.dumps(lock_json(described)))["holders"][0]["data"] == data
+
+
+def test_data_of_as_many_levels_as_may_be_stored_is_shown_as_an_object(
+    table: MemoryTable, clock: FakeClock
+) -> None:
+    store = store_over(table, clock)
+    store.acquire(acquire("anna", data='{"a":' * 32 + "1" + "}" * 32))
+    described = store.describe(LOCK)
+    assert described is not None
+    assert isinstance(described.holders[0].data, dict)
 
 
 @dataclass

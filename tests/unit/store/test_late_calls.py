@@ -227,11 +227,13 @@ def test_a_departure_that_lands_late_lets_no_late_acquire_in(
     acquires = Wire(bench.client, "SET #mine = :holder")
     bench.store(acquires).acquire(acquire("ben"))
     bench.clock.advance(0.5)
-    leaves = Wire(bench.client, "SET #last_released = :me", held_back=True)
+    leaves = Wire(bench.client, "SET #last_given_up = :me", held_back=True)
     with suppress(LockStoreUnavailable):
         bench.store(leaves).release(release("carl", waits=True))
     bench.clock.advance(0.7)
     bench.store().release(release("ben"))
+    bench.store().acquire(acquire("dora"))
+    bench.store().release(release("dora"))  # Ben's own mark is gone, so the time alone protects.
     leaves.land()
     assert acquires.land() is not protected
 

@@ -170,11 +170,11 @@ CASES: Final = {
         wrong=False,
     ),
     "a mark of an owner that gave up": Case(
-        makers="mark_released",
+        makers="mark_given_up",
         scene=scenes.give_up_before_others_released,
         by=(LEFT_LAST_OF_ALL,),
-        sees=scenes.last_released,
-        right=owner("zoe"),
+        sees=scenes.last_given_up,
+        right=None,
         wrong=owner("anna"),
     ),
     "a waiter that gave up and was served": Case(

@@ -14,7 +14,7 @@ from fairlock.protocol.model import (
     ReleaseRequest,
 )
 from fairlock.wire.requests import parse_acquire, parse_heartbeat, parse_release
-from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
+from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER, nested
 
 
 def test_all_fields_of_acquire() -> None:
@@ -217,8 +217,14 @@ def test_the_begin_of_the_wait_is_a_whole_number_up_to_the_year_9999(value: floa
 
 @pytest.mark.parametrize(
     ("data", "size"),
-    [({}, 2), ({"a": "x" * 2040}, 2048), ({"a": "€" * 680}, 2048), ({"a": 1e300}, 12)],
-    ids=["empty", "2048 bytes", "2048 bytes of 3-byte characters", "a large number"],
+    [
+        ({}, 2),
+        ({"a": "x" * 2040}, 2048),
+        ({"a": "€" * 680}, 2048),
+        ({"a": 1e300}, 12),
+        (nested(32), 188),
+    ],
+    ids=["empty", "2048 bytes", "2048 bytes of 3-byte characters", "a large number", "32 levels"],
 )
 def test_data_is_measured_in_bytes_of_compact_utf8(data: dict[str, Any], size: int) -> None:
     kept = parse_acquire({**NAMED, "data": data}).data
