@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     "tests.support": {*CORE, "fairlock.client", "fairlock.testing"},
     "tests.bench": {*HELPERS, "bench", "tests.histories"},
     "tests.behaviour": {*CORE, *HELPERS},
-    "tests.clocks": {*CORE, "fairlock", "fairlock.client", "fairlock.testing"},
+    "tests.clocks": {*CORE, "fairlock", "fairlock.client", "fairlock.testing", "tests.support"},
     "testbed.conformance.tests": {"testbed.conformance"},
     "tests.conventions": {*PRODUCT, *HELPERS, "examples.fenced_sql"},
     "tests.demo": {"examples.demo", "infra", "fairlock.cdk"},
