@@ -301,11 +301,11 @@ class ExecutionReaper(Construct):
             environment={
                 REAP_QUEUE_VARIABLE: self.queue.queue_url,
             },
-            # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
-            # execution may have more claims than that many rounds free. The function has a bound of
-            # its own, `lambdas.reap_messages.MOST_ROUNDS`.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
+        # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
+        # execution may have more claims than that many rounds free. The function has a bound of
+        # its own, `lambdas.reap_messages.MOST_ROUNDS`.
+        functions.platform.allow_recursion(reap)
         self.queue.grant(reap, "sqs:SendMessage")
         reap.add_event_source(
             sources.SqsEventSource(

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from fairlock.protocol.departure import SLACK_MS
+from fairlock.protocol.admission import SLACK_MS
 
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 from tests.e2e.lifetimes.contested_lock import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,8 +148,28 @@ def test_the_reap_function_alone_may_send_messages_to_itself_again_and_again(
     functions = resources(lock_template, "AWS::Lambda::Function")
     loops = {name: f["Properties"].get("RecursiveLoop") for name, f in functions.items()}
     reap, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
-    assert loops.pop(reap) == "Allow"
+    condition, allowed, otherwise = loops.pop(reap)["Fn::If"]
+    assert (allowed, otherwise) == ("Allow", {"Ref": "AWS::NoValue"})
+    assert lock_template["Conditions"][condition] == {
+        "Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]
+    }
     assert set(loops.values()) == {None}
+
+
+@pytest.mark.parametrize(("recursive_loop", "loop"), [(True, "Allow"), (False, None)])
+def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
+    tmp_path: Path, *, recursive_loop: bool, loop: str | None
+) -> None:
+    """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions"."""
+    stack = Stack(App(outdir=str(tmp_path)), "Own")
+    LockService(stack, "Locks", recursive_loop=recursive_loop)
+    found = resources(dict(Template.from_stack(stack).to_json()), "AWS::Lambda::Function")
+    loops = {
+        each["Properties"].get("RecursiveLoop")
+        for name, each in found.items()
+        if name.startswith("LocksReaperReap")
+    }
+    assert loops == {loop}
 
 
 def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(
@@ -189,6 +210,8 @@ def test_a_service_without_reaper_has_no_rule_and_no_queue(without: LockService)
 def test_a_service_without_reaper_has_no_dead_letters_to_count(without: LockService) -> None:
     with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_dead_letters\(\)"):
         without.metric_dead_letters()
+    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_oldest_event\(\)"):
+        without.metric_oldest_event()
 
 
 def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
@@ -197,3 +220,11 @@ def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
     assert metric.namespace == "AWS/SQS"
     assert metric.metric_name == "ApproximateNumberOfMessagesVisible"
     assert (metric.statistic, metric.label, metric.color) == ("Maximum", "dead", "#ff0000")
+
+
+def test_how_long_the_oldest_event_waits_is_a_metric_of_the_queue(stack: Stack) -> None:
+    """SQS developer guide, "Available CloudWatch metrics", ApproximateAgeOfOldestMessage."""
+    metric = LockService(stack, "Aged").metric_oldest_event()
+    name = "ApproximateAgeOfOldestMessage"
+    assert (metric.namespace, metric.metric_name) == ("AWS/SQS", name)
+    assert metric.statistic == "Maximum"
