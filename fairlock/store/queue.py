@@ -27,6 +27,7 @@ from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, 
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
+    MOST_PLACES_OF_AN_EXECUTION,
     MOST_PLACES_READ,
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
@@ -244,7 +245,7 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
             return None
         return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
     length = count_live(waiting, now_ms=now_ms)
-    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ or _has_many(entry, waiting):
         return _queue_full(request, entry)
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
     # If this process dies after the write, the waiter stands unconfirmed: a departing holder may
@@ -262,6 +263,15 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
     state = read_state(confirmed.item)
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
+
+
+def _has_many(entry: _Entry, waiting: list[Place]) -> bool:
+    """Whether the caller's execution has as many places as it may have."""
+    execution_arn = entry.request.execution_arn
+    if execution_arn is None:
+        return False
+    own = [place for place in waiting if place.execution_arn == execution_arn]
+    return count_live(own, now_ms=entry.now_ms) >= MOST_PLACES_OF_AN_EXECUTION
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:

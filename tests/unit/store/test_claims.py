@@ -119,6 +119,7 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
         "lock_name": {"S": LOCK},
         "owner_id": {"S": owner("anna")},
         "entered_at_ms": {"N": str(bench.clock.now_ms)},
+        "written_at_ms": {"N": str(bench.clock.now_ms)},
         "revision": {"N": "1"},
         "expiry_time": {"N": str(bench.clock.now_ms // 1000 + DAYS_400)},
     }

@@ -22,7 +22,7 @@ DOCUMENT = (ROOT / "docs" / "limits.md").read_text()
 
 
 def counted(clock: FakeClock, *, second: bool) -> tuple[list[str], int, int]:
-    """The requests of one pass over one lock, its write units, and how often an engine was asked."""
+    """The requests of one pass over one lock, its write units, and the questions to engines."""
     table: Any = MeteredTable()
     bench = Bench(table, clock)
     bench.executions[RUN] = Execution(Liveness.UNKNOWN)
