@@ -324,7 +324,7 @@ TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
     lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
 )
-REDRIVE_COUNT: Final = Rule(
+RUN_OF_EXECUTION: Final = Rule(
     "must be how often the execution was redriven, $states.context.Execution.RedriveCount, a whole "
     "number; or null if that is not known",
     lambda value: value is None or _is_whole(value, 0, MOST_REDRIVES),

@@ -28,7 +28,7 @@ from fairlock.cdk.service.functions import (
     make_pace,
     make_publisher,
 )
-from fairlock.cdk.service.reaper import ExecutionReaper
+from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, check_concurrency
 from fairlock.cdk.service.served_functions import ServedFunctions
 from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, serve_all
 from fairlock.cdk.service.shared_service import (
@@ -157,6 +157,7 @@ class LockService(LockServiceBase):
         construct_id: str,
         *,
         reaper: bool = True,
+        reaper_concurrency: int = DEFAULT_CONCURRENCY,
         durable: bool = False,
         administration: bool = False,
         lifecycle_events: bool = False,
@@ -181,6 +182,9 @@ class LockService(LockServiceBase):
             reaper: whether to free the locks of executions that fail, time out or are aborted, as
                 soon as Step Functions reports it; of all state machines of the account and region,
                 or of those that `watch` names. Without it a lock is free when its lease is over.
+            reaper_concurrency: how many of its functions run at once at most, from 2 to 1,000; stay
+                below the account's concurrency. 50 free the locks of 100,000 executions that are
+                stopped together in about five minutes.
             durable: whether to serve every durable function of the account and region, also those
                 of other apps. Without it the service serves those that `grant_durable` names.
             administration: whether to make two functions more, by which people see locks and
@@ -237,6 +241,7 @@ class LockService(LockServiceBase):
                 deletion_protection=deletion_protection,
                 encryption_key=encryption_key,
             )
+        check_concurrency(reaper_concurrency)
         super().__init__(scope, construct_id)
         self._table = table or lock_table(
             self,
@@ -278,7 +283,11 @@ class LockService(LockServiceBase):
             table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
         )
-        self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
+        self.reaper = (
+            ExecutionReaper(self, "Reaper", functions=functions, concurrency=reaper_concurrency)
+            if reaper
+            else None
+        )
         self.administration: OwnAdministrationFunctions | None = (
             make_administration(functions) if administration else None
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from fairlock.protocol.admission import SLACK_MS
-
 from tests.e2e.deployment import Deployment, Ended, Json, wait_until
 from tests.e2e.lifetimes.contested_lock import (
     QUICK_SECONDS,
