@@ -6,11 +6,12 @@ SECOND := .second_engine
 CONFORMANCE := .conformance
 BENCH := .bench
 SITE := .site
+RELEASE := .release
 # Every process would compile all modules anew where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test covered uncovered controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance deploy template template-test clean requirements
+.PHONY: help demo test covered uncovered controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -30,9 +31,10 @@ node_modules/ready: package.json package-lock.json | $(VENV)/ready
 demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch workflows take turns (KEEP=1 leaves it running)
 	$(BIN)/python -m examples.demo
 
-lint: $(VENV)/ready ## rules, format and types
+lint: $(VENV)/ready ## rules, format, types and workflows
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy fairlock lambdas infra testbed examples bench tests app.py conftest.py hatch_build.py
+	$(BIN)/zizmor --offline --pedantic --quiet --collect all --strict-collection .github examples/app
+	$(BIN)/mypy fairlock lambdas infra testbed examples bench release tests app.py conftest.py hatch_build.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint
@@ -47,9 +49,10 @@ model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make
 	FAIRLOCK_SEARCH=all $(BIN)/python -m pytest tests/model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
 	$(BIN)/python -m tests.fuzz
-histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered
+histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered; 30,000 runs whose writes land late
 	$(BIN)/python -m tests.histories --memory
 	$(BIN)/python -m tests.histories --calls 2500
+	$(BIN)/python -m tests.histories --census 30000
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up
@@ -87,6 +90,13 @@ $(CONFORMANCE)/ready: testbed/conformance/requirements.txt | $(VENV)/ready
 	touch $@
 conformance: $(VENV)/ready $(CONFORMANCE)/ready ## AWS's requirements of durable functions on both engines that our tests use; writes docs/durable-conformance.md
 	$(BIN)/python -m testbed.conformance
+# Twine's requirements are not ours, so it has an environment of its own.
+$(RELEASE)/ready: release/requirements.txt | $(VENV)/ready
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(RELEASE)/venv
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(RELEASE)/venv/bin/python --require-hashes release/requirements.txt
+	touch $@
+release-check: $(VENV)/ready $(RELEASE)/ready ## build the packages into dist, check them, install them on the oldest and newest Python here (TAG=v0.1.0: may it be published?)
+	$(BIN)/python -m release $(if $(TAG),--tag "$(TAG)")
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Fairlock
 template: $(VENV)/ready ## write the lock service as a CloudFormation template and a zip, into out/template (SETTINGS="durable=true …")
@@ -99,5 +109,6 @@ requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o bench/requirements.txt bench/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o docs/site/requirements.txt docs/site/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.14 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o testbed/conformance/requirements.txt testbed/conformance/requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o release/requirements.txt release/requirements.in
 clean: ## remove what make has made
-	rm -rf $(VENV) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) $(RELEASE) node_modules cdk.out dist out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairlock.errors import (
     CancellationReason,
     ClientUnusable,
+    DescribedHolder,
     FairlockError,
     HolderChanged,
     InvalidRequest,
@@ -21,7 +22,6 @@ from fairlock.errors import (
     SlotTooLate,
     TransactionRefused,
     VersionConflict,
-    VisibleHolder,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from fairlock.decorator.locked import locked
     from fairlock.protocol.description import (
         DescribedForcedRelease,
-        DescribedHolder,
         DescribedQueue,
         DescribedWaiter,
         LockDescription,
@@ -66,7 +65,6 @@ __all__ = [
     "SlotTooLate",
     "TransactionRefused",
     "VersionConflict",
-    "VisibleHolder",
     "composite_name",
     "create_table",
     "locked",
@@ -81,7 +79,6 @@ _IMPORTED_LATE = {
     "AsyncLock": "fairlock.aio",
     "AsyncLockClient": "fairlock.aio",
     "DescribedForcedRelease": "fairlock.protocol.description",
-    "DescribedHolder": "fairlock.protocol.description",
     "DescribedQueue": "fairlock.protocol.description",
     "DescribedWaiter": "fairlock.protocol.description",
     "Lock": "fairlock.client.lock",

@@ -138,20 +138,30 @@ class ClientUnusable(FairlockError):  # noqa: N818 - class names are API
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VisibleHolder:
-    """What others may see of a holder.
+class DescribedHolder:
+    """A holder of a lock, as all may see it.
 
     Attributes:
         owner_name: the owner's label, empty if it gave none. It proves nothing.
         acquired_at: when it got the lock, by its own clock.
         expires_at: when its lease ends unless it is renewed.
         fencing_token: of its grant.
+        lease: seconds for which each renewal holds.
+        limit: number of permits, as the holder's request said: no more hold as long as it does.
+        data: the JSON object that it stored with the lock; None if it stored none. Text if another
+            program has changed it so that it is no JSON object: then as it is stored. Not in the
+            `repr`, which may end up in a log.
+        execution_arn: the workflow execution that it belongs to; None for any other owner.
     """
 
     owner_name: str
     acquired_at: datetime
     expires_at: datetime
     fencing_token: int
+    lease: float
+    limit: int
+    data: Mapping[str, Any] | str | None = field(repr=False, hash=False)
+    execution_arn: str | None
 
 
 class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names are API
@@ -171,7 +181,7 @@ class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names 
         *,
         lock_name: str = "",
         waited_seconds: float = 0.0,
-        holders: tuple[VisibleHolder, ...] = (),
+        holders: tuple[DescribedHolder, ...] = (),
     ) -> None:
         super().__init__(message)
         self.lock_name = lock_name

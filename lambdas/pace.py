@@ -9,8 +9,7 @@ from fairlock.protocol.pace import TooLate
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.wire.answers import pace_answer
 from fairlock.wire.requests import parse_pace
-from lambdas.faults import reports_faults
-from lambdas.runtime import lock_context, make_clients
+from lambdas.runtime import lock_context, make_clients, reports_faults
 from lambdas.telemetry import logger, metrics
 
 if TYPE_CHECKING:

@@ -49,7 +49,10 @@ def play(runner: Runner, functions: "LambdaClient", function_name: str) -> tuple
         if number % 2 == 0:
             payload = json.dumps({"charge_id": name, **charge})
             arn = functions.invoke(
-                FunctionName=function_name, InvocationType="Event", Payload=payload
+                FunctionName=function_name,
+                Qualifier="$LATEST",
+                InvocationType="Event",
+                Payload=payload,
             )["DurableExecutionArn"]
             ends.append(lambda arn=arn: _durable(functions, arn))  # type: ignore[misc]  # mypy does not infer it
         else:

@@ -39,6 +39,7 @@ def main() -> int:
         started = [
             functions.invoke(
                 FunctionName=found["BillingFunctionName"],
+                Qualifier="$LATEST",  # Lambda refuses the bare name; your callers name a version
                 InvocationType="Event",
                 Payload=json.dumps(
                     {"customer_id": CUSTOMER, "amount": amount, "settles_after_seconds": 1}

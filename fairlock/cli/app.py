@@ -14,6 +14,7 @@ from fairlock.aws.retry import misconfigured, raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.asl import commands as asl_commands
 from fairlock.cli.child_process import become
+from fairlock.cli.endings import Command, Group
 from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
 from fairlock.cli.run import Job, run
@@ -40,9 +41,9 @@ _WRONG_USAGE: Final = 2
 app = typer.Typer(
     name="fairlock",
     help="Locks on a DynamoDB table.",
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # else a word in brackets, as [cdk], would be markup
 )
 app.add_typer(commands)
 app.add_typer(asl_commands)
@@ -65,8 +66,9 @@ def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
         raise Ended(0)
 
 
-@app.callback()
+@app.callback(invoke_without_command=True, cls=Group)
 def fairlock(
+    context: typer.Context,
     *,
     _version: Annotated[
         bool,
@@ -74,13 +76,17 @@ def fairlock(
     ] = False,
 ) -> None:
     """Locks on a DynamoDB table: hold one while a program runs; see and free them."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise Ended(0)
 
 
-@app.command("run")
+@app.command("run", cls=Command)
 def run_command(
     name: LockName,
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
+        list[str],
+        typer.Argument(metavar="COMMAND", help="What to run, with its arguments, after --."),
     ],
     *,
     table: Table = None,
@@ -123,11 +129,11 @@ def run_command(
     region: Region = None,
     endpoint_url: EndpointUrl = None,
 ) -> None:
-    """Holds a lock while a command runs, and passes on its exit status.
+    """Holds a lock while a command runs.
 
-    The command finds FAIRLOCK_LOCK_NAME and FAIRLOCK_FENCING_TOKEN in its environment. If the
-    lock is lost, its whole process group is sent TERM, and KILL after the grace. A time is a number
-    of seconds, or has a unit: 30s, 10m, 2h, 1d.
+    It passes on the command's exit status. The command finds FAIRLOCK_LOCK_NAME and
+    FAIRLOCK_FENCING_TOKEN in its environment. If the lock is lost, its whole process group is sent
+    TERM, and KILL after the grace. A time is a number of seconds, or has a unit: 30s, 10m, 2h, 1d.
     """
     job = Job(
         target=target_of(
@@ -149,7 +155,7 @@ def run_command(
     raise Ended(status)
 
 
-@app.command("pace")
+@app.command("pace", cls=Command)
 def pace_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pace's name.")],
     command: Annotated[
@@ -195,7 +201,7 @@ def pace_command(
     become(command)
 
 
-@app.command("create-table")
+@app.command("create-table", cls=Command)
 def create_table_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The table's name.")],
     *,

@@ -1,10 +1,9 @@
-"""The command: a process group of its own, so that signals reach everything that it starts.
+"""The command that `fairlock run` starts, and all that may happen around it.
 
-One pipe to wait for: signals, the end of the command, and news from other threads.
-
-The terminal: the kernel stops a process that reads from it outside of its foreground.
-
-The end of a command whose `fairlock` was killed, so that nobody renews the lock any more.
+It gets a process group of its own, so that signals reach everything that it starts. One pipe is
+waited for: it tells of signals, of the end of the command, and of news from other threads. At a
+terminal the group must be in the foreground, because the kernel stops any other that reads from it.
+If `fairlock` itself is killed, the kernel ends the command: its lock is renewed no more.
 """
 
 from __future__ import annotations

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from fairlock.cli import exit_codes
 from fairlock.cli.doctor import doctor
+from fairlock.cli.endings import Command
 from fairlock.cli.exit_codes import Ended, end
 from fairlock.cli.intervene import ForcedRelease, ask_at_the_terminal, force_release, release_own
+from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, watch
 from fairlock.cli.target import (
     TIME,
@@ -33,10 +34,10 @@ from fairlock.clock import SystemClock
 
 _FROM_INPUT: Final = "-"
 
-commands = typer.Typer()
+commands = typer.Typer(rich_markup_mode=None)
 
 
-@commands.command("ls")
+@commands.command("ls", cls=Command)
 def list_command(
     *,
     table: Table = None,
@@ -62,7 +63,7 @@ def list_command(
         with target.locks() as locks:
             return list_locks(
                 locks,
-                Console(),
+                screen(),
                 target.place(),
                 prefix=prefix,
                 waiting=waiting,
@@ -73,7 +74,7 @@ def list_command(
     _end_with(target, run)
 
 
-@commands.command("show")
+@commands.command("show", cls=Command)
 def show_command(
     name: LockName,
     *,
@@ -84,7 +85,7 @@ def show_command(
     region: Region = None,
     endpoint_url: EndpointUrl = None,
 ) -> None:
-    """Shows who holds a lock, and who waits for it. Status 66 if the table knows no such lock."""
+    """Shows who holds a lock, and who waits for it."""
     target = target_of(
         table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
     )
@@ -96,7 +97,7 @@ def show_command(
     _end_with(target, run)
 
 
-@commands.command("watch")
+@commands.command("watch", cls=Command)
 def watch_command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Locks; none for all in use.")
@@ -109,13 +110,15 @@ def watch_command(
         float,
         typer.Option(parser=seconds(least=0.5), metavar=TIME, help="Time between two readings."),
     ] = 5,
+    as_json: AsJson = False,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
 ) -> None:
-    """Shows locks again and again, until Ctrl-C. Without names it reads the whole table each time.
+    """Shows locks again and again, until Ctrl-C.
 
-    If the output is no terminal, a line is printed for each change.
+    Without names it reads the whole table each time. If the output is no
+    terminal, or with --json, it prints a line for each change.
     """
     target = target_of(
         table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
@@ -123,12 +126,13 @@ def watch_command(
 
     def run() -> int:
         with target.locks() as locks:
-            return watch(reader(locks, names or (), prefix), Console(), SystemClock(), every=every)
+            read = reader(locks, names or (), prefix)
+            return watch(read, screen(), SystemClock(), every=every, as_json=as_json)
 
     _end_with(target, run)
 
 
-@commands.command("release")
+@commands.command("release", cls=Command)
 def release_command(
     name: LockName,
     *,
@@ -146,15 +150,16 @@ def release_command(
     ] = None,
     reason: Annotated[str | None, typer.Option(help="With --force: why; others see it.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --force: do not ask.")] = False,
+    as_json: AsJson = False,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
 ) -> None:
-    """Releases a lock: with the owner_id of its acquisition, or by force.
+    """Releases a lock, as its owner or by force.
 
-    By force: the grant that was shown, or nothing (status 73). The oldest waiter gets the lock.
+    By force it releases the grant that was shown, or nothing. The oldest waiter gets the lock.
 
-    The work of the former holder is not stopped. Who released and why is stored with the lock.
+    The work of the former holder is not stopped. The lock's item records who released it and why.
     """
     target = target_of(
         table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
@@ -166,12 +171,13 @@ def release_command(
         if owner is not None:
             owner_id = sys.stdin.readline().strip() if owner == _FROM_INPUT else owner
             with target.locks() as locks:
-                return release_own(locks, name, owner_id)
+                return release_own(locks, name, owner_id, as_json=as_json)
         wanted = ForcedRelease(
             name=name,
             fencing_token=token,
             reason=reason,
             yes=yes,
+            as_json=as_json,
             ask=ask_at_the_terminal(),
             requested_by=lambda: caller(target),
         )
@@ -181,23 +187,24 @@ def release_command(
     _end_with(target, run)
 
 
-@commands.command("doctor")
+@commands.command("doctor", cls=Command)
 def doctor_command(
     *,
     table: Table = None,
     stack: Stack = None,
+    as_json: AsJson = False,
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
 ) -> None:
-    """Checks the table, its TTL, the clock and the permissions; writes nothing.
+    """Checks the table, the clock and your permissions.
 
-    Status 1 if something must be mended.
+    It writes nothing: a permission to write is tried on an item that does not exist.
     """
     target = target_of(
         table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
     )
-    _end_with(target, lambda: doctor(target, Console(), SystemClock()))
+    _end_with(target, lambda: doctor(target, screen(), SystemClock(), as_json=as_json))
 
 
 def _end_with(target: Target, run: Callable[[], int]) -> None:

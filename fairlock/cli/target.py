@@ -1,8 +1,8 @@
-"""Which table a command is about: by its name or its stack, profile, region and endpoint.
+"""What a command is about and who runs it, by the options that several commands have.
 
-The options that several commands have, and how a time is written on the command line.
-
-Who runs a command: for AWS, and on this machine.
+A table is meant by its name or by its stack, with a profile, a region and an endpoint. Who runs the
+command is told to AWS and to the people who see the lock. Times are written as seconds, or as
+`30s`, `10m`, `2h`.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ EndpointUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="Another address than that of AWS.")
 ]
 Prefix = Annotated[str | None, typer.Option(help="Only lock names that begin so.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 TIME: Final = "TIME"
 """How the help names a value that `seconds` parses."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypedDict
 
+from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code
+from fairlock.clock import Clock, SystemClock
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
 
@@ -12,6 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TagTypeDef
+
+    class _Tags(TypedDict, total=False):
+        Tags: list[TagTypeDef]
+
+
+_LONGEST_SECONDS: Final = 300
+"""DynamoDB says nowhere how long it takes to enable the backups of a new table."""
 
 
 def create_table(
@@ -21,6 +31,7 @@ def create_table(
     point_in_time_recovery: bool = False,
     deletion_protection: bool = False,
     tags: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
 ) -> None:
     """Makes the lock table, on demand and with TTL, and waits until it can be used.
 
@@ -35,11 +46,14 @@ def create_table(
         point_in_time_recovery: whether the table can be restored to any second of the last weeks.
         deletion_protection: whether DeleteTable is refused until somebody switches this off.
         tags: put on the table when it is made, and on none that is there.
+        clock: measures and waits; for tests.
 
     Raises:
         InvalidRequest: a table of that name exists, but its key is not that of a lock table, or its
             TTL is on another attribute. Nothing was changed.
-        botocore.exceptions.ClientError: no permission, or DynamoDB refuses.
+        botocore.exceptions.ClientError: no permission, or DynamoDB refuses. With the code
+            ContinuousBackupsUnavailableException the table can be used, but recovery was still
+            refused after five minutes: call again.
     """
     # In use: the table is there, or another process makes it at this moment.
     with suppress(client.exceptions.ResourceInUseException):
@@ -55,7 +69,7 @@ def create_table(
                 {"AttributeName": SORT_KEY, "AttributeType": "S"},
             ],
             DeletionProtectionEnabled=deletion_protection,
-            Tags=[{"Key": key, "Value": value} for key, value in (tags or {}).items()],
+            **_tags(tags),
         )
     _wait_until_active(client, name)
     _require_lock_table(client, name)
@@ -63,10 +77,12 @@ def create_table(
     if deletion_protection:
         _protect(client, name)
     if point_in_time_recovery:
-        client.update_continuous_backups(
-            TableName=name,
-            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
-        )
+        _enable_recovery(client, name, clock or SystemClock())
+
+
+def _tags(tags: Mapping[str, str] | None) -> _Tags:
+    """Nothing without tags: whether CreateTable takes an empty list is not documented."""
+    return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}
 
 
 def _wait_until_active(client: DynamoDBClient, name: str) -> None:
@@ -124,3 +140,23 @@ def _protect(client: DynamoDBClient, name: str) -> None:
 
 def _is_protected(client: DynamoDBClient, name: str) -> bool:
     return client.describe_table(TableName=name)["Table"].get("DeletionProtectionEnabled", False)
+
+
+def _enable_recovery(client: DynamoDBClient, name: str, clock: Clock) -> None:
+    """DynamoDB refuses this for a while after a table is active, until it has backups.
+
+    botocore does not repeat that refusal.
+    """
+    budget = RetryBudget(
+        seconds=_LONGEST_SECONDS, clock=clock, first_pause_seconds=2, longest_pause_seconds=15
+    )
+    request = RepeatedRequest(budget, repeat_after=_has_no_backups_yet)
+    request.send(
+        client.update_continuous_backups,
+        TableName=name,
+        PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+    )
+
+
+def _has_no_backups_yet(error: Exception) -> bool:
+    return error_code(error) == "ContinuousBackupsUnavailableException"

@@ -5,19 +5,19 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Final, NoReturn, cast
+from typing import NoReturn, cast
 
 from fairlock.client.arguments import default_owner_name, refuse, require_max_wait
-from fairlock.client.connection import StoreFactory
+from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import (
+    DescribedHolder,
     HolderChanged,
     LockItemMalformed,
     LockStoreUnavailable,
     SlotTooLate,
-    VisibleHolder,
 )
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
@@ -27,9 +27,6 @@ from fairlock.store.administration import describe, force_release, list_locks
 from fairlock.store.release import release
 from fairlock.store.turns import Turn
 from fairlock.wire import rules
-
-_REPEAT_SECONDS: Final = 5.0
-"""How long a release of unknown outcome is sent again."""
 
 
 def pace_request(
@@ -67,7 +64,7 @@ def wait_for_slot(store_factory: StoreFactory, request: PaceRequest) -> None:
     turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
     longest = request.max_wait_us / MICROSECONDS
     refused, _ = store_factory.repeat(
-        lambda context, _attempt: turn.take(context), seconds=longest + _REPEAT_SECONDS
+        lambda context, _attempt: turn.take(context), seconds=longest + RELEASE_SECONDS
     )
     if refused is not None:
         seconds = refused.wait_us / MICROSECONDS
@@ -91,6 +88,8 @@ class NotCopied:
 
 class LockAdministration(NotCopied, ABC):
     """The part of `LockClient` that needs no lock of its own."""
+
+    _settings: ClientSettings
 
     def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.
@@ -135,7 +134,7 @@ class LockAdministration(NotCopied, ABC):
         self,
         name: str,
         *,
-        holder: VisibleHolder | None = None,
+        holder: DescribedHolder | None = None,
         fencing_token: int | None = None,
         reason: str,
         requested_by: str | None = None,
@@ -167,7 +166,7 @@ class LockAdministration(NotCopied, ABC):
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         request = force_release_request(
-            self._administrator_settings(),
+            self._settings,
             name,
             holder,
             fencing_token,
@@ -232,17 +231,12 @@ class LockAdministration(NotCopied, ABC):
             LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        settings = self._administrator_settings()
-        request = pace_request(settings, name, rate=rate, max_wait=max_wait, burst=burst)
+        request = pace_request(self._settings, name, rate=rate, max_wait=max_wait, burst=burst)
         wait_for_slot(self._opened(), request)
 
     @abstractmethod
     def _opened(self) -> StoreFactory:
         """The lock table; raises `ClientUnusable` once the client is closed."""
-
-    @abstractmethod
-    def _administrator_settings(self) -> ClientSettings:
-        """The settings of the client."""
 
 
 def checked_prefix(prefix: str | None) -> str:
@@ -265,7 +259,7 @@ def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescripti
 def force_release_request(
     settings: ClientSettings,
     name: str,
-    holder: VisibleHolder | None,
+    holder: DescribedHolder | None,
     fencing_token: int | None,
     *,
     reason: str,
@@ -289,12 +283,12 @@ def force_release_request(
     )
 
 
-def _token_of_the_grant(holder: VisibleHolder | None, fencing_token: int | None) -> int:
+def _token_of_the_grant(holder: DescribedHolder | None, fencing_token: int | None) -> int:
     if (holder is None) == (fencing_token is None):
         rule = "exactly one of holder and fencing_token must say whose grant is to end"
         refuse("holder", f"{rule}; `describe` shows both", holder)
     if holder is not None:
-        if not isinstance(holder, VisibleHolder):
+        if not isinstance(holder, DescribedHolder):
             rule = "must be a holder as `describe` shows it; a number is a fencing_token"
             refuse("holder", rule, holder)
         return holder.fencing_token
@@ -305,7 +299,7 @@ def _token_of_the_grant(holder: VisibleHolder | None, fencing_token: int | None)
 
 
 def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
-    """Sends the release of an owner, again after an unknown outcome, for 5 s at most.
+    """Sends the release of an owner, again after an unknown outcome, for `RELEASE_SECONDS` at most.
 
     Raises:
         InvalidRequest: an argument breaks its rule; nothing was written.
@@ -315,20 +309,20 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
     request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
     answer, _ = store_factory.repeat(
-        lambda context, _attempt: release(context, request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: release(context, request), seconds=RELEASE_SECONDS
     )
     return isinstance(answer, Released)
 
 
 def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:
-    """Sends the request, again after an unknown outcome, for 5 s at most.
+    """Sends the request, again after an unknown outcome, for `RELEASE_SECONDS` at most.
 
     Raises:
         HolderChanged: no holder has that grant.
         LockStoreUnavailable: outcome unknown, whatever was tried.
     """
     answer, attempts = store_factory.repeat(
-        lambda context, _attempt: force_release(context, request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: force_release(context, request), seconds=RELEASE_SECONDS
     )
     if answer is not None:
         return

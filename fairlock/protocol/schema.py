@@ -2,26 +2,28 @@
 
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
-                                      limit, expiry_time, retain_until, executions,
+                                      last_given_up, limit, expiry_time, retain_until, executions,
                                       released_at, last_forced_release,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, how to wake it, asked_at_ms
     EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
                                       the claim of a workflow: a lock to free when it is over;
-                                      ended, done, fenced (how far the reaper is), asked_at_ms
+                                      ended, done, fenced (how far the reaper is), asked_at_ms,
+                                      redrives, written_at_ms
     PACE#<name>               PACE    next_slot_us, slot_us, reservation_id, expiry_time (`pace.py`)
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
-there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `released_at`
-says when a holder or a waiter left last (`departure.py`), `executions` how the ARNs of executions
-begin (`holders.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
+there while the lock may have waiters, `limit` is the limit in force (`admission.py`), `released_at`
+says when a holder or a waiter left last (`admission.py`), `executions` how the ARNs of executions
+begin (`items.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
 the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
 force, and why. Each holder is a top-level attribute. One nested map of holders would not do:
 DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
 take two requests.
 
-UUIDs in 20 characters instead of 36: guards name themselves and their executions by UUIDs.
+UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions by
+UUIDs.
 """
 
 from __future__ import annotations
@@ -68,6 +70,9 @@ CONTENDED: Final = "contended"
 WAIT_SEQ: Final = "wait_seq"
 RETAIN_UNTIL: Final = "retain_until"
 LAST_RELEASED: Final = "last_released"
+LAST_GIVEN_UP: Final = "last_given_up"
+"""Who gave up without having held or waited: beside `last_released`, so that a caller that had
+nothing to release cannot wipe the mark of one that had."""
 RELEASED_AT: Final = "released_at"
 LAST_FORCED_RELEASE: Final = "last_forced_release"
 
@@ -109,6 +114,9 @@ POLL_INTERVAL_MS: Final = "poll_interval_ms"
 ENDED: Final = "ended"
 DONE: Final = "done"
 FENCED: Final = "fenced"
+REDRIVES: Final = "redrives"
+"""Which run of the execution wrote the claim: how often it had been redriven."""
+WRITTEN_AT_MS: Final = "written_at_ms"
 
 NEXT_SLOT_US: Final = "next_slot_us"
 SLOT_US: Final = "slot_us"

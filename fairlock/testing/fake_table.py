@@ -1,9 +1,8 @@
 """`FakeTable`: a lock table in memory for tests, which counts requests and can fail.
 
-A lock table in memory, with the methods of a boto3 client: a write takes 0.1 ms.
-
-One request at a time, one table; moto takes 20 ms a write. `tests/model/test_memory_table.py`
-compares it with moto's DynamoDB, request by request, and so does one of the property tests.
+It has the methods of a boto3 client, and takes 0.1 ms a write, where moto takes 20. It serves one
+table, and one request at a time. `tests/model/test_memory_table.py` compares it with moto's
+DynamoDB, request by request, and so does one of the property tests.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ _RULES: Final = {
     "limit": rules.LIMIT,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
+    "redrive_count": rules.REDRIVE_COUNT,
     "entered_at_ms": rules.EPOCH_MS,
     "waiting_since_ms": rules.EPOCH_MS,
     "ticket": rules.TICKET,
@@ -65,13 +66,13 @@ def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
 
 _ACQUIRE: Final = _schema(
     "lock_name",
-    "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms queue "
+    "owner_id owner_name lease_seconds limit data execution_arn redrive_count entered_at_ms queue "
     "ticket waiting_since_ms task_token fallback_seconds",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
     "lock_name owner_id task_token execution_arn",
-    "owner_name lease_seconds limit",
+    "owner_name lease_seconds limit redrive_count",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
 _PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id")
@@ -84,16 +85,21 @@ _RELEASE: Final = _schema("lock_name owner_id", "queue ticket execution_arn keep
 def parse_acquire(event: object) -> AcquireRequest:
     """An acquire request. Without an owner_id one is made, and the call is then not repeatable.
 
-    `entered_at_ms`, the time of this call, is checked and has no effect yet. It says neither where
-    the caller is in the queue (`ticket`) nor since when it waits (`waiting_since_ms`).
+    `entered_at_ms` is when this call was made. It says neither where the caller is in the queue
+    (`ticket`) nor since when it waits (`waiting_since_ms`).
     """
     fields = _checked(_ACQUIRE, event)
     _require_execution(fields, "task_token")
+    if "task_token" in fields and "entered_at_ms" in fields:
+        # Its state would sleep on, and a Retry repeats the call with the same time for ever.
+        rule = "must not be sent with task_token: the claim of the execution tells a late call"
+        raise _fault("entered_at_ms", rule, fields["entered_at_ms"])
     fallback_ms = _milliseconds(fields.get("fallback_seconds"))
     return replace(
         _acquisition(fields),
         data=_json_or_none(fields),
         ticket=_whole_or_none(fields, "ticket"),
+        called_at_ms=_whole_or_none(fields, "entered_at_ms"),
         waits=fields.get("queue", False) or "task_token" in fields,
         task_token=_token(fields),
         waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,
@@ -189,8 +195,17 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
         limit=limit,
         execution_arn=execution_arn,
+        redrives=_redrives(fields),
         waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
     )
+
+
+def _redrives(fields: Mapping[str, Any]) -> int | None:
+    """Which run of its execution asks. A durable execution has one only."""
+    execution_arn = fields.get("execution_arn")
+    if execution_arn is not None and is_durable(execution_arn):
+        return 0
+    return _whole_or_none(fields, "redrive_count")
 
 
 def _token(fields: Mapping[str, Any]) -> str | None:

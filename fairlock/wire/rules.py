@@ -2,7 +2,7 @@
 
 Each rule is a predicate, with the sentence that the error shows to a caller.
 
-The two kinds of executions that hold locks, told apart by their ARNs and by their tokens.
+Two kinds of executions hold locks. Their ARNs tell them apart, and their tokens do:
 
     arn:…:states:…:execution:MACHINE:NAME                               Standard workflow
     arn:…:lambda:…:function:NAME:VERSION/durable-execution/NAME/ID      durable function
@@ -10,10 +10,9 @@ The two kinds of executions that hold locks, told apart by their ARNs and by the
 A workflow that waits names a task token, a durable execution a callback id. Both are opaque texts
 that look alike. So a callback id is stored with a prefix that no task token has.
 
-A lock is one item of at most 400 KB in DynamoDB: requests are refused long before.
-
-No more hold than the limit of any holder. So if the limit of each, times its own bytes, is within
-a bound, all of them together are.
+A lock is one item of at most 400 KB in DynamoDB: requests are refused long before. No more hold
+than the limit of any holder. So if the limit of each, times its own bytes, is within a bound, all
+of them together are.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
+from fairlock.text import DEEPEST, is_nested_at_most
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -91,6 +91,7 @@ LONGEST_TASK_TOKEN: Final = 2048
 LONGEST_REASON_BYTES: Final = 512
 LONGEST_REQUESTED_BY_BYTES: Final = 256
 HIGHEST_FENCING_TOKEN: Final = 10**18
+MOST_REDRIVES: Final = 10**9 - 1
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -102,6 +103,8 @@ _INVISIBLE: Final = re.compile(
 """What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
 _LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
 """Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
+_WITHOUT_MEANING: Final = frozenset({"Cn", "Co"})
+"""Unassigned and private characters: readers see the same box for all of them."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
@@ -166,6 +169,8 @@ def _is_lock_name(value: object) -> bool:
         and _LIKE_A_SPACE.search(value) is None
         and value == value.strip()
         and unicodedata.is_normalized("NFC", value)
+        # A later Unicode may compose what has no meaning yet: then one name would be two.
+        and not any(unicodedata.category(letter) in _WITHOUT_MEANING for letter in value)
     )
 
 
@@ -201,12 +206,15 @@ def _is_small_object(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     text = compact_json(value)
-    return text is not None and len(text.encode()) <= LARGEST_DATA_BYTES
+    if text is None or len(text.encode()) > LARGEST_DATA_BYTES:
+        return False
+    return is_nested_at_most(value, DEEPEST)
 
 
 LOCK_NAME: Final = Rule(
-    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
-    "invisible characters, without blanks other than spaces and without blanks at its ends",
+    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control, "
+    "invisible, unassigned or private characters, without blanks other than spaces and without "
+    "blanks at its ends",
     _is_lock_name,
 )
 TABLE_NAME: Final = Rule(
@@ -237,7 +245,8 @@ LIMIT: Final = Rule(
     lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
 )
 DATA: Final = Rule(
-    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8, without NaN",
+    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8 and {DEEPEST} "
+    "levels, without NaN",
     _is_small_object,
 )
 EXECUTION_ARN: Final = Rule(
@@ -308,6 +317,11 @@ EPOCH_MS: Final = Rule(
 TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
     lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+REDRIVE_COUNT: Final = Rule(
+    "must be how often the execution was redriven, $states.context.Execution.RedriveCount, a whole "
+    "number; or null if that is not known",
+    lambda value: value is None or _is_whole(value, 0, MOST_REDRIVES),
 )
 FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",

@@ -31,6 +31,7 @@ class EmbeddedAws:
         """Starts an execution of a requirement's handler, which times out; answers its ARN."""
         answer = self.client.invoke(
             FunctionName=self._function(longest),
+            Qualifier="$LATEST",
             InvocationType="Event",
             Payload=json.dumps(event_of(requirement, value, notes)),
         )

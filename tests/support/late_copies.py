@@ -232,7 +232,8 @@ def give_up_before_others_released(bench: Bench, *, joins: bool = False) -> Wire
         bench.store().acquire(acquire("anna", **POLLING))
     ticket = {"ticket": bench.clock.now_ms} if joins else {}
     gives_up = release("anna", waits=True, **ticket)
-    wire = late(bench, f"SET {MARKS_RELEASED}", lambda store: store.release(gives_up))
+    mark = f"SET {MARKS_RELEASED}" if joins else "SET #last_given_up = :me"
+    wire = late(bench, mark, lambda store: store.release(gives_up))
     bench.clock.advance(2)
     if joins:
         bench.store().release(release("holder"))
@@ -314,7 +315,7 @@ def claim_of_an_acquisition_that_is_done(bench: Bench) -> Wire:
 def done_under_a_pass(bench: Bench) -> Wire:
     bench.store().acquire(acquire("anna", execution_arn=RUN))
     leaving = release("anna", execution_arn=RUN)
-    wire = late(bench, "#done = :yes", lambda store: store.release(leaving))
+    wire = late(bench, "#done = if_not_exists(#done, :done)", lambda store: store.release(leaving))
     bench.end()
     bench.reap()
     return wire
@@ -323,12 +324,25 @@ def done_under_a_pass(bench: Bench) -> Wire:
 def done_before_a_redrive(bench: Bench) -> Wire:
     bench.wait("anna")
     leaving = release("anna", execution_arn=RUN)
-    wire = late(bench, "#done = :yes", lambda store: store.release(leaving))
+    wire = late(bench, "#done = if_not_exists(#done, :done)", lambda store: store.release(leaving))
     bench.end()
     bench.reap()
     bench.redrive()
     bench.clock.advance(1)
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+    return wire
+
+
+def removal_of_a_claim(bench: Bench) -> Wire:
+    """The release names no execution, so the claim of its grant is removed."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    return late(bench, " | attribute_not_exists", lambda store: store.release(release("anna")))
+
+
+def removal_of_a_claim_under_a_pass(bench: Bench) -> Wire:
+    wire = removal_of_a_claim(bench)
+    bench.end()
+    bench.reap()
     return wire
 
 
@@ -411,6 +425,10 @@ def holders(bench: Bench) -> list[str]:
 
 def last_released(bench: Bench) -> object:
     return state(bench).last_released
+
+
+def last_given_up(bench: Bench) -> object:
+    return state(bench).last_given_up
 
 
 def task_tokens(bench: Bench) -> list[str]:

@@ -1,6 +1,6 @@
 """The guard's arguments, checked at synth by the rules of the service.
 
-The guard's `lock_name`: a literal, JSONata or a JsonPath token, made into a JSONata value.
+The lock's name may be a literal, JSONata or a JsonPath token; each becomes one JSONata value.
 """
 
 from __future__ import annotations

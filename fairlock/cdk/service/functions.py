@@ -1,16 +1,12 @@
 """The functions of the service, each with a log group and a role of its own.
 
-Tracing and processors of the functions, with defaults that exist in the region of the stack.
-
 Lambda has no X-Ray in the regions of China, and not everywhere arm64. A stack may name no region,
-so CloudFormation decides by the partition, when the stack is deployed.
+so CloudFormation decides by the partition about both, when the stack is deployed.
 
-The functions by which people see locks and free them without access to the table.
-
-Two functions, because IAM grants whole functions: many may see, and few may free. Neither shows an
-owner_id, and only these two roles read all of the table.
-
-The function that tells EventBridge of grants, releases and losses, by the table's stream.
+People see and free locks without access to the table by two functions, because IAM grants whole
+functions: many may see, and few may free. Neither shows an owner_id, and only these two roles read
+all of the table. One more function tells EventBridge of grants, releases and losses, by the table's
+stream.
 """
 
 from __future__ import annotations
@@ -323,6 +319,8 @@ def make_publisher(functions: FunctionFactory) -> lambda_.Function:
             functions.table,
             starting_position=lambda_.StartingPosition.LATEST,
             batch_size=_BATCH_SIZE,
+            # A record that fails holds up as few others as possible.
+            bisect_batch_on_error=True,
             max_batching_window=Duration.seconds(_BATCHING_SECONDS),
             filters=[
                 lambda_.FilterCriteria.filter({"dynamodb": pattern})

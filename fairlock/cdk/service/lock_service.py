@@ -1,8 +1,7 @@
 """`LockService`: the lock table and the functions that decide who holds a lock.
 
-Checks the settings of a service: what would fail at deployment, or when a function is imported.
-
-Each check raises `InvalidRequest` with the name of the argument and its rule.
+Its settings are checked first: what would fail at deployment, or when a function is imported, is
+`InvalidRequest` at synth, with the name of the argument and its rule.
 """
 
 from __future__ import annotations

@@ -4,22 +4,18 @@ EventBridge rule ──▶ queue ──▶ Reap     a first pass at once, a seco
 │                │
 └────────────────┴─────▶ dead-letter queue
 
-The events that the reaper is told of, and its queue as the target of their rules.
-
-The reaper's queues, and who may send to them: its own rules, and its function.
-
-Which state machines a reaper can watch.
+Only its own rules and its function may send to the queues. It can watch Standard workflows, of its
+own account and region, and durable functions.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Unpack
+from typing import Final, Unpack, cast
 
 import jsii
-from aws_cdk import ArnFormat, Duration, IResource, IStableListProducer, Lazy, Names, Stack, Token
+from aws_cdk import Duration, IResource, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
@@ -32,6 +28,7 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import first_difference
 from fairlock.cdk.service.functions import FUNCTION_TIMEOUT_SECONDS, FunctionFactory
+from fairlock.cdk.service.reaper_rules import RulesBesideWatched, allow_rules, deny_all_but
 from fairlock.cdk.service.service_base import MetricOptions
 from fairlock.errors import InvalidRequest
 from fairlock.names import REAP_QUEUE_VARIABLE
@@ -66,15 +63,32 @@ OF_WORKFLOWS: Final = StatusEvents(
     source="aws.states",
     detail_type="Step Functions Execution Status Change",
     ends=("FAILED", "TIMED_OUT", "ABORTED"),
-    paths={"arn": "$.detail.executionArn", "redrives": "$.detail.redriveCount"},
-    message='{"detail": {"executionArn": "<arn>", "redriveCount": "<redrives>"}}',
+    paths={
+        "arn": "$.detail.executionArn",
+        "redrives": "$.detail.redriveCount",
+        "stopped": "$.detail.stopDate",
+        "status": "$.detail.status",
+        "time": "$.time",
+    },
+    message=(
+        '{"detail": {"executionArn": "<arn>", "redriveCount": "<redrives>", '
+        '"stopDate": "<stopped>", "status": "<status>"}, "time": "<time>"}'
+    ),
 )
 OF_DURABLE_FUNCTIONS: Final = StatusEvents(
     source="aws.lambda",
     detail_type="Durable Execution Status Change",
     ends=("FAILED", "TIMED_OUT", "STOPPED"),
-    paths={"arn": "$.detail.durableExecutionArn"},
-    message='{"detail": {"executionArn": "<arn>"}}',
+    paths={
+        "arn": "$.detail.durableExecutionArn",
+        "stopped": "$.detail.endTimestamp",
+        "status": "$.detail.status",
+        "time": "$.time",
+    },
+    message=(
+        '{"detail": {"executionArn": "<arn>", "stopDate": "<stopped>", "status": "<status>"}, '
+        '"time": "<time>"}'
+    ),
 )
 
 
@@ -124,7 +138,8 @@ class _NameOfExecution(events.RuleTargetInput):
         )
 
 
-_DAYS_OF_DEAD_LETTERS: Final = 14
+_DAYS: Final = 14
+"""The most that SQS keeps a message: an alarm must be heard before events are lost."""
 _MOST_TRIES: Final = 10
 """One each visibility timeout: twenty minutes, longer than throttles of Step Functions last."""
 
@@ -136,7 +151,7 @@ def reap_queues(scope: Construct, *, visibility_timeout: Duration) -> tuple[sqs.
         "DeadLetterQueue",
         encryption=sqs.QueueEncryption.SQS_MANAGED,
         enforce_ssl=True,
-        retention_period=Duration.days(_DAYS_OF_DEAD_LETTERS),
+        retention_period=Duration.days(_DAYS),
     )
     queue = sqs.Queue(
         scope,
@@ -144,50 +159,12 @@ def reap_queues(scope: Construct, *, visibility_timeout: Duration) -> tuple[sqs.
         encryption=sqs.QueueEncryption.SQS_MANAGED,
         enforce_ssl=True,
         visibility_timeout=visibility_timeout,
+        retention_period=Duration.days(_DAYS),
         dead_letter_queue=sqs.DeadLetterQueue(
             queue=dead_letter_queue, max_receive_count=_MOST_TRIES
         ),
     )
     return queue, dead_letter_queue
-
-
-def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str]) -> None:
-    """Allows these EventBridge rules to send, and those that the list gets until synth."""
-    queue.add_to_resource_policy(
-        iam.PolicyStatement(
-            actions=["sqs:SendMessage"],
-            principals=[iam.ServicePrincipal("events.amazonaws.com")],
-            resources=[queue.queue_arn],
-            conditions={"ArnEquals": {"aws:SourceArn": _at_synth(rule_arns)}},
-        )
-    )
-
-
-def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) -> None:
-    """Denies sending to everybody else, also to who may send to every queue of the account."""
-    senders = {"aws:SourceArn": _at_synth(rule_arns), "aws:PrincipalArn": role.role_arn}
-    queue.add_to_resource_policy(
-        iam.PolicyStatement(
-            effect=iam.Effect.DENY,
-            actions=["sqs:SendMessage"],
-            principals=[iam.AnyPrincipal()],
-            resources=[queue.queue_arn],
-            conditions={"ArnNotEquals": senders},
-        )
-    )
-
-
-def _at_synth(arns: Sequence[str]) -> list[str]:
-    return Lazy.list(_Arns(arns))
-
-
-@jsii.implements(IStableListProducer)
-class _Arns:
-    def __init__(self, arns: Sequence[str]) -> None:
-        self._arns = arns
-
-    def produce(self) -> list[str]:
-        return list(self._arns)
 
 
 _FIELD: Final = "machine"
@@ -260,13 +237,13 @@ class ExecutionReaper(Construct):
         timeout = Duration.seconds(FUNCTION_TIMEOUT_SECONDS * _TRIES_IN_A_VISIBILITY_TIMEOUT)
         self.queue, self.dead_letter_queue = reap_queues(self, visibility_timeout=timeout)
         self.function = self._reap_function(replace(functions, scope=self))
-        self._rule_arns: list[str] = []
-        for queue in (self.queue, self.dead_letter_queue):
-            allow_rules(queue, self._rule_arns)
-        if self.function.role is not None:
-            deny_all_but(self.queue, self._rule_arns, self.function.role)
+        self._rules = RulesBesideWatched(self)
+        allow_rules(self.dead_letter_queue, self._rules.arns)
+        allow_rules(self.queue)
+        # Never without this: the permission above it is one for any rule.
+        deny_all_but(self.queue, self._rules.arns, cast("iam.IRole", self.function.role))
         rule = self._rule(self, _EVERY_MACHINE, OF_WORKFLOWS, detail={})
-        self._rule_arns.append(rule.rule_arn)
+        self._rules.arns.append(rule.rule_arn)
 
     @property
     def watches_every_machine(self) -> bool:
@@ -280,27 +257,29 @@ class ExecutionReaper(Construct):
             raise InvalidRequest(field="machines", rule=rule, value=[])
         for machine in machines:
             check_machine(machine, service=self)
+        self._rules.require_room(OF_WORKFLOWS.source, machines, field="machines")
         every = self.node.try_find_child(_EVERY_MACHINE)
         if isinstance(every, events.Rule):
             self.node.try_remove_child(_EVERY_MACHINE)
-            self._rule_arns.remove(every.rule_arn)
+            self._rules.arns.remove(every.rule_arn)
         for machine in machines:
             arn = machine.state_machine_arn
             # The children of a Distributed Map have the map's label in the ARN: machine/label.
             detail = {"stateMachineArn": [arn, {"prefix": f"{arn}/"}]}
-            self._rule_beside(machine, OF_WORKFLOWS, detail)
+            self._add_rule(machine, OF_WORKFLOWS, detail)
 
     def watch_durable(self, function: lambda_.IFunction) -> None:
         """Tells the reaper of the executions of a durable function; `grant_durable` does."""
+        self._rules.require_room(OF_DURABLE_FUNCTIONS.source, [function], field="function")
         arn = function.function_arn
         # An event names the version that ran.
         detail = {"functionArn": [arn, {"prefix": f"{arn}:"}]}
-        self._rule_beside(function, OF_DURABLE_FUNCTIONS, detail)
+        self._add_rule(function, OF_DURABLE_FUNCTIONS, detail)
 
     def watch_every_durable_function(self) -> None:
         """Tells the reaper of all durable functions of the account and region."""
         rule = self._rule(self, _EVERY_DURABLE_FUNCTION, OF_DURABLE_FUNCTIONS, detail={})
-        self._rule_arns.append(rule.rule_arn)
+        self._rules.arns.append(rule.rule_arn)
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Events that could not be delivered or handled, by default the maximum of 5 minutes.
@@ -308,6 +287,10 @@ class ExecutionReaper(Construct):
         An alarm above zero is worth having.
         """
         return self.dead_letter_queue.metric_approximate_number_of_messages_visible(**options)
+
+    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Seconds that the oldest event has waited, by default the maximum of 5 minutes."""
+        return self.queue.metric_approximate_age_of_oldest_message(**options)
 
     def _reap_function(self, functions: FunctionFactory) -> lambda_.Function:
         reap = functions.make(
@@ -334,16 +317,13 @@ class ExecutionReaper(Construct):
         )
         return reap
 
-    def _rule_beside(
+    def _add_rule(
         self, watched: IResource, reported: StatusEvents, detail: Mapping[str, object]
     ) -> None:
-        """Makes a rule in the stack of what is watched, which so refers to the queue alone."""
-        names = [Names.unique_resource_name(end, max_length=80) for end in (watched, self)]
-        construct_id = "ReapedBy".join(names)
-        if watched.stack.node.try_find_child(construct_id) is None:
-            name = self._rule_name(watched.stack, construct_id)
-            self._rule(watched.stack, construct_id, reported, detail=detail, name=name)
-            self._rule_arns.append(self._rule_arn(name))
+        def make(scope: Construct, construct_id: str, name: str) -> events.Rule:
+            return self._rule(scope, construct_id, reported, detail=detail, name=name)
+
+        self._rules.add(watched, reported.source, detail, make=make)
 
     def _rule(
         self,
@@ -361,22 +341,4 @@ class ExecutionReaper(Construct):
             description="Executions that end without releasing their locks, for Fairlock",
             event_pattern=reported.pattern(detail),
             targets=[ReaperTarget(self.queue, self.dead_letter_queue, reported)],
-        )
-
-    def _rule_name(self, stack: Stack, construct_id: str) -> str:
-        """A name that is known before the rule is deployed, so that the queue's policy can name it.
-
-        Its ARN as a reference would make the service's stack depend on the machine's.
-        """
-        places = (Stack.of(self).stack_name, stack.stack_name, construct_id)
-        known = [place for place in places if not Token.is_unresolved(place)]
-        digest = hashlib.sha256("\0".join(known).encode()).hexdigest()
-        return f"fairlock-reaper-{digest[:32]}"
-
-    def _rule_arn(self, name: str) -> str:
-        return Stack.of(self).format_arn(
-            service="events",
-            resource="rule",
-            resource_name=name,
-            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
         )

@@ -1,10 +1,8 @@
-"""What every lock service offers, made here or found by the name of its stack.
+"""What every lock service offers, whether it is made here or found by the name of its stack.
 
-The service's metrics as CloudWatch metrics, for alarms and dashboards.
-
-Their only dimension is the service, because lock names are unbounded.
-
-Durable functions and the lock service: what each may do with the other.
+Grants of its functions and its table, its metrics for alarms and dashboards, and what it and
+durable functions may do with each other. The only dimension of the metrics is the service, because
+lock names are unbounded.
 """
 
 from __future__ import annotations

@@ -12,20 +12,29 @@ import ministack.app
 
 Handlers = dict[str, Callable[..., Any]]
 
-_changes: list[Callable[[dict[str, Handlers]], None]] = []
-"""Of all resource types, once CloudFormation is loaded."""
+_changes: list[Callable[[Any], None]] = []
+"""Of CloudFormation's module, once it is loaded."""
+
+
+def when_loaded(change: Callable[[Any], None]) -> None:
+    """Have `change` edit CloudFormation's module once it is loaded."""
+    _watch_loading()
+    _changes.append(change)
 
 
 def wrap(resource_type: str, change: Callable[[Handlers], None]) -> None:
     """Have `change` edit the resource type's handlers (create, update, delete) once loaded."""
-    _watch_loading()
-    _changes.append(lambda types: change(types[resource_type]))
+    when_loaded(lambda module: change(_types(module)[resource_type]))
 
 
 def add(resource_type: str, handlers: Handlers) -> None:
     """Have CloudFormation make resources of a type that the emulator does not know."""
-    _watch_loading()
-    _changes.append(lambda types: types.update({resource_type: handlers}))
+    when_loaded(lambda module: _types(module).update({resource_type: handlers}))
+
+
+def _types(module: Any) -> dict[str, Handlers]:
+    types: dict[str, Handlers] = module.provisioners._RESOURCE_HANDLERS
+    return types
 
 
 def after_write(resource_type: str, then: Callable[[str, Mapping[str, Any]], None]) -> None:
@@ -60,7 +69,7 @@ def _watch_loading() -> None:
         module = original(name)
         if name == "cloudformation":
             while _changes:
-                _changes.pop(0)(module.provisioners._RESOURCE_HANDLERS)
+                _changes.pop(0)(module)
         return module
 
     ministack.app._get_module = get_module

@@ -110,13 +110,16 @@ def function(bench: Workbench, *, execution_seconds: int = 60) -> str:
 
 def call(bench: Workbench, do: str, **event: object) -> object:
     payload = json.dumps({"do": do, **event})
-    response = bench.functions.invoke(FunctionName=function(bench), Payload=payload)
+    response = bench.functions.invoke(
+        FunctionName=function(bench), Qualifier="$LATEST", Payload=payload
+    )
     return json.loads(response["Payload"].read())
 
 
 def start(bench: Workbench, do: str, *, execution_seconds: int = 60, **event: object) -> str:
     response = bench.functions.invoke(
         FunctionName=function(bench, execution_seconds=execution_seconds),
+        Qualifier="$LATEST",
         InvocationType="Event",
         Payload=json.dumps({"do": do, **event}),
     )

@@ -1,4 +1,4 @@
-"""Corrections table_settings, function_settings, alarm_metrics and saved_queries."""
+"""Corrections table_settings, function_settings, fresh_names, alarm_metrics and saved_queries."""
 
 import json
 import time

@@ -1,10 +1,12 @@
-"""Corrections dynamodb_tasks and dynamodb_ttl, and the atomicity everything here relies on."""
+"""Corrections dynamodb_tasks, dynamodb_ttl, new_table_backups, and atomicity, on which all rely."""
 
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from botocore.exceptions import ClientError
 
 from testbed.localaws.workbench import Workbench
 
@@ -142,3 +144,24 @@ def first_record(bench: Workbench, stream_arn: str, name: str) -> dict[str, Any]
                 return dict(record)
         time.sleep(0.05)
     raise AssertionError(f"no {name} record within 5 s")
+
+
+def backups_of_a_new_table(bench: Workbench) -> str:
+    """What UpdateContinuousBackups answers right after CreateTable."""
+    try:
+        bench.tables.update_continuous_backups(
+            TableName=bench.table(),
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+        )
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return "taken"
+
+
+def test_a_new_table_takes_no_change_of_its_backups_yet(corrected: Workbench) -> None:
+    """DynamoDB API reference, UpdateContinuousBackups, ContinuousBackupsUnavailableException."""
+    assert backups_of_a_new_table(corrected) == "ContinuousBackupsUnavailableException"
+
+
+def test_control_a_new_table_takes_it_at_once(left_out: WithoutCorrection) -> None:
+    assert backups_of_a_new_table(left_out("new_table_backups")) == "taken"

@@ -41,6 +41,7 @@ class DurableLock:
         """Starts a durable execution; returns its ARN."""
         answer = self.functions.invoke(
             FunctionName=self.deployment.outputs[self.stack][f"{function}FunctionName"],
+            Qualifier="$LATEST",
             InvocationType="Event",
             Payload=json.dumps(self.event(name, **terms)),
         )

@@ -77,6 +77,7 @@ def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes(lock_template: Jso
     dead_letters = queue_arn(lock_template, "DeadLetterQueue")
     assert queue["Properties"] == {
         "SqsManagedSseEnabled": True,
+        "MessageRetentionPeriod": 1_209_600,
         "VisibilityTimeout": 120,
         "RedrivePolicy": {"deadLetterTargetArn": dead_letters, "maxReceiveCount": 10},
     }
@@ -96,27 +97,30 @@ def statements(template: Json, name: str) -> list[Json]:
     return found
 
 
-@pytest.mark.parametrize("name", QUEUES)
-def test_the_rule_of_this_service_may_send_and_no_principal_may_without_tls(
-    lock_template: Json, name: str
-) -> None:
-    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
-    assert statements(lock_template, name)[:2] == [
+def allowed(template: Json, name: str) -> list[Json]:
+    """What both queues have: TLS for all, and EventBridge may send."""
+    return [
         {
             "Effect": "Deny",
             "Principal": {"AWS": "*"},
             "Action": "sqs:*",
-            "Resource": queue_arn(lock_template, name),
+            "Resource": queue_arn(template, name),
             "Condition": {"Bool": {"aws:SecureTransport": "false"}},
         },
         {
             "Effect": "Allow",
             "Principal": {"Service": "events.amazonaws.com"},
             "Action": "sqs:SendMessage",
-            "Resource": queue_arn(lock_template, name),
-            "Condition": {"ArnEquals": {"aws:SourceArn": [arn(rule)]}},
+            "Resource": queue_arn(template, name),
         },
     ]
+
+
+def test_the_rule_of_this_service_may_send_dead_letters(lock_template: Json) -> None:
+    rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    tls, events = allowed(lock_template, "DeadLetterQueue")
+    own = {**events, "Condition": {"ArnEquals": {"aws:SourceArn": [arn(rule)]}}}
+    assert statements(lock_template, "DeadLetterQueue") == [tls, own]
 
 
 def test_nobody_but_the_rule_and_the_reap_function_may_send(lock_template: Json) -> None:
@@ -124,16 +128,16 @@ def test_nobody_but_the_rule_and_the_reap_function_may_send(lock_template: Json)
     rule, _ = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
     role, _ = one(lock_template, "AWS::IAM::Role", "ReaperReapRole")
     senders = {"aws:SourceArn": [arn(rule)], "aws:PrincipalArn": arn(role)}
-    assert statements(lock_template, "Queue")[2:] == [
+    assert statements(lock_template, "Queue") == [
+        *allowed(lock_template, "Queue"),
         {
             "Effect": "Deny",
             "Principal": {"AWS": "*"},
             "Action": "sqs:SendMessage",
             "Resource": queue_arn(lock_template, "Queue"),
             "Condition": {"ArnNotEquals": senders},
-        }
+        },
     ]
-    assert statements(lock_template, "DeadLetterQueue")[2:] == []
 
 
 def test_the_reap_function_alone_may_send_messages_to_itself_again_and_again(

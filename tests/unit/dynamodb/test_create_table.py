@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from fairlock import InvalidRequest, LockClient, create_table
 from testbed.localaws import LocalAws
-from tests.support import create_lock_table
+from tests.support import FakeClock, create_lock_table
 from tests.support.faults import client_error
 
 if TYPE_CHECKING:
@@ -172,3 +172,57 @@ def test_several_processes_may_make_it_at_once(aws: LocalAws) -> None:
         list(pool.map(lambda client: create_table(client, "made-by-six"), clients))
     ttl = clients[0].describe_time_to_live(TableName="made-by-six")["TimeToLiveDescription"]
     assert ttl["TimeToLiveStatus"] == "ENABLED"
+
+
+@dataclass
+class WithoutBackupsYet:
+    """A DynamoDB client of a new table, whose backups DynamoDB enables at some time."""
+
+    inner: Any
+    clock: FakeClock
+    enabled_after_seconds: float
+    refusals: int = 0
+
+    def __post_init__(self) -> None:
+        self.since = self.clock.monotonic()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        return getattr(self.inner, name)
+
+    def update_continuous_backups(self, **arguments: Any) -> None:  # noqa: ANN401 - as of boto3
+        if self.clock.monotonic() < self.since + self.enabled_after_seconds:
+            self.refusals += 1
+            raise client_error("ContinuousBackupsUnavailableException")
+        self.inner.update_continuous_backups(**arguments)
+
+
+def test_recovery_is_asked_for_until_the_new_table_has_backups(dynamodb: DynamoDBClient) -> None:
+    """DynamoDB API reference, UpdateContinuousBackups, ContinuousBackupsUnavailableException."""
+    create_table(dynamodb, "new-locks")
+    clock = FakeClock()
+    slow: Any = WithoutBackupsYet(dynamodb, clock, enabled_after_seconds=240)
+    create_table(slow, "new-locks", point_in_time_recovery=True, clock=clock)
+    assert slow.refusals > 10
+    assert described(dynamodb, "new-locks") == {**LOCK_TABLE, "recovery": "ENABLED"}
+
+
+def test_recovery_is_not_asked_for_for_ever(dynamodb: DynamoDBClient) -> None:
+    create_table(dynamodb, "new-locks")
+    clock = FakeClock()
+    never: Any = WithoutBackupsYet(dynamodb, clock, enabled_after_seconds=86_400)
+    with pytest.raises(ClientError, match="ContinuousBackupsUnavailable"):
+        create_table(never, "new-locks", point_in_time_recovery=True, clock=clock)
+    assert 300 <= clock.monotonic() - never.since < 320
+    assert described(dynamodb, "new-locks") == LOCK_TABLE
+
+
+def test_a_table_without_tags_is_asked_for_without_a_list_of_them(
+    dynamodb: DynamoDBClient,
+) -> None:
+    asked: list[Any] = []
+    dynamodb.meta.events.register(
+        "provide-client-params.dynamodb.CreateTable", lambda params, **_: asked.append(params)
+    )
+    create_table(dynamodb, "new-locks")
+    create_table(dynamodb, "new-locks", tags={"team": "billing"})
+    assert ["Tags" in each for each in asked] == [False, True]

@@ -28,6 +28,7 @@ EXECUTION = (
     "arn:aws:lambda:us-east-1:123456789012:function:billing:7/durable-execution/"
     "090c4189-b18b-4296-9d0c-cfd01dc3a122/9f7d84c9-ea3d-3ffc-b3e5-5ec51c34ffc9"
 )
+ASKED = {"DurableExecutionArn": EXECUTION, "IncludeExecutionData": False}
 GRANT = Grant(
     lock_name="a",
     owner_id=owner("anna"),
@@ -58,7 +59,8 @@ def stub(lambda_client: LambdaClient) -> Iterator[Stubber]:
 
 
 def engine(client: Any) -> DurableFunctions:  # noqa: ANN401 - a client or a stand-in
-    return DurableFunctions(lambda: client, RetryBudget(clock=FakeClock(), random=lambda: 0.5))
+    budget = RetryBudget(clock=FakeClock(), random=lambda: 0.5)
+    return DurableFunctions(lambda: client, budget, account=lambda: "123456789012")
 
 
 def answer_of(status: str, **more: object) -> dict[str, object]:
@@ -149,16 +151,44 @@ def test_a_callback_that_an_earlier_sending_may_have_completed_is_unknown(
         ("FAILED", Liveness.OVER),
         ("TIMED_OUT", Liveness.OVER),
         ("STOPPED", Liveness.OVER),
+        ("PAUSING", Liveness.RUNNING),
+        ("PAUSED", Liveness.RUNNING),
+        ("DELETING", Liveness.OVER),
         ("NEW_STATUS", Liveness.UNKNOWN),
     ],
 )
 def test_each_status_of_an_execution(
     lambda_client: LambdaClient, stub: Stubber, status: str, liveness: Liveness
 ) -> None:
-    stub.add_response(
-        "get_durable_execution", answer_of(status), {"DurableExecutionArn": EXECUTION}
-    )
+    stub.add_response("get_durable_execution", answer_of(status), ASKED)
     assert engine(lambda_client).describe(EXECUTION) == Execution(liveness)
+
+
+def test_an_execution_whose_function_has_a_key_is_asked_without_its_data(
+    lambda_client: LambdaClient, stub: Stubber
+) -> None:
+    """Lambda decrypts data by the caller's permissions: see its guide, "durable-encryption"."""
+    stub.add_response("get_durable_execution", answer_of("STOPPED"), ASKED)
+    assert engine(lambda_client).describe(EXECUTION).liveness is Liveness.OVER
+
+
+def test_a_sdk_that_cannot_leave_the_data_out_asks_with_them(
+    lambda_client: LambdaClient, stub: Stubber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = lambda_client.meta.service_model.operation_model("GetDurableExecution").input_shape
+    assert shape is not None
+    monkeypatch.delitem(shape.members, "IncludeExecutionData")
+    stub.add_response(
+        "get_durable_execution", answer_of("RUNNING"), {"DurableExecutionArn": EXECUTION}
+    )
+    assert engine(lambda_client).describe(EXECUTION).liveness is Liveness.RUNNING
+
+
+def test_a_key_that_may_not_be_used_tells_nothing(
+    lambda_client: LambdaClient, stub: Stubber
+) -> None:
+    stub.add_client_error("get_durable_execution", "KMSAccessDeniedException")
+    assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.UNKNOWN)
 
 
 def test_the_end_of_an_execution_is_told(lambda_client: LambdaClient, stub: Stubber) -> None:
@@ -173,6 +203,17 @@ def test_an_execution_that_lambda_has_forgotten_is_over(
 ) -> None:
     stub.add_client_error("get_durable_execution", "ResourceNotFoundException")
     assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.OVER)
+
+
+@pytest.mark.parametrize(
+    ("part", "other"), [("us-east-1", "eu-west-1"), ("123456789012", "2" * 12)]
+)
+def test_an_execution_that_was_asked_for_elsewhere_is_not_over(
+    lambda_client: LambdaClient, stub: Stubber, part: str, other: str
+) -> None:
+    stub.add_client_error("get_durable_execution", "ResourceNotFoundException")
+    found = engine(lambda_client).describe(EXECUTION.replace(part, other))
+    assert found == Execution(Liveness.UNKNOWN)
 
 
 @pytest.mark.parametrize(

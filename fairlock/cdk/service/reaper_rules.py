@@ -1,0 +1,175 @@
+"""The reaper's rules beside what it watches, and the policy of its queue, which names them.
+
+AWS bounds both: the pattern of a rule, and the policy of a queue. So what is watched in one stack
+shares rules, and the policy names each rule once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Final
+
+import jsii
+from aws_cdk import ArnFormat, IResource, IStableListProducer, Lazy, Names, Stack, Token
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from fairlock.errors import InvalidRequest
+
+
+def allow_rules(queue: sqs.Queue, rule_arns: Sequence[str] | None = None) -> None:
+    """Allows EventBridge to send: for any rule, or for these and those the list gets until synth.
+
+    Without `rule_arns` it takes `deny_all_but` as well.
+    """
+    only = {} if rule_arns is None else {"ArnEquals": {"aws:SourceArn": _at_synth(rule_arns)}}
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            actions=["sqs:SendMessage"],
+            principals=[iam.ServicePrincipal("events.amazonaws.com")],
+            resources=[queue.queue_arn],
+            conditions=only,
+        )
+    )
+
+
+def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) -> None:
+    """Denies sending to all other rules and principals, also to who may send to every queue.
+
+    The rules stand here alone, and not beside the permission as well, so that the policy takes
+    twice as many. Each by its exact ARN: any prefix would let whoever may make a rule of that name
+    tell the reaper what they like.
+    """
+    senders = {"aws:SourceArn": _at_synth(rule_arns), "aws:PrincipalArn": role.role_arn}
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=["sqs:SendMessage"],
+            principals=[iam.AnyPrincipal()],
+            resources=[queue.queue_arn],
+            conditions={"ArnNotEquals": senders},
+        )
+    )
+
+
+def _at_synth(arns: Sequence[str]) -> list[str]:
+    return Lazy.list(_Arns(arns))
+
+
+@jsii.implements(IStableListProducer)
+class _Arns:
+    def __init__(self, arns: Sequence[str]) -> None:
+        self._arns = arns
+
+    def produce(self) -> list[str]:
+        return list(self._arns)
+
+
+_IN_A_RULE: Final = 6
+"""EventBridge takes 2,048 characters of a pattern (its user guide, "EventBridge quotas"). Each ARN
+stands in it twice, and has 143 characters at most."""
+_MOST_RULES: Final = 65
+"""SQS takes 8,192 bytes of a queue's policy (its developer guide, "Policy quotas"), in which each
+ARN of a rule has 105 at most."""
+
+
+_Place = tuple[str, str]
+"""A stack, and the service of AWS that reports: what stands in the same rules."""
+_Watched = dict[_Place, dict[str, events.Rule]]
+"""The rule of each machine and durable function that is watched, by its address in the app."""
+
+
+def _by_place(source: str, watched: Sequence[IResource]) -> dict[_Place, set[str]]:
+    """Addresses in the app."""
+    found: dict[_Place, set[str]] = {}
+    for each in watched:
+        found.setdefault((each.stack.node.addr, source), set()).add(each.node.addr)
+    return found
+
+
+class RulesBesideWatched:
+    """The rules that tell a reaper of single machines and durable functions.
+
+    Attributes:
+        arns: of these rules, and of those that the reaper makes in its own stack.
+    """
+
+    def __init__(self, reaper: Construct) -> None:
+        """Has no rules yet."""
+        self.arns: list[str] = []
+        self._reaper = reaper
+        self._watched: _Watched = {}
+
+    def require_room(self, source: str, more: Sequence[IResource], *, field: str) -> None:
+        """Refuses what needs more rules than the queue's policy can name, before any is made.
+
+        Raises:
+            InvalidRequest: names the field, the limit and what to do instead.
+        """
+        counts = {place: len(rules) for place, rules in self._watched.items()}
+        for place, addresses in _by_place(source, more).items():
+            watched = addresses | set(self._watched.get(place, {}))
+            counts[place] = len(watched)
+        rules = sum(ceil(count / _IN_A_RULE) for count in counts.values())
+        if rules > _MOST_RULES:
+            rule = (
+                f"must fit {_MOST_RULES} EventBridge rules, {_IN_A_RULE} of one stack in each: the "
+                f"policy of the reaper's queue holds no more; leave out watch(), or make the "
+                f"service with durable=True, to serve all of the account and region by one rule"
+            )
+            raise InvalidRequest(field=field, rule=rule, value=f"{rules} rules")
+
+    def add(
+        self,
+        watched: IResource,
+        source: str,
+        detail: Mapping[str, object],
+        *,
+        make: Callable[[Construct, str, str], events.Rule],
+    ) -> None:
+        """Adds to a rule in the stack of what is watched, which so refers to the queue alone.
+
+        Args:
+            watched: a state machine or a durable function; one that is watched already stays so.
+            source: the service of AWS that reports its ends.
+            detail: the pattern of its events.
+            make: makes a rule of this pattern, by its scope, its id and its name.
+        """
+        [(place, [address])] = _by_place(source, [watched]).items()
+        rules = self._watched.setdefault(place, {})
+        if address in rules:
+            return
+        number, others = divmod(len(rules), _IN_A_RULE)
+        if others:
+            rule = list(rules.values())[-1]
+            rule.add_event_pattern(detail=detail)
+        else:
+            stack = watched.stack
+            service = Names.unique_resource_name(self._reaper, max_length=80)
+            construct_id = f"{service}{source.title().replace('.', '')}{number + 1}"
+            name = self._rule_name(stack, construct_id)
+            rule = make(stack, construct_id, name)
+            self.arns.append(self._rule_arn(name))
+        rules[address] = rule
+
+    def _rule_name(self, stack: Stack, construct_id: str) -> str:
+        """A name that is known before the rule is deployed, so that the queue's policy can name it.
+
+        Its ARN as a reference would make the service's stack depend on the machine's.
+        """
+        places = (Stack.of(self._reaper).stack_name, stack.stack_name, construct_id)
+        known = [place for place in places if not Token.is_unresolved(place)]
+        digest = hashlib.sha256("\0".join(known).encode()).hexdigest()
+        return f"fairlock-reaper-{digest[:24]}"
+
+    def _rule_arn(self, name: str) -> str:
+        return Stack.of(self._reaper).format_arn(
+            service="events",
+            resource="rule",
+            resource_name=name,
+            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
+        )
