@@ -67,13 +67,13 @@ ENDINGS: Final[Mapping[str, Ending]] = {
     ),
     "pace": Ending(
         (
-            "fairlock pace vendor --rate 10/1m -- ./call-vendor.sh",
-            "fairlock pace hourly --rate 1/1h --max-wait 0 --late-exit-code 0 -- ./report.sh",
+            "fairlock pace vendor --rate 10/1m -- ./call.sh",
+            "fairlock pace report --rate 1/1h --max-wait 0 --late-exit-code 0 -- ./report.sh",
         ),
         {
-            "0-255": "the command's own; it takes the place of this one",
+            "0-255": "the command's own",
             **{code: f"{text}; the command was not started" for code, text in _TABLE.items()},
-            f"{exit_codes.TAKEN}": "the slot is later than --max-wait; the command was not started",
+            f"{exit_codes.TAKEN}": "the slot is too late; the command was not started",
             f"{exit_codes.CANNOT_START}": "the command cannot be started",
             f"{exit_codes.NOT_FOUND}": "the command was not found",
         },

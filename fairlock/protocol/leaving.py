@@ -15,11 +15,9 @@ departs, and the lock stays contended.
       │ serve_waiter ── one ──────▶ holder out, waiter in      ───▶ delete
       └ wake the waiter             condition: as it was seen       condition: it exists
 
-A hand-off is one transaction, so that an owner who was granted leaves no waiter behind, and no
-permit is handed to an owner who has been and gone.
-
-The flag `contended` is removed by the caller that finds the queue empty, on condition that
-`wait_seq` has not moved since the flag was seen: a waiter that joined in between keeps it there.
+A hand-off is one transaction: an owner who was granted leaves no waiter behind, and no permit is
+handed to an owner who has been and gone. The caller that finds the queue empty removes `contended`
+if `wait_seq` has not moved since it saw the flag: a waiter that joined in between keeps it there.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
 ADMINISTRATION = ("force_release", "inspect")
 HANDLERS = [
     f"lambdas.{name}"
-    for name in ("acquire", "heartbeat", "release", "reap", "publish", *ADMINISTRATION)
+    for name in ("acquire", "heartbeat", "release", "reap", "publish", "pace", *ADMINISTRATION)
 ]
 
 
