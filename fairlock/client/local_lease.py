@@ -186,16 +186,11 @@ class LocalLease:
         return True
 
     def renew(self, renewed: Grant) -> None:
-        """Counts the lease anew from a renewal that was written.
-
-        The answer may have been under way for most of the lease, and then tells less than the one
-        before. No renewal moves the stored end back before the end that its owner relies on.
-        """
+        """Counts the lease anew from a renewal that was written."""
         with self._mutex:
             if self._state is LeaseState.HELD:
                 self.seconds = renewed.lease_ms / 1000
-                self.renewed_at = renewed.since
-                self.ends_at = max(self.ends_at, renewed.ends_at)
+                self.renewed_at, self.ends_at = renewed.since, renewed.ends_at
                 self._in_danger = False
                 self.heartbeat_failure = ""
 
