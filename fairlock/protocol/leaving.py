@@ -7,8 +7,7 @@ has seen its grant, and names that by the fencing token. If others wait, the nex
 a holder departs  leave_without_successor  serve_waiter (its own)         leave_without_successor
 none departs      close_queue              serve_waiter (a free one)      nothing to do
 
-A queue that could not be read to its end is not empty, though no waiter was found: a holder
-departs, and the lock stays contended.
+A queue that was not read to its end is not empty: a holder departs, the lock stays contended.
 
     departing holder             lock item                      waiter item
       │ oldest_waiters ─────────────────────────────────────▶ query

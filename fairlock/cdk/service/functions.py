@@ -87,7 +87,7 @@ class Platform:
         """
         if self._recursive_loop is False:
             return
-        value = "Allow"
+        value: object = "Allow"
         if self._recursive_loop is None:
             value = Fn.condition_if(self._usual, value, Aws.NO_VALUE)
         resource = cast("lambda_.CfnFunction", function.node.default_child)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import boto3
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 
 ACCOUNT = "123456789012"
 
@@ -22,9 +23,11 @@ def host_of_a_request(monkeypatch: pytest.MonkeyPatch, mode: str | None) -> str:
 
     def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
         hosts.append(request.url.split("/")[2])
-        return AWSResponse(request.url, 200, {"x-amzn-requestid": "1"}, _Body())
+        return AWSResponse(
+            request.url, 200, HTTPHeaders.from_dict({"x-amzn-requestid": "1"}), _Body()
+        )
 
-    client.meta.events.register("before-send.dynamodb", answer)
+    client.meta.events.register("before-send.dynamodb", answer)  # type: ignore[arg-type]  # it answers
     client.list_tables()
     client.close()
     return hosts[0]
