@@ -6,6 +6,7 @@ SECOND := .second_engine
 CONFORMANCE := .conformance
 BENCH := .bench
 SITE := .site
+RELEASE := .release
 RUNTIME := .runtime
 # The functions' Python: on the PATH, or one of pyenv's. Empty where there is none.
 RUNTIME_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3.13; do "$$each" -c "" 2>/dev/null && echo "$$each" && break; done)
@@ -13,7 +14,7 @@ RUNTIME_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13.*/
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test covered uncovered runtime controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance deploy template template-test clean requirements
+.PHONY: help demo test check covered uncovered runtime controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -33,14 +34,18 @@ node_modules/ready: package.json package-lock.json | $(VENV)/ready
 demo: $(VENV)/ready node_modules/ready ## deploy into an embedded AWS and watch workflows take turns (KEEP=1 leaves it running)
 	$(BIN)/python -m examples.demo
 
-lint: $(VENV)/ready ## rules, format and types
+lint: $(VENV)/ready ## rules, format, types and workflows
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy fairlock lambdas infra testbed examples bench tests app.py conftest.py hatch_build.py
+	$(BIN)/zizmor --offline --pedantic --quiet --collect all --strict-collection .github examples/app
+	$(BIN)/mypy fairlock lambdas infra testbed examples bench release tests app.py conftest.py hatch_build.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint
 	@$(MAKE) --no-print-directory runtime
 # Two pytests: no process imports test modules that it does not run, and tracing slows only what needs it.
+check: $(VENV)/ready ## lint and the fast tests, in a minute: while you work
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n 2 -q --coverage with --ignore tests/unit/cdk --ignore tests/unit/cli tests/unit
 covered: $(VENV)/ready node_modules/ready
 	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit
 uncovered: $(VENV)/ready node_modules/ready
@@ -60,15 +65,14 @@ else
 endif
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
-	$(BIN)/python -m tests.support.record controls
 model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make test` does it after a change of it
-	$(BIN)/python -m pytest tests/model
-	$(BIN)/python -m tests.support.record model
+	FAIRLOCK_SEARCH=all $(BIN)/python -m pytest tests/model
 fuzz: $(VENV)/ready ## 100,000 requests and 25,000 client calls of any kind: no untyped error, no write on refusal, no secret shown
 	$(BIN)/python -m tests.fuzz
-histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered
+histories: $(VENV)/ready ## 20,000 calls of clients over a network that fails, and a checker of what they were answered; 30,000 runs whose writes land late
 	$(BIN)/python -m tests.histories --memory
 	$(BIN)/python -m tests.histories --calls 2500
+	$(BIN)/python -m tests.histories --census 30000
 lifetimes: $(VENV)/ready node_modules/ready ## end workflows in every way, 20 times each, and measure how long locks stay taken
 	$(BIN)/python -m pytest tests/e2e/lifetimes
 durable: $(VENV)/ready node_modules/ready ## locks inside durable functions: 50 contenders, each end 20 times, 500 grants in the moment of giving up
@@ -106,6 +110,13 @@ $(CONFORMANCE)/ready: testbed/conformance/requirements.txt | $(VENV)/ready
 	touch $@
 conformance: $(VENV)/ready $(CONFORMANCE)/ready ## AWS's requirements of durable functions on both engines that our tests use; writes docs/durable-conformance.md
 	$(BIN)/python -m testbed.conformance
+# Twine's requirements are not ours, so it has an environment of its own.
+$(RELEASE)/ready: release/requirements.txt | $(VENV)/ready
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(RELEASE)/venv
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(RELEASE)/venv/bin/python --require-hashes release/requirements.txt
+	touch $@
+release-check: $(VENV)/ready $(RELEASE)/ready ## build the packages into dist, check them, install them on the oldest and newest Python here (TAG=v0.1.0: may it be published?)
+	$(BIN)/python -m release $(if $(TAG),--tag "$(TAG)")
 deploy: $(VENV)/ready node_modules/ready ## put the lock service into the AWS account of your credentials
 	node_modules/.bin/cdk deploy Fairlock
 template: $(VENV)/ready ## write the lock service as a CloudFormation template and a zip, into out/template (SETTINGS="durable=true …")
@@ -118,5 +129,6 @@ requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o bench/requirements.txt bench/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o docs/site/requirements.txt docs/site/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.14 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o testbed/conformance/requirements.txt testbed/conformance/requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o release/requirements.txt release/requirements.in
 clean: ## remove what make has made
-	rm -rf $(VENV) $(RUNTIME) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) node_modules cdk.out out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIME) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) $(RELEASE) node_modules cdk.out dist out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,21 +1,19 @@
 """Where the package's page leads to: its URLs, and absolute links in the README.
 
 A package index shows the README without the repository around it, so relative links lead nowhere
-there. Who builds a release says where the repository is:
-`FAIRLOCK_REPOSITORY_URL=https://… python -m build --wheel`. Without it nothing is made up: the
-wheel names no URL, and the links stay as they are.
+there. `repository` in pyproject.toml is the one place that says where the repository is; the site
+(`docs/site/pages.py`) and the command's help read it, too. While it is empty nothing is made up:
+the wheel names no URL, and the links stay as they are.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any, Final
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-VARIABLE: Final = "FAIRLOCK_REPOSITORY_URL"
 _RELATIVE: Final = re.compile(r"(!?)\[([^]]*)\]\((?![a-z]+:|#)([^)]+)\)")
 
 
@@ -25,12 +23,13 @@ class LinksHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Set `readme`, and `urls` if the repository's address is known."""
         readme = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        if url := os.environ.get(VARIABLE, "").rstrip("/"):
+        if url := str(self.config["repository"]).rstrip("/"):
             metadata["urls"] = {
                 "Repository": url,
                 "Documentation": f"{url}/blob/main/docs/index.md",
                 "Changelog": f"{url}/blob/main/CHANGELOG.md",
                 "Issues": f"{url}/issues",
+                "Security": f"{url}/security/policy",
             }
             readme = with_absolute_links(readme, url)
         metadata["readme"] = {"content-type": "text/markdown", "text": readme}

@@ -22,6 +22,7 @@ from typing import Final
 from bench.bed import TABLE, Bed, Figures, spread
 from bench.goals import Goal
 from fairlock.cdk.service.asset import add_byte_code, assemble
+from fairlock.names import TABLE_NAME_VARIABLE
 
 BARE: Final = 'boto3.client("dynamodb")'
 BARE_TWO: Final = "the same, and a client for Step Functions"
@@ -200,7 +201,7 @@ def _cpu_ms(bed: Bed, program: str) -> float:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": bed.endpoint_url,
         "AWS_LAMBDA_FUNCTION_NAME": "f",
-        "FAIRLOCK_TABLE_NAME": TABLE,
+        TABLE_NAME_VARIABLE: TABLE,
         "POWERTOOLS_LOG_LEVEL": "ERROR",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -23,7 +23,7 @@ from unittest import mock
 
 from fairlock.aws.executions import Delivery
 from fairlock.clock import SystemClock
-from fairlock.names import MetricName
+from fairlock.names import TABLE_NAME_VARIABLE, MetricName
 from fairlock.protocol.outcomes import Grant
 from lambdas import acquire, force_release, heartbeat, release, runtime, telemetry
 from tests.support.capacity import MeteredTable
@@ -189,7 +189,7 @@ def _surroundings(hours: Hours, engine: FakeWorkflows) -> Iterator[None]:
         return round((_START + hours.seconds) * 1000)
 
     with (
-        mock.patch.dict(os.environ, {"FAIRLOCK_TABLE_NAME": "locks"}),
+        mock.patch.dict(os.environ, {TABLE_NAME_VARIABLE: "locks"}),
         mock.patch.object(runtime, "_client", return_value=hours.table),
         mock.patch.object(SystemClock, "wall_ms", wall_ms),
         mock.patch(f"{calls}.wake_waiter", engine.wake_waiter),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final
 
 from bench.bed import Bed, Figures
@@ -18,8 +20,8 @@ _WARM_UP: Final = 4
 _CROWDS: Final = {"21 wait for a lock": (21, 1), "6 wait for each of 3 locks": (6, 3)}
 """The embedded AWS runs about 60 workflows at once on a small machine."""
 _QUICK_CROWDS: Final = {"3 wait for a lock": (3, 1)}
-_TRANSITION_USD: Final = 25 / 1_000_000
-_CALL_USD: Final = 0.20 / 1_000_000
+_COSTS: Final = Path(__file__).parents[1] / "docs" / "site" / "costs.json"
+_USD_PER_MILLION: Final[dict[str, float]] = json.loads(_COSTS.read_text())["usd_per_million"]
 """List prices of us-east-1."""
 
 
@@ -118,5 +120,7 @@ def _measure_waits(deployment: Deployment, results: Figures, seconds: tuple[int,
         for (machine, each), future in begun.items():
             found: dict[str, float] = dict(future.result())
             transitions, calls = found["transitions"], found["function_calls"]
-            found["usd"] = (transitions * _TRANSITION_USD + calls * _CALL_USD) * 1_000_000
+            prices = _USD_PER_MILLION
+            cost = transitions * prices["state_transitions"] + calls * prices["invocations"]
+            found["usd"] = cost
             results.setdefault(f"{machine} wait", {})[str(each)] = found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairlock.errors import (
     CancellationReason,
     ClientUnusable,
+    DescribedHolder,
     FairlockError,
     HolderChanged,
     InvalidRequest,
@@ -18,9 +19,9 @@ from fairlock.errors import (
     LockStoreUnavailable,
     LockWaitTimeout,
     OutcomeUnknown,
+    SlotTooLate,
     TransactionRefused,
     VersionConflict,
-    VisibleHolder,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from fairlock.decorator.locked import locked
     from fairlock.protocol.description import (
         DescribedForcedRelease,
-        DescribedHolder,
         DescribedQueue,
         DescribedWaiter,
         LockDescription,
@@ -62,9 +62,9 @@ __all__ = [
     "LockStoreUnavailable",
     "LockWaitTimeout",
     "OutcomeUnknown",
+    "SlotTooLate",
     "TransactionRefused",
     "VersionConflict",
-    "VisibleHolder",
     "composite_name",
     "create_table",
     "locked",
@@ -79,7 +79,6 @@ _IMPORTED_LATE = {
     "AsyncLock": "fairlock.aio",
     "AsyncLockClient": "fairlock.aio",
     "DescribedForcedRelease": "fairlock.protocol.description",
-    "DescribedHolder": "fairlock.protocol.description",
     "DescribedQueue": "fairlock.protocol.description",
     "DescribedWaiter": "fairlock.protocol.description",
     "Lock": "fairlock.client.lock",

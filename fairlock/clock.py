@@ -136,6 +136,11 @@ def utc(epoch_ms: int) -> datetime:
     return moment.replace(microsecond=shown_ms % 1000 * 1000)
 
 
+def iso(moment: datetime) -> str:
+    """A time as ISO 8601 in UTC, to the millisecond."""
+    return iso_utc(round(moment.timestamp() * 1000))
+
+
 def iso_utc(epoch_ms: int) -> str:
     """Epoch milliseconds as ISO 8601 in UTC, for instance `2030-01-31T09:15:00.250Z`."""
     return f"{utc(epoch_ms).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"

@@ -7,6 +7,7 @@
     ├── LockItemMalformed       an item of the lock table is not as Fairlock writes it
     ├── ClientUnusable          the client was closed, or belongs to a parent process
     ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
+    ├── SlotTooLate             the next slot of a pace is later than max_wait (a TimeoutError)
     ├── LockLost                the lease is over, or the lock was granted anew
     ├── HolderChanged           the holder to be released by force holds nothing any more
     ├── KeepAliveEnded          the guarded work is done; ends the heartbeat beside it
@@ -137,20 +138,30 @@ class ClientUnusable(FairlockError):  # noqa: N818 - class names are API
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VisibleHolder:
-    """What others may see of a holder.
+class DescribedHolder:
+    """A holder of a lock, as all may see it.
 
     Attributes:
         owner_name: the owner's label, empty if it gave none. It proves nothing.
         acquired_at: when it got the lock, by its own clock.
         expires_at: when its lease ends unless it is renewed.
         fencing_token: of its grant.
+        lease: seconds for which each renewal holds.
+        limit: number of permits, as the holder's request said: no more hold as long as it does.
+        data: the JSON object that it stored with the lock; None if it stored none. Text if another
+            program has changed it so that it is no JSON object: then as it is stored. Not in the
+            `repr`, which may end up in a log.
+        execution_arn: the workflow execution that it belongs to; None for any other owner.
     """
 
     owner_name: str
     acquired_at: datetime
     expires_at: datetime
     fencing_token: int
+    lease: float
+    limit: int
+    data: Mapping[str, Any] | str | None = field(repr=False, hash=False)
+    execution_arn: str | None
 
 
 class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names are API
@@ -170,12 +181,30 @@ class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names 
         *,
         lock_name: str = "",
         waited_seconds: float = 0.0,
-        holders: tuple[VisibleHolder, ...] = (),
+        holders: tuple[DescribedHolder, ...] = (),
     ) -> None:
         super().__init__(message)
         self.lock_name = lock_name
         self.waited_seconds = waited_seconds
         self.holders = holders
+
+
+class SlotTooLate(FairlockError, TimeoutError):  # noqa: N818 - class names are API
+    """The next slot of a pace begins later than the longest wait. No slot was reserved.
+
+    It is a TimeoutError, and so an OSError, which `except OSError` catches. Its `errno` is None.
+
+    Attributes:
+        pace_name: the pace.
+        wait_seconds: how long the wait for the next slot would have been.
+    """
+
+    def __init__(
+        self, message: str = "", *, pace_name: str = "", wait_seconds: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.pace_name = pace_name
+        self.wait_seconds = wait_seconds
 
 
 class LockLost(FairlockError):  # noqa: N818 - class names are API

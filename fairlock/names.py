@@ -20,6 +20,9 @@ MEETS_DURABLE_VARIABLE: Final = "FAIRLOCK_DURABLE"
 """Tells the service's functions that they will meet durable executions."""
 REAP_QUEUE_VARIABLE: Final = "FAIRLOCK_REAP_QUEUE_URL"
 """The queue to which the reaper's function sends the messages of second passes."""
+LOCK_NAME_VARIABLE: Final = "FAIRLOCK_LOCK_NAME"
+FENCING_TOKEN_VARIABLE: Final = "FAIRLOCK_FENCING_TOKEN"
+"""Tell a command which lock the `fairlock run` around it holds, and the token of its grant."""
 HELD_LOCKS_VARIABLE: Final = "FAIRLOCK_HELD_LOCKS"
 """Tells a command, and what it starts, which locks the `fairlock run` around it holds."""
 TABLE_NAME_PARAMETER: Final = "LockTableName"
@@ -58,6 +61,9 @@ class LogMessage(StrEnum):
     LIVENESS_UNKNOWN = "liveness unknown"
     PUSH_UNKNOWN = "push unknown"
     CLAIM_NOT_REMOVED = "claim not removed"
+    RESERVED = "slot reserved"
+    TOO_LATE = "slot too late"
+    """The next slot of a pace begins later than its caller would wait: none was reserved."""
 
 
 class MetricName(StrEnum):

@@ -13,8 +13,6 @@
 No writer waits: the slower of two reads again and makes its change anew. Right where conflicts are
 rare and a change may be computed several times. Where it must happen once (it sends an e-mail, it
 takes minutes) hold a lock instead.
-
-One item of a table and its conditional writes; `fairlock.optimistic` is built on it.
 """
 
 from __future__ import annotations
@@ -139,6 +137,8 @@ class VersionedItem:
         def passes(error: Exception) -> bool:
             nonlocal may_have_happened
             later = may_pass(error)
+            # Botocore repeats by itself, and tells only of its last try. Once a sending had no
+            # answer, no later refusal proves that nothing was written.
             may_have_happened |= was_repeated(error) or (later and not was_not_written(error))
             return later
 
@@ -146,6 +146,8 @@ class VersionedItem:
             RepeatedRequest(self.retry_budget, repeat_after=passes).send(write)
         except Exception as error:
             refused = isinstance(error, ClientError) and error_code(error) == _CONDITION_FAILED
+            # The write whose reply was lost has changed the item: its own repeat is refused, and
+            # the id in the item tells whose write it was.
             happened = self._has_happened(error, write_id, seen) if refused else None
             if happened:
                 return
@@ -323,6 +325,7 @@ def update(
         raise InvalidRequest(field="change", rule=rule, value=change, show_text=False)
     for attempt in itertools.count():
         seen = item.read()
+        # The condition of the write is made of what was read, so `change` works on a copy.
         copied = copy.deepcopy(seen)
         new = change(copied)
         if new is None and copied != seen:
@@ -335,6 +338,8 @@ def update(
                 return item.replace(seen, new)
             item.delete(seen)
         except VersionConflict as error:
+            # Surely not written, so the change is made again on what the faster writer has left.
+            # `OutcomeUnknown` is not caught: a change that is made again could then happen twice.
             if attempt >= retries or item.retry_budget.deadline_passed():
                 raise item.conflict(f"{attempt + 1} tries") from error
         else:

@@ -37,6 +37,27 @@ def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
+DEEPEST: Final = 32
+"""Levels of objects and lists in a lock's data. Some versions of Python read a thousand and others
+do not, and what one owner stores every other must be able to show."""
+
+
+def is_nested_at_most(value: object, levels: int) -> bool:
+    """Whether a JSON value has at most so many levels of objects and lists."""
+    level = [value]
+    for _ in range(levels + 1):
+        inner: list[object] = []
+        is_flat = True
+        for each in level:
+            if isinstance(each, Mapping | list | tuple):
+                is_flat = False
+                inner += each.values() if isinstance(each, Mapping) else each
+        if is_flat:
+            return True
+        level = inner
+    return False
+
+
 _LONGEST_SHOWN_VALUE: Final = 60
 
 

@@ -32,6 +32,7 @@ class LockStack(Stack):
             durable=settings.durable,
             administration=settings.administration,
             lifecycle_events=settings.lifecycle_events,
+            pace=settings.pace,
             removal_policy=settings.removal_policy,
             deletion_protection=settings.deletion_protection,
             log_retention=settings.log_retention,

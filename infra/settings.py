@@ -42,6 +42,7 @@ class Settings:
         durable: serve every durable function of the account and region.
         administration: make the functions that show and free locks.
         lifecycle_events: tell EventBridge what happens to locks.
+        pace: make the function that workflows take turns by.
         removal_policy: whether the table and the logs outlive the stack.
         deletion_protection: whether DynamoDB refuses to delete the table.
         log_retention: how long logs are retained.
@@ -57,6 +58,7 @@ class Settings:
     durable: bool = False
     administration: bool = False
     lifecycle_events: bool = False
+    pace: bool = False
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     deletion_protection: bool = False
     log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH
@@ -79,6 +81,7 @@ class Settings:
             durable=_choice(node, "durable", _FLAGS, default="false"),
             administration=_choice(node, "administration", _FLAGS, default="false"),
             lifecycle_events=_choice(node, "lifecycle_events", _FLAGS, default="false"),
+            pace=_choice(node, "pace", _FLAGS, default="false"),
             removal_policy=_choice(node, "removal_policy", _REMOVAL_POLICIES, default="retain"),
             deletion_protection=_choice(node, "deletion_protection", _FLAGS, default="false"),
             log_retention=_choice(node, "log_retention_days", _LOG_RETENTION, default="30"),

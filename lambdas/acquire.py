@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairlock.aws.executions import require_durable_calls, require_same_account
 from fairlock.store.acquire import acquire
 from fairlock.wire.answers import acquire_answer
 from fairlock.wire.requests import parse_acquire
 from fairlock.wire.rules import callback_id_in
-from lambdas.faults import reports_faults
-from lambdas.runtime import aws_clock, lock_context, make_clients
+from lambdas.runtime import (
+    aws_clock,
+    lock_context,
+    make_clients,
+    reports_faults,
+    require_durable_calls,
+    require_same_account,
+)
 from lambdas.task_tokens import answer_task
 from lambdas.telemetry import logger, metrics, observe_acquire
 

@@ -13,8 +13,7 @@ from fairlock.names import LogMessage
 from fairlock.store.administration import force_release
 from fairlock.wire.answers import force_release_answer
 from fairlock.wire.requests import parse_force_release
-from lambdas.faults import reports_faults
-from lambdas.runtime import lock_context, make_clients
+from lambdas.runtime import lock_context, make_clients, reports_faults
 from lambdas.telemetry import caller_fields, logger, metrics
 
 if TYPE_CHECKING:

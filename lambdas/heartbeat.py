@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairlock.aws.executions import require_same_account
 from fairlock.protocol.model import KeepAliveRequest
 from fairlock.protocol.outcomes import NotHeld
 from fairlock.store.keep_alive import renew_lease
 from fairlock.wire.answers import heartbeat_answer
 from fairlock.wire.requests import parse_heartbeat
-from lambdas.faults import reports_faults
-from lambdas.runtime import lock_context, make_clients
+from lambdas.runtime import lock_context, make_clients, reports_faults, require_same_account
 from lambdas.task_tokens import answer_heartbeat
 from lambdas.telemetry import logger, metrics, observe_heartbeat
 

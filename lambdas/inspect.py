@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlock.store.administration import describe, list_locks
 from fairlock.wire.answers import describe_answer, list_answer
 from fairlock.wire.requests import ListRequest, parse_inspect
-from lambdas.faults import reports_faults
-from lambdas.runtime import lock_context, make_clients
+from lambdas.runtime import lock_context, make_clients, reports_faults
 from lambdas.telemetry import logger, metrics
 
 if TYPE_CHECKING:

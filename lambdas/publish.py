@@ -21,6 +21,9 @@ make_clients("events")
 _SOURCE: Final = "fairlock"
 _MOST_AT_ONCE: Final = 10
 """Entries of one PutEvents."""
+_LARGEST_DETAIL: Final = 20_000
+"""Ten of them are below the 256 KB of one PutEvents; the largest of
+what Fairlock has written has half of it."""
 
 
 @logger.inject_lambda_context
@@ -47,9 +50,11 @@ def _entries(record: dict[str, Any]) -> Iterator[dict[str, str]]:
         logger.warning(LogMessage.MALFORMED, extra={"reason": str(error)})
         return
     for number, event in enumerate(told):
-        detail = lifecycle_json(event, event_id=f"{record['eventID']}-{number}", at_ms=at_ms)
-        yield {
-            "Source": _SOURCE,
-            "DetailType": event.kind.value,
-            "Detail": json.dumps(detail),
-        }
+        detail = json.dumps(
+            lifecycle_json(event, event_id=f"{record['eventID']}-{number}", at_ms=at_ms)
+        )
+        if len(detail) > _LARGEST_DETAIL:
+            # Only who writes the table makes one. EventBridge would never take it.
+            logger.warning(LogMessage.MALFORMED, extra={"reason": "the event is too large"})
+            continue
+        yield {"Source": _SOURCE, "DetailType": event.kind.value, "Detail": detail}

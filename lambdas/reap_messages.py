@@ -1,7 +1,7 @@
 """The messages of the reap queue: events of executions, and orders of the reaper to itself.
 
-A message says only which execution to look at. Its engine is asked about the rest, so a message
-that is forged, repeated or late frees nothing of an execution that runs.
+An event is a permanent truth about one run of an execution, so what that run has claimed is freed
+unasked; about all else its engine is asked. Only the service's rules and this function may send.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlock.errors import InvalidRequest, LockStoreUnavailable
@@ -18,7 +19,7 @@ from fairlock.names import REAP_QUEUE_VARIABLE, LogMessage, MetricName
 from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.protocol.model import ExecutionEnded
 from fairlock.store.reap import AskedTooEarly, reap
-from fairlock.wire.rules import EXECUTION_ARN, require
+from fairlock.wire.rules import EXECUTION_ARN, LATEST_EPOCH_MS, is_durable, require
 from lambdas.runtime import hide_message, send_message
 from lambdas.telemetry import count, logger
 
@@ -31,7 +32,8 @@ MOST_ROUNDS: Final = 1_000
 """How often the reaper sends itself the rest of one pass, at 200 claims or more each. AWS's own
 bound of such loops, about 16, is switched off for the reaper."""
 _LONGEST_PAUSE_SECONDS: Final = 120
-_DIGITS: Final = re.compile("[0-9]{1,9}")
+_DIGITS: Final = re.compile("[0-9]{1,15}")
+_ENDS: Final = ("FAILED", "TIMED_OUT", "ABORTED", "STOPPED")
 _LARGEST_COUNT: Final = 10**9
 
 
@@ -73,8 +75,9 @@ def reap_record(make_context: Callable[[], LockContext], record: SQSRecord) -> N
 def parse_reap_message(body: str) -> ReapMessage:
     """What a message asks for.
 
-    An event whose redrive count is missing, or no number, counts as one of the first run. Then
-    `store.reap` takes a redriven execution for one that was redriven since, and spares what runs.
+    An event whose redrive count is missing, or no number, counts as one of the first run, of which
+    nobody knows when it ended. Then `store.reap` asks, takes a redriven execution for one that was
+    redriven since, and spares what runs.
 
     Raises:
         InvalidRequest: it is neither kind of message, or names no execution.
@@ -84,32 +87,50 @@ def parse_reap_message(body: str) -> ReapMessage:
         if "second_pass" in message:
             rounds = _checked_count(message.pop("rounds", 0))
             return ReapMessage(_checked(ExecutionEnded(**message)), rounds)
-        detail = message["detail"]
-        redrives = _redrives(detail.get("redriveCount"))
-        ended = ExecutionEnded(execution_arn=detail["executionArn"], redrives=redrives)
-        return ReapMessage(_checked(ended))
+        return ReapMessage(_checked(_of_event(message["detail"])))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidRequest):
         rule = "must be an Execution Status Change event of Step Functions"
         # The body may hold the input of an execution, and so may the text of what failed.
         raise InvalidRequest(field="message", rule=rule, value=body, show_text=False) from None
 
 
-def _redrives(count: object) -> int:
-    """The redrive count of an event. No document says that the field is always there."""
-    text = str(count)
-    return int(text) if _DIGITS.fullmatch(text) else 0
+def _of_event(detail: dict[str, Any]) -> ExecutionEnded:
+    """What an event tells. No document says that its redrive count is always there."""
+    arn, stopped = detail["executionArn"], _number(detail.get("stopDate"))
+    redrives = 0 if is_durable(str(arn)) else _number(detail.get("redriveCount"))
+    if isinstance(detail.get("stopDate"), str) and stopped is None:
+        stopped = _time_ms(detail["stopDate"])
+    known = redrives is not None and detail.get("status") in _ENDS
+    return ExecutionEnded(
+        execution_arn=arn, redrives=redrives or 0, ended_at_ms=stopped if known else None
+    )
+
+
+def _number(value: object) -> int | None:
+    text = str(value)
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
+def _time_ms(text: str) -> int | None:
+    """The time of an event of Lambda, which is text."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _checked(ended: ExecutionEnded) -> ExecutionEnded:
     require("execution_arn", EXECUTION_ARN, ended.execution_arn)
     _checked_count(ended.redrives)
+    if ended.ended_at_ms is not None:
+        _checked_count(ended.ended_at_ms, below=LATEST_EPOCH_MS)
     if type(ended.second_pass) is not bool:
         raise TypeError
     return ended
 
 
-def _checked_count(value: object) -> int:
-    if type(value) is not int or not 0 <= value < _LARGEST_COUNT:
+def _checked_count(value: object, *, below: int = _LARGEST_COUNT) -> int:
+    if type(value) is not int or not 0 <= value < below:
         raise ValueError
     return value
 
@@ -135,5 +156,7 @@ def schedule_next_pass(message: ReapMessage, *, complete: bool) -> None:
         "second_pass": ended.second_pass or complete,
         "rounds": 0 if complete else message.rounds + 1,
     }
+    if ended.ended_at_ms is not None:
+        order["ended_at_ms"] = ended.ended_at_ms
     delay_seconds = SECOND_PASS_MS // 1000 if complete else 0
     send_message(os.environ[REAP_QUEUE_VARIABLE], json.dumps(order), delay_seconds)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairlock.aws.executions import require_same_account
 from fairlock.store.release import release
 from fairlock.wire.answers import release_answer
 from fairlock.wire.requests import parse_release
-from lambdas.faults import reports_faults
-from lambdas.runtime import lock_context, make_clients
+from lambdas.runtime import lock_context, make_clients, reports_faults, require_same_account
 from lambdas.telemetry import logger, metrics, observe_release
 
 if TYPE_CHECKING:

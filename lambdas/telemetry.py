@@ -40,6 +40,8 @@ class _Provider(AmazonCloudWatchEMFProvider):
 LONGEST_TOLD_WAIT_MS: Final = 7 * 24 * 3_600_000
 """More than the longest wait of a guard that polls, and of one whose queue is full."""
 
+_BUSY: Final = {RefusalReason.HELD, RefusalReason.QUEUE_FULL}
+
 _SERVICE: Final = os.environ.get(SERVICE_NAME_VARIABLE, "fairlock")
 
 logger: Final = Logger(service=_SERVICE, utc=True)
@@ -81,7 +83,7 @@ def _current_wait_ms(
     """
     if isinstance(answer, Queued):
         return max(0, now_ms - answer.entered_at_ms)
-    if request.waiting_since_ms is None or answer.reason is RefusalReason.ALREADY_RELEASED:
+    if request.waiting_since_ms is None or answer.reason not in _BUSY:
         return None
     waited_ms = max(0, now_ms - request.waiting_since_ms)
     return waited_ms if waited_ms <= LONGEST_TOLD_WAIT_MS else None
@@ -114,7 +116,7 @@ def observe_acquire(
                 count(MetricName.QUEUE_LENGTH, answer.position)
             logger.info(LogMessage.QUEUED, extra={**caller, **waits, "position": answer.position})
         case Refusal():
-            count(MetricName.BUSY, int(answer.reason is not RefusalReason.ALREADY_RELEASED))
+            count(MetricName.BUSY, int(answer.reason in _BUSY))
             logger.info(
                 LogMessage.REFUSED, extra={**caller, **waits, "reason": answer.reason.value}
             )

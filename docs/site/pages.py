@@ -1,13 +1,15 @@
 """MkDocs hook: documents outside `docs/` become pages, and links fit the place of their page.
 
 GitHub shows the same documents, so their links are relative to the repository. A link to a file
-that is no page (source code) becomes plain text, because no public address of the code is known.
+that is no page (source code) leads to the repository's address in pyproject.toml, and is plain text
+while that is empty.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ OUTSIDE: Final = {
     "README.md": "project/readme.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
+    "CODE_OF_CONDUCT.md": "project/code-of-conduct.md",
     "CHANGELOG.md": "project/changelog.md",
     "testbed/localaws/README.md": "project/embedded-aws.md",
     "tests/model/README.md": "project/model.md",
@@ -33,8 +36,18 @@ LINK: Final = re.compile(
 )
 
 
+def repository() -> str:
+    """The address that pyproject.toml names; empty until the repository is public."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    address: str = settings["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    return address.rstrip("/")
+
+
 def on_config(config: Any) -> Any:  # noqa: ANN401 - MkDocs' own types are not in our environment
-    """Headings get the anchors that GitHub gives them."""
+    """Headings get the anchors that GitHub gives them; each page a link to edit it, if public."""
+    if url := repository():
+        # Not `repo_url`: for that the theme asks GitHub for the number of stars, on each page.
+        config.edit_uri_template = f"{url}/edit/main/docs/{{path}}"
     config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
     return config
 
@@ -70,6 +83,8 @@ def _relinked(link: re.Match[str], *, source: str, page: str) -> str:
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link["to"]))
     to = OUTSIDE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
     if to is None:
-        return link["text"]
+        if not (url := repository()):
+            return link["text"]
+        return f"[{link['text']}]({url}/blob/main/{path}{link['anchor'] or ''})"
     start = link[0][: link.start("to") - link.start()]
     return f"{start}{posixpath.relpath(to, posixpath.dirname(page) or '.')}{link['anchor'] or ''})"

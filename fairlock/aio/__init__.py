@@ -1,10 +1,9 @@
 """Locks for asyncio: `AsyncLockClient` does what `LockClient` does, without threads.
 
-    lock_client, lock   the surface
-    acquisitions        acquire, and undo it if the task is cancelled
-    heartbeats          one task that schedules, and one for each heartbeat under way
-    connection          aiobotocore clients
-    bridge              runs the synchronous protocol in a greenlet, so that it can be awaited
+    async_lock_client, async_lock   the surface
+    tasks                           acquisitions that may be cancelled, and heartbeats
+    bridge                          runs the synchronous protocol in a greenlet, so that it can be
+                                    awaited; and the clients of aiobotocore that it awaits
 
 Needs the extra `async`.
 """

@@ -1,6 +1,7 @@
 """`AsyncLock`: one lock that this process holds, renewed by the event loop.
 
-`AsyncHold`: what `AsyncLockClient.hold` returns; and which task is inside of which locks.
+Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, and the account of which task is
+inside of which locks.
 """
 
 from __future__ import annotations

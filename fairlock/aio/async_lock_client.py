@@ -1,12 +1,8 @@
-"""`AsyncLockClient`: locks for asyncio.
-
-What people do with the locks of a table, to be awaited.
-"""
+"""`AsyncLockClient`: locks for asyncio."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -28,12 +24,11 @@ from fairlock.aio.tasks import (
 )
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
-from fairlock.client.arguments import LockOptions, Timing
-from fairlock.client.connection import StoreFactory, table_of_stack, table_or_default
+from fairlock.client.arguments import LockOptions
+from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
 from fairlock.client.settings import (
-    DEFAULT_LEASE_SECONDS,
     AdoptedGrant,
     Adoption,
     ClientOptions,
@@ -44,66 +39,20 @@ from fairlock.client.table_client import (
     checked_prefix,
     force_release_request,
     locks_of,
+    pace_request,
     send_force_release,
     send_release,
+    wait_for_slot,
 )
-from fairlock.clock import Clock, Seconds, in_seconds
-from fairlock.errors import ClientUnusable, LockWaitTimeout, VisibleHolder
+from fairlock.clock import Clock, Seconds
+from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
+from fairlock.names import TABLE_NAME_PARAMETER
 from fairlock.protocol.description import LockDescription
 from fairlock.store.administration import describe
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
     from aiobotocore.session import AioSession
-
-
-class AsyncLockAdministration(NotCopied, ABC):
-    """The part of `AsyncLockClient` that needs no lock of its own."""
-
-    async def describe(self, name: str) -> LockDescription | None:
-        """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
-        name = rules.plain_text("name", rules.LOCK_NAME, name)
-        store_factory = self._opened()
-        return await run(lambda: describe(store_factory.context(), name))
-
-    def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
-        """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
-        return _locks_of(self._opened(), checked_prefix(prefix))
-
-    async def force_release(
-        self,
-        name: str,
-        *,
-        holder: VisibleHolder | None = None,
-        fencing_token: int | None = None,
-        reason: str,
-        requested_by: str | None = None,
-    ) -> None:
-        """Takes a lock away from a holder, for the oldest waiter if there is one.
-
-        Arguments and errors as of `LockClient.force_release`.
-        """
-        request = force_release_request(
-            self._administrator_settings(),
-            name,
-            holder,
-            fencing_token,
-            reason=reason,
-            requested_by=requested_by,
-        )
-        await run(send_force_release, self._opened(), request)
-
-    async def release(self, name: str, owner_id: str) -> bool:
-        """Releases what a function or another process has acquired. As `LockClient.release`."""
-        return await run(send_release, self._opened(), name, owner_id)
-
-    @abstractmethod
-    def _opened(self) -> StoreFactory:
-        """The lock table; raises `ClientUnusable` once the client is closed."""
-
-    @abstractmethod
-    def _administrator_settings(self) -> ClientSettings:
-        """The settings of the client."""
 
 
 async def _locks_of(store_factory: StoreFactory, prefix: str) -> AsyncIterator[LockDescription]:
@@ -118,7 +67,7 @@ _CLOSED_ELSEWHERE: Final = (
 )
 
 
-class AsyncLockClient(AsyncLockAdministration):
+class AsyncLockClient(NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
@@ -152,32 +101,13 @@ class AsyncLockClient(AsyncLockAdministration):
         session: AioSession | None = None,
         client: Any = None,  # noqa: ANN401 - aiobotocore makes its classes at run time
         stepfunctions: Any = None,  # noqa: ANN401 - same
-        owner_name: str | None = None,
-        lease: Seconds = DEFAULT_LEASE_SECONDS,
-        max_wait: Seconds | None = None,
-        heartbeat_every: Seconds | None = None,
-        safe_period: Seconds | None = None,
-        longest_poll: Seconds = 5.0,
-        max_workers: int = 32,
-        best_effort_release: bool = True,
-        on_event: OnEvent | None = None,
         clock: Clock | Literal["system"] | None = None,
+        **settings: Unpack[ClientOptions],
     ) -> None:
-        settings = self._settings = ClientSettings(
-            table_name=table_or_default(table_name),
-            owner_name=owner_name,
-            lease=in_seconds(lease),
-            max_wait=in_seconds(max_wait),
-            timing=Timing(
-                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
-            ),
-            longest_poll=in_seconds(longest_poll),
-            max_workers=max_workers,
-            best_effort_release=best_effort_release,
-            on_event=on_event,
-            clock=BridgedClock() if clock is None or clock == "system" else clock,
-            uses_dates=clock != "system",
+        self._settings = ClientSettings.of(
+            table_name, clock, machine_clock=BridgedClock, **settings
         )
+        max_workers, on_event = self._settings.max_workers, self._settings.on_event
         self._connections = [
             AsyncConnection(
                 session=session,
@@ -187,12 +117,12 @@ class AsyncLockClient(AsyncLockAdministration):
             )
             for _ in range(2)
         ]
-        store_factory = settings.store_factory(self._connections[0])
+        store_factory = self._settings.store_factory(self._connections[0])
         self._services = AsyncLockServices(
-            settings=settings,
+            settings=self._settings,
             store_factory=store_factory,
             handle_store_factory=replace(store_factory, connection=self._connections[1]),
-            heartbeats=AsyncHeartbeats(settings.clock, most_at_once=max_workers),
+            heartbeats=AsyncHeartbeats(self._settings.clock, most_at_once=max_workers),
             tasks=BackgroundTasks(),
             events=self._new_events(on_event),
             entered=AsyncEnteredLocks(),
@@ -211,7 +141,7 @@ class AsyncLockClient(AsyncLockAdministration):
     ) -> Self:
         """A client for the table of the service that a stack shares. As `LockClient.from_stack`."""
         async with temporary_client("ssm", session) as make_client:
-            table = await run(table_of_stack, stack_name, make_client)
+            table = await run(told_by_stack, stack_name, TABLE_NAME_PARAMETER, make_client)
         return cls(table, session=session, **settings)
 
     async def acquire(
@@ -320,6 +250,55 @@ class AsyncLockClient(AsyncLockAdministration):
         self._require_open()
         return AsyncLock(self._services, adopted.request, adopted.options, adopted.granted)
 
+    async def describe(self, name: str) -> LockDescription | None:
+        """Tells who holds a lock and who waits for it. As `LockClient.describe`."""
+        name = rules.plain_text("name", rules.LOCK_NAME, name)
+        store_factory = self._opened()
+        return await run(lambda: describe(store_factory.context(), name))
+
+    def list(self, prefix: str | None = None) -> AsyncIterator[LockDescription]:
+        """Iterates over the locks that the table knows. As `LockClient.list`, costs included."""
+        return _locks_of(self._opened(), checked_prefix(prefix))
+
+    async def force_release(
+        self,
+        name: str,
+        *,
+        holder: DescribedHolder | None = None,
+        fencing_token: int | None = None,
+        reason: str,
+        requested_by: str | None = None,
+    ) -> None:
+        """Takes a lock away from a holder, for the oldest waiter if there is one.
+
+        Arguments and errors as of `LockClient.force_release`.
+        """
+        request = force_release_request(
+            self._settings,
+            name,
+            holder,
+            fencing_token,
+            reason=reason,
+            requested_by=requested_by,
+        )
+        await run(send_force_release, self._opened(), request)
+
+    async def release(self, name: str, owner_id: str) -> bool:
+        """Releases what a function or another process has acquired. As `LockClient.release`."""
+        return await run(send_release, self._opened(), name, owner_id)
+
+    async def pace(
+        self,
+        name: str,
+        *,
+        rate: tuple[int, Seconds],
+        max_wait: Seconds | None = None,
+        burst: int = 1,
+    ) -> None:
+        """Waits for the next slot of a pace, and returns when it begins. As `LockClient.pace`."""
+        request = pace_request(self._settings, name, rate=rate, max_wait=max_wait, burst=burst)
+        await run(wait_for_slot, self._opened(), request)
+
     async def close(self, *, release: bool = False) -> None:
         """Ends heartbeats and tasks, and closes the connections that this client made.
 
@@ -415,9 +394,6 @@ class AsyncLockClient(AsyncLockAdministration):
     def _opened(self) -> StoreFactory:
         self._require_open()
         return self._services.store_factory
-
-    def _administrator_settings(self) -> ClientSettings:
-        return self._settings
 
     def _require_open(self) -> None:
         if self._closed:

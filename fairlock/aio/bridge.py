@@ -6,7 +6,8 @@ around it awaits; then the greenlet goes on with the result, or with the error, 
 included. There are no threads, and nothing is written twice. (SQLAlchemy's asyncio extension made
 the technique known.)
 
-The aiobotocore clients of an `AsyncLockClient`: made when first needed.
+The clients whose calls are awaited are those of aiobotocore. An `AsyncLockClient` makes them when
+it first needs them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Tasks that go on when the call that began them is cancelled.
+"""The tasks of an asyncio client, none of which is lost when a caller is cancelled.
 
-Acquisitions that may be cancelled: none leaves a lock, or a place in a queue, behind.
-
-Heartbeats of all locks of an asyncio client: one task schedules, and each is sent by its own.
+A task that must finish is shielded: it goes on when the call that began it is cancelled, and
+`close` waits for it. An acquisition that is cancelled leaves no lock, and no place in a queue,
+behind. The heartbeats of all locks have one task that schedules them; each is sent by a task of its
+own.
 """
 
 from __future__ import annotations

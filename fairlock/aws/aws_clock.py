@@ -26,6 +26,8 @@ _SLACK: Final = 500e-6
 """By this share of the time since an answer, an estimate becomes less certain: clocks are bent."""
 _JUMP_MS: Final = 1_000
 _REMEMBERED_DATES: Final = 8
+SYSTEM_CLOCK_MS: Final = 1_000
+"""How wrong the clocks of machines may be, where no Date tells AWS's time."""
 _AWS_DOMAINS: Final = (
     "amazonaws.com",
     "amazonaws.com.cn",
@@ -136,6 +138,17 @@ class AwsClock:
         """AWS's time at most; None before the first answer."""
         edges = self._edges()
         return None if edges is None else round(edges[1]) + FRONT_END_MS
+
+    def edges_ms(self) -> tuple[int, int] | None:
+        """AWS's time at least and at most; None before the first answer.
+
+        Where the system's clock counts, that: it is right within 1 s, as those of all others.
+        """
+        if self._has_told or not self._uses_dates:
+            wall_ms = self._clock.wall_ms()
+            return wall_ms - SYSTEM_CLOCK_MS, wall_ms + SYSTEM_CLOCK_MS
+        earliest_ms, latest_ms = self.earliest_ms(), self.latest_ms()
+        return None if earliest_ms is None or latest_ms is None else (earliest_ms, latest_ms)
 
     def _learn(self, date_ms: int, sent: float) -> None:
         now = self._clock.monotonic()

@@ -1,19 +1,14 @@
-"""The port for workflow engines: three calls, named by a task token or an execution's ARN.
+"""Workflow engines: wake an execution that waits for a lock, and ask whether one still runs.
 
-An engine tells by the shape of the token or the ARN which service it belongs to; callers pass on
-what a request named, and never look into it.
+Both engines stand behind one port. A task token and an execution's ARN tell by their shape which
+engine they belong to; callers pass on what a request named, and never look into it.
 
-Both workflow engines behind one port: the ARN or the token says which one is meant.
+    StepFunctions      Standard workflows, and their task tokens
+    DurableFunctions   durable executions of Lambda, and their callbacks
+    WorkflowEngines    both
 
-AWS Step Functions as a workflow engine: Standard workflows, and their task tokens.
-
-Lambda durable functions as a workflow engine: durable executions, and their callbacks.
-
-Sends a message to an execution, and tells what became of it.
-
-The AWS SDK that a function of the service runs with: Lambda's runtime brings it.
-
-Executions are supported within the service's own account and region only.
+A message only saves an execution from asking, so no method raises: a message that is lost delays a
+waiter until its fallback poll.
 """
 
 from __future__ import annotations
@@ -22,19 +17,20 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar
 
-import botocore
 from botocore.exceptions import BotoCoreError, ClientError
 
 from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code, may_pass
-from fairlock.errors import InvalidRequest, LockLost, LockStoreMisconfigured
+from fairlock.errors import LockLost
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.wire.answers import acquire_answer, release_answer
-from fairlock.wire.rules import callback_id_in, is_durable
+from fairlock.wire.rules import callback_id_in, is_durable, place_in
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
@@ -99,34 +95,79 @@ class NoWorkflows:
         return Execution(Liveness.UNKNOWN)
 
 
+_Client = TypeVar("_Client")
+
+
 def deliver(
-    send: Callable[[], object], *, gone: Collection[str], retry_budget: RetryBudget
+    client: _Client | None,
+    send: Callable[[_Client], object],
+    *,
+    gone: Collection[str],
+    retry_budget: RetryBudget,
 ) -> Delivery:
     """Sends a message, again while the service is too busy for it. Does not raise.
 
     Args:
+        client: of the service; None if this process can have none.
         send: one sending.
-        gone: codes of the errors that say that nobody waits for the message.
+        gone: codes of the errors that say that no execution waits for the message.
         retry_budget: how long to repeat.
     """
+    if client is None:
+        return Delivery.UNKNOWN
     message = RepeatedRequest(retry_budget)
     try:
-        message.send(send)
+        message.send(send, client)
     except (ClientError, BotoCoreError) as error:
-        # A first sending whose reply was lost may have been taken: then nobody waits any more.
+        # A first sending whose reply was lost may have been taken: then no task waits any more.
         is_gone = error_code(error) in gone and not message.repeated and not may_pass(error)
         return Delivery.GONE if is_gone else Delivery.UNKNOWN
     return Delivery.DELIVERED
 
 
-_MACHINE_LIVENESS: Final = {
+Account = Callable[[], str | None]
+"""The account that a client asks; None if nobody knows."""
+
+
+def no_account() -> None:
+    """The account of a client whose credentials do not name it."""
+
+
+def _forgotten(client: object, execution_arn: str, account: str | None) -> Execution:
+    """What it means that an engine knows no such execution.
+
+    It is over if it is one of the region and the account that were asked. Elsewhere it may well
+    run: another region knows nothing of it.
+    """
+    region = getattr(getattr(client, "meta", None), "region_name", None)
+    is_asked = place_in(execution_arn)[1:] == (region, account)
+    return Execution(Liveness.OVER if is_asked else Liveness.UNKNOWN)
+
+
+_LIVENESS: Final = {
     "RUNNING": Liveness.RUNNING,
     "PENDING_REDRIVE": Liveness.RUNNING,
+    # A paused durable execution goes on where it was when it is resumed, and until then still takes
+    # the results of its callbacks: a paused waiter may be handed the lock.
+    "PAUSING": Liveness.RUNNING,
+    "PAUSED": Liveness.RUNNING,
+    "DELETING": Liveness.OVER,
     "SUCCEEDED": Liveness.OVER,
     "FAILED": Liveness.OVER,
     "TIMED_OUT": Liveness.OVER,
-    "ABORTED": Liveness.OVER,
+    "ABORTED": Liveness.OVER,  # as Step Functions says
+    "STOPPED": Liveness.OVER,  # as Lambda says
 }
+
+
+def _execution(status: str, ended: datetime | None, redrives: int = 0) -> Execution:
+    """What a status means. A new one is unknown: a guess could cost a holder its lock."""
+    liveness = _LIVENESS.get(status, Liveness.UNKNOWN)
+    if ended is None or liveness is not Liveness.OVER:
+        return Execution(liveness, redrives)
+    return Execution(liveness, redrives, int(ended.timestamp() * 1000))
+
+
 _TASK_GONE: Final = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 
@@ -137,16 +178,21 @@ class StepFunctions:
     Attributes:
         make_client: the client, made when it is first needed; None if this process can have none.
         retry_budget: how long to repeat a message that Step Functions is too busy for.
+        account: which account that client asks.
     """
 
     make_client: Callable[[], SFNClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
+    account: Account = no_account
 
     def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
         output = json.dumps(acquire_answer(grant), ensure_ascii=False)
-        return self._deliver(
-            lambda client: client.send_task_success(taskToken=task_token, output=output)
+        return deliver(
+            self.make_client(),
+            lambda client: client.send_task_success(taskToken=task_token, output=output),
+            gone=_TASK_GONE,
+            retry_budget=self.retry_budget,
         )
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
@@ -154,22 +200,22 @@ class StepFunctions:
 
         The state believes only an answer that names its own lock and owner.
         """
-        if not isinstance(end, LockLost):
+
+        def send(client: SFNClient) -> object:
+            if isinstance(end, LockLost):
+                error, cause = type(end).__name__, str(end)
+                return client.send_task_failure(taskToken=task_token, error=error, cause=cause)
             output = json.dumps(release_answer(end), ensure_ascii=False)
-            return self._deliver(
-                lambda client: client.send_task_success(taskToken=task_token, output=output)
-            )
-        error, cause = type(end).__name__, str(end)
-        return self._deliver(
-            lambda client: client.send_task_failure(taskToken=task_token, error=error, cause=cause)
-        )
+            return client.send_task_success(taskToken=task_token, output=output)
+
+        return deliver(self.make_client(), send, gone=_TASK_GONE, retry_budget=self.retry_budget)
 
     def describe(self, execution_arn: str) -> Execution:
         """Calls DescribeExecution, one request an answer.
 
         An execution that does not exist (any more: Step Functions forgets closed ones after 90
-        days) is over. Any other failure or status is `UNKNOWN`, never a guess: a throttle must not
-        cost a holder its lock.
+        days) is over, if it is one of the region and account that were asked. Any other failure
+        or status is `UNKNOWN`, never a guess: a throttle must not cost a holder its lock.
         """
         client = self.make_client()
         if client is None:
@@ -179,33 +225,17 @@ class StepFunctions:
                 executionArn=execution_arn, includedData="METADATA_ONLY"
             )
         except client.exceptions.ExecutionDoesNotExist:
-            return Execution(Liveness.OVER)
+            return _forgotten(client, execution_arn, self.account())
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
-        liveness = _MACHINE_LIVENESS.get(answer["status"], Liveness.UNKNOWN)
-        ended_at_ms = None
-        if liveness is Liveness.OVER and "stopDate" in answer:
-            ended_at_ms = int(answer["stopDate"].timestamp() * 1000)
-        return Execution(liveness, answer.get("redriveCount", 0), ended_at_ms)
-
-    def _deliver(self, send: Callable[[SFNClient], object]) -> Delivery:
-        client = self.make_client()
-        if client is None:
-            return Delivery.UNKNOWN
-        return deliver(lambda: send(client), gone=_TASK_GONE, retry_budget=self.retry_budget)
+        ended, redrives = answer.get("stopDate"), answer.get("redriveCount", 0)
+        return _execution(answer["status"], ended, redrives)
 
 
 class _WithoutData(TypedDict, total=False):
     IncludeExecutionData: bool
 
 
-_FUNCTION_LIVENESS: Final = {
-    "RUNNING": Liveness.RUNNING,
-    "SUCCEEDED": Liveness.OVER,
-    "FAILED": Liveness.OVER,
-    "TIMED_OUT": Liveness.OVER,
-    "STOPPED": Liveness.OVER,
-}
 _CALLBACK_GONE: Final = (
     "CallbackTimeoutException",
     "ResourceNotFoundException",
@@ -223,10 +253,12 @@ class DurableFunctions:
     Attributes:
         make_client: the client, made when it is first needed; None if this process can have none.
         retry_budget: how long to repeat a message that Lambda is too busy for.
+        account: which account that client asks.
     """
 
     make_client: Callable[[], LambdaClient | None]
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
+    account: Account = no_account
 
     def wake_waiter(self, callback_id: str, grant: Grant) -> Delivery:
         """Completes the callback with the answer that acquire would have given."""
@@ -235,7 +267,8 @@ class DurableFunctions:
             return Delivery.UNKNOWN
         result = json.dumps(acquire_answer(grant), ensure_ascii=False).encode()
         return deliver(
-            lambda: client.send_durable_execution_callback_success(
+            client,
+            lambda client: client.send_durable_execution_callback_success(
                 CallbackId=callback_id, Result=result
             ),
             gone=_CALLBACK_GONE,
@@ -250,7 +283,8 @@ class DurableFunctions:
         nothing at all. An SDK that cannot leave the data out reads them.
 
         An execution that does not exist (any more: Lambda forgets closed ones after the function's
-        retention period) is over. Any other failure or status is `UNKNOWN`, never a guess.
+        retention period) is over, if it is one of the region and account that were asked. Any other
+        failure or status is `UNKNOWN`, never a guess.
         """
         client = self.make_client()
         if client is None or not hasattr(client, "get_durable_execution"):
@@ -260,21 +294,17 @@ class DurableFunctions:
                 DurableExecutionArn=execution_arn, **_without_data(client)
             )
         except client.exceptions.ResourceNotFoundException:
-            return Execution(Liveness.OVER)
+            return _forgotten(client, execution_arn, self.account())
         except (ClientError, BotoCoreError):
             return Execution(Liveness.UNKNOWN)
-        liveness = _FUNCTION_LIVENESS.get(answer["Status"], Liveness.UNKNOWN)
-        ended_at_ms = None
-        if liveness is Liveness.OVER and "EndTimestamp" in answer:
-            ended_at_ms = int(answer["EndTimestamp"].timestamp() * 1000)
-        return Execution(liveness, ended_at_ms=ended_at_ms)
+        return _execution(answer["Status"], answer.get("EndTimestamp"))
 
 
 def _without_data(client: LambdaClient) -> _WithoutData:
     """Sent explicitly: AWS's reference and guide disagree about the default."""
-    asked = client.meta.service_model.operation_model("GetDurableExecution").input_shape
-    known = asked is not None and "IncludeExecutionData" in asked.members
-    return {"IncludeExecutionData": False} if known else {}
+    known = client.meta.service_model.operation_model("GetDurableExecution").input_shape
+    fields = () if known is None else known.members
+    return {"IncludeExecutionData": False} if "IncludeExecutionData" in fields else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,55 +330,3 @@ class WorkflowEngines:
         if is_durable(execution_arn):
             return self.durable_functions.describe(execution_arn)
         return self.step_functions.describe(execution_arn)
-
-
-_KNOWS_DURABLE_FUNCTIONS: Final = (1, 42)
-"""botocore 1.41.6 has none of the calls, 1.42.1 has all; there is no 1.42.0."""
-
-
-def require_durable_calls(execution_arn: str | None) -> None:
-    """Refuses a durable execution where the AWS SDK cannot ask for it.
-
-    Nobody could wake it, and nobody could tell that it has died: its lock would stay taken.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-
-    Raises:
-        LockStoreMisconfigured: names the version that is there, and the one that is needed.
-    """
-    if execution_arn is None or not is_durable(execution_arn):
-        return
-    if tuple(int(part) for part in botocore.__version__.split(".")[:2]) < _KNOWS_DURABLE_FUNCTIONS:
-        raise LockStoreMisconfigured(
-            f"the service cannot lock for durable executions: its AWS SDK, botocore "
-            f"{botocore.__version__}, does not know them; it needs 1.42.1, so let its functions "
-            f"use a newer version of Lambda's runtime"
-        )
-
-
-def require_same_account(execution_arn: str | None, *, function_arn: str) -> None:
-    """Refuses an execution of another account or region.
-
-    The service gets no events of it and may not describe it: its lease would be extended for ever.
-
-    Args:
-        execution_arn: the execution that the request names; None if it names none.
-        function_arn: the function that serves the request.
-
-    Raises:
-        InvalidRequest: names the account and region that the execution must be of.
-    """
-    if execution_arn is None or _place(execution_arn) == _place(function_arn):
-        return
-    partition, region, account = _place(function_arn)
-    rule = f"must be an execution of this service's account and region ({account}, {region})"
-    if _place(execution_arn)[0] != partition:
-        rule += f", in partition {partition}"
-    raise InvalidRequest(field="execution_arn", rule=rule, value=execution_arn)
-
-
-def _place(arn: str) -> tuple[str, str, str]:
-    """Partition, region and account of `arn:partition:service:region:account:…`."""
-    _, partition, _, region, account, *_ = arn.split(":")
-    return partition, region, account

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -96,7 +96,7 @@ class LockTable:
     """One lock table.
 
     Args:
-        client: a DynamoDB client; `client_config.CLIENT_CONFIG` suits it.
+        client: a DynamoDB client; `fairlock.aws.retry.CLIENT_CONFIG` suits it.
         name: the table's name or ARN.
         retry_budget: how long to go on with a request that DynamoDB is too busy for.
         aws_clock: learns from each answer; None for one that knows nothing yet.
@@ -201,7 +201,12 @@ class LockTable:
 
     def query(self, query: Query) -> Page:
         """The items of a range, in order, strongly consistent; one page of 1 MB at most."""
-        return self._page(self._range_of(query))
+        request = RepeatedRequest(self._retry_budget)
+        try:
+            response = request.send(self._client.query, **self._range_of(query))
+        except (BotoCoreError, ClientError) as error:
+            raise self._answer_in(error, request) from error
+        return self._read_page(response, request)
 
     def scan(self, scan: Scan) -> Page:
         """Items of the whole table, strongly consistent; one page of 1 MB before the filter."""
@@ -226,15 +231,14 @@ class LockTable:
 
         If the query says how many it wants at most, it ends with the page that has so many.
         """
-        request = self._range_of(query)
         items: list[Item] = []
         while True:
-            page = self._page(request)
+            page = self.query(query)
             items += page.items
             is_enough = query.most is not None and len(items) >= query.most
             if is_enough or page.next is None:
                 return items
-            request["ExclusiveStartKey"] = page.next
+            query = replace(query, after=page.next)
 
     def no_date(self) -> LockStoreMisconfigured:
         """The error for an answer that does not tell when a lease ends, and was needed for that."""
@@ -244,15 +248,6 @@ class LockTable:
             region=self._region(),
             code="NoDate",
         )
-
-    def _page(self, request: QueryInputTypeDef) -> Page:
-        request["ConsistentRead"] = True
-        sending = RepeatedRequest(self._retry_budget)
-        try:
-            response = sending.send(self._client.query, **request)
-        except (BotoCoreError, ClientError) as error:
-            raise self._answer_in(error, sending) from error
-        return self._read_page(response, sending)
 
     def _read_page(
         self, response: QueryOutputTypeDef | ScanOutputTypeDef, sending: RepeatedRequest
@@ -279,6 +274,7 @@ class LockTable:
             "KeyConditionExpression": query.condition,
             "ExpressionAttributeNames": query.names,
             "ExpressionAttributeValues": query.values,
+            "ConsistentRead": True,
         }
         if query.most is not None:
             request["Limit"] = query.most

@@ -1,11 +1,12 @@
-"""Repeats of a request that failed: the one loop, and how long it goes on.
+"""How a request is repeated, and what its failure means.
 
-Full jitter spreads contenders best (Marc Brooker, "Exponential Backoff And Jitter", AWS
-Architecture Blog, 2015).
+A failure says one of three things: the request was certainly not written, its outcome is unknown,
+or the set-up is wrong. One loop repeats a request while a repeat may help, within a budget. Full
+jitter spreads contenders best (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture
+Blog, 2015).
 
-What a failed request to DynamoDB means: not written, unknown, or a defect of the set-up.
-
-Settings of the AWS clients. Apart from `lock_table`, because they load the network library.
+The settings of the AWS clients are here too, apart from `lock_table`, because they load the network
+library.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from fairlock.cdk.guard.guard import LockGuard
 from fairlock.cdk.guard.waiting import Waiting
 from fairlock.cdk.monitoring import LockAlarms, LockMonitoring
 from fairlock.cdk.optimistic_update import OptimisticUpdate
+from fairlock.cdk.pace_state import Pace
 from fairlock.cdk.service.lock_service import LockService
 from fairlock.cdk.service.reaper import ExecutionReaper
 from fairlock.cdk.service.service_base import ILockService
@@ -32,6 +33,7 @@ __all__ = [
     "LockService",
     "MetricName",
     "OptimisticUpdate",
+    "Pace",
     "SharedLockService",
     "Waiting",
 ]

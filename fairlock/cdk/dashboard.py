@@ -1,6 +1,6 @@
-"""The graphs of the dashboard, from who holds to what fails.
+"""The graphs of the dashboard, from who holds to what fails, and the metrics that they show.
 
-The metrics of a service, of its functions, its table and its reaper, for alarms and graphs.
+The metrics are those of a service, its functions, its table and its reaper; alarms use them, too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The workflow variable of a guard or an update, and the JSONata that reads it.
+"""What the states of a guard and of an update have in common.
 
-Which errors of a task state are repeated, and how often.
-
-Arguments that CDK itself would not refuse, or not by name: types, durations, states.
-
-The checks run in Python before a value reaches CDK: a value such as NaN ends CDK's process.
-
-Account and region: whether two parts of an app are in the same, as far as synth knows.
+A workflow variable and the JSONata that reads it; which errors of a task state are repeated, and
+how often; and checks of arguments that CDK would not refuse, or not by name. The checks run in
+Python before a value reaches CDK: a value such as NaN ends CDK's process.
 """
 
 from __future__ import annotations

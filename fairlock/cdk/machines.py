@@ -1,10 +1,8 @@
-"""Reads the state machines of an app at synth: where each guard and each update has ended up.
+"""The state machines of an app, read and checked when the app is synthesized.
 
-What the JSON of one state says: where it leads, what it assigns, which variables it names.
-
-Rules that need whole state machines: they are checked when the app is synthesized.
-
-Which states of a machine an execution may come to.
+Guards and updates are fragments: only the finished machine tells where each has ended up. Its JSON
+says of each state where it leads, what it assigns and which variables it names, and so which states
+an execution may come to. The rules that need whole machines are checked on that.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ Json = Mapping[str, Any]
 _VARIABLE: Final = re.compile(r"\$((?:lock|item)_\w+_[0-9a-f]{8})\b")
 """A name that `WorkflowVariable` makes."""
 _FENCING_TOKEN: Final = re.compile(_VARIABLE.pattern + r"\.fencing_token\b")
-_ASKS_FIRST: Final = ("?", "$exists(")
+_NULL_SAFE_MARKS: Final = ("?", "$exists(")
 """What stands in JSONata that may do without the value."""
 _PROCESSORS: Final = ("ItemProcessor", "Iterator")
 
@@ -101,7 +99,7 @@ def tokens_needed(state: Json, *, language: str) -> set[str]:
     return {
         variable
         for _, text in _texts(without_bodies(state), "")
-        if not (in_jsonata and any(sign in text for sign in _ASKS_FIRST))
+        if not (in_jsonata and any(sign in text for sign in _NULL_SAFE_MARKS))
         for variable in _FENCING_TOKEN.findall(text)
     }
 

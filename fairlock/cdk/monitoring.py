@@ -1,8 +1,7 @@
 """`LockMonitoring`: a dashboard for a lock service, saved queries of its logs, and alarms.
 
-`LockAlarms`: which alarms there are, and when each of them fires.
-
-Saved queries of CloudWatch Logs Insights: the logs name the locks, which metrics do not.
+`LockAlarms` says which alarms there are, and when each of them fires. The saved queries are of
+CloudWatch Logs Insights: the logs name the locks, which metrics do not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`OptimisticUpdate`: reads an item, lets a task change it, writes it if it is still the same.
 
-The arguments of an update, checked at synth.
-
-The rule for an update in the state machine in which it ended up.
+Its arguments are checked when it is made, and its place in the finished state machine at synth.
 """
 
 from __future__ import annotations

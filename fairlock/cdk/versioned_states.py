@@ -1,10 +1,8 @@
 """The states of `OptimisticUpdate`: read, conditional write, and what a conflict leads to.
 
-The JSONata of `OptimisticUpdate`: items translated, conditions chosen, writes made.
-
-Step Functions spells the types of attribute values as the AWS SDK for Java does (`Bool`, `Nul`,
-`Ss`), unlike DynamoDB itself (`BOOL`, `NULL`, `SS`). So an item is translated after it was read,
-and back before it is written.
+Their JSONata translates items, chooses conditions and makes writes. Step Functions spells the types
+of attribute values as the AWS SDK for Java does (`Bool`, `Nul`, `Ss`), unlike DynamoDB itself
+(`BOOL`, `NULL`, `SS`). So an item is translated after it was read, and back before it is written.
 
 The item is translated as text, by regular expressions. Step Functions ends an evaluation that is
 about 100 calls deep or takes a second (https://github.com/floci-io/floci/issues/2737 measured the

@@ -13,6 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from fairlock.aws.retry import misconfigured, raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.asl import commands as asl_commands
+from fairlock.cli.child_process import become
+from fairlock.cli.endings import Command, Group
 from fairlock.cli.exit_codes import Ended, end, log_lines, statuses
 from fairlock.cli.operating import commands
 from fairlock.cli.run import Job, run
@@ -22,13 +24,13 @@ from fairlock.cli.target import (
     LockName,
     Profile,
     Region,
-    Stack,
-    Table,
     Target,
+    about_a_table,
+    rate_of,
     seconds,
-    target_of,
 )
 from fairlock.client.create_table import create_table
+from fairlock.errors import SlotTooLate
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS
 
 _WRONG_USAGE: Final = 2
@@ -37,9 +39,9 @@ _WRONG_USAGE: Final = 2
 app = typer.Typer(
     name="fairlock",
     help="Locks on a DynamoDB table.",
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # else a word in brackets, as [cdk], would be markup
 )
 app.add_typer(commands)
 app.add_typer(asl_commands)
@@ -62,8 +64,9 @@ def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
         raise Ended(0)
 
 
-@app.callback()
+@app.callback(invoke_without_command=True, cls=Group)
 def fairlock(
+    context: typer.Context,
     *,
     _version: Annotated[
         bool,
@@ -71,17 +74,21 @@ def fairlock(
     ] = False,
 ) -> None:
     """Locks on a DynamoDB table: hold one while a program runs; see and free them."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise Ended(0)
 
 
-@app.command("run")
+@app.command("run", cls=Command)
+@about_a_table(so="; the command was not started")
 def run_command(
+    target: Target,
     name: LockName,
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
+        list[str],
+        typer.Argument(metavar="COMMAND", help="What to run, with its arguments, after --."),
     ],
     *,
-    table: Table = None,
-    stack: Stack = None,
     lease: Annotated[
         float,
         typer.Option(
@@ -116,20 +123,15 @@ def run_command(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
     ] = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
-    """Holds a lock while a command runs, and passes on its exit status.
+) -> int:
+    """Holds a lock while a command runs.
 
-    The command finds FAIRLOCK_LOCK_NAME and FAIRLOCK_FENCING_TOKEN in its environment. If the
-    lock is lost, its whole process group is sent TERM, and KILL after the grace. A time is a number
-    of seconds, or has a unit: 30s, 10m, 2h, 1d.
+    It passes on the command's exit status. The command finds FAIRLOCK_LOCK_NAME and
+    FAIRLOCK_FENCING_TOKEN in its environment. If the lock is lost, its whole process group is sent
+    TERM, and KILL after the grace. A time is a number of seconds, or has a unit: 30s, 10m, 2h, 1d.
     """
     job = Job(
-        target=target_of(
-            table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-        ),
+        target=target,
         name=name,
         command=command,
         lease=lease,
@@ -141,12 +143,50 @@ def run_command(
         taken_exit_code=taken_exit_code,
         quiet=quiet,
     )
-    with job.target.named_in_errors(so="; the command was not started"):
-        status = run(job)
-    raise Ended(status)
+    return run(job)
 
 
-@app.command("create-table")
+@app.command("pace", cls=Command)
+@about_a_table(so="; the command was not started")
+def pace_command(
+    target: Target,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pace's name.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
+    ],
+    *,
+    rate: Annotated[  # noqa: ANN401 - a pair, of which typer would make two values
+        Any,
+        typer.Option(
+            parser=rate_of, metavar="COUNT/TIME", help="How many in how much time, such as 10/1m."
+        ),
+    ],
+    max_wait: Annotated[
+        float,
+        typer.Option(
+            parser=seconds(), metavar=TIME, help="Longest wait for the slot. 0 does not wait."
+        ),
+    ] = 120,
+    burst: Annotated[int, typer.Option(help="How many may begin at once after a pause.")] = 1,
+    late_exit_code: Annotated[
+        int, typer.Option(min=0, max=255, help="Exit status if the slot is later than that.")
+    ] = exit_codes.TAKEN,
+) -> int:
+    """Waits for the next slot of a pace, then becomes the command.
+
+    Nothing is held while the command runs. A time is a number of seconds, or has a unit: 30s, 10m,
+    2h, 1d. At most once an hour in the whole fleet: --rate 1/1h --max-wait 0.
+    """
+    with target.locks() as locks:
+        try:
+            locks.pace(name, rate=rate, max_wait=max_wait, burst=burst)
+        except SlotTooLate as error:
+            exit_codes.say(f"{error}; the command was not started")
+            return late_exit_code
+    return become(command)
+
+
+@app.command("create-table", cls=Command)
 def create_table_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The table's name.")],
     *,

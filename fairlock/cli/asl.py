@@ -13,12 +13,13 @@ from typing import Annotated, Final
 import typer
 
 from fairlock.cli import exit_codes
+from fairlock.cli.endings import Command
 from fairlock.cli.target import TIME, EndpointUrl, Profile, Region, name_of_stack, whole_seconds
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
 _FROM_INPUT: Final = "-"
 
-commands = typer.Typer()
+commands = typer.Typer(rich_markup_mode=None)
 
 
 class WayToWait(StrEnum):
@@ -28,7 +29,7 @@ class WayToWait(StrEnum):
     POLLING = "polling"
 
 
-@commands.command("asl")
+@commands.command("asl", cls=Command)
 def asl_command(
     *,
     task: Annotated[
@@ -83,7 +84,7 @@ def asl_command(
     region: Region = None,
     endpoint_url: EndpointUrl = None,
 ) -> None:
-    """Prints a state machine that runs a task under a lock, as the CDK's guard does.
+    """Prints a state machine that runs a task under a lock.
 
     The lock is released after the task and after any error of it. The states are those of
     LockGuard, so the extra fairlock[cdk] and Node.js are needed to print them.

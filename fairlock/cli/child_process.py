@@ -1,10 +1,9 @@
-"""The command: a process group of its own, so that signals reach everything that it starts.
+"""The command that `fairlock run` starts, and all that may happen around it.
 
-One pipe to wait for: signals, the end of the command, and news from other threads.
-
-The terminal: the kernel stops a process that reads from it outside of its foreground.
-
-The end of a command whose `fairlock` was killed, so that nobody renews the lock any more.
+It gets a process group of its own, so that signals reach everything that it starts. One pipe is
+waited for: it tells of signals, of the end of the command, and of news from other threads. At a
+terminal the group must be in the foreground, because the kernel stops any other that reads from it.
+If `fairlock` itself is killed, the kernel ends the command: its lock is renewed no more.
 """
 
 from __future__ import annotations
@@ -19,13 +18,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from fairlock.cli import exit_codes
 from fairlock.clock import Alarm, BootClock, ThreadAlarm
 
 FORWARDED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 """Signals that ask the program to end; they are passed on to the command."""
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Puts the command in the place of this process: its signals, its terminal and its status.
+
+    Ends with the status of shells if there is no such program, or if it cannot be started.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these, and the command would inherit it.
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))  # noqa: S606 - what the caller wants to run
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        exit_codes.end(exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START, error)
 
 
 class SignalPipe:

@@ -1,18 +1,16 @@
-"""`fairlock doctor`: whether a table is fit to lock with. Reads only; no probe writes anything.
+"""`fairlock doctor`: whether a table is fit to lock with. It reads only, and writes nothing.
 
-Probes of permissions that write nothing, whether they are allowed or not.
+A permission to write is probed on condition of an item that does not exist, under a key that no
+lock uses: AWS checks the permission, then the condition, and refuses.
 
-A probe that writes is conditioned on an item that does not exist, under a key that nobody uses, so
-that AWS checks the permission, then the condition, and refuses.
-
-Other tables that may be of the same service: made when its stack was deployed anew.
-
-CloudFormation names a table after its stack and construct, and ends the name with random letters.
-A table that was retained when its stack was destroyed differs from the new one in these only.
+Other tables may be of the same service, made when its stack was deployed again. CloudFormation
+names a table after its stack and construct, and ends the name with random letters. A table that was
+retained when its stack was destroyed differs from the new one in these only.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -101,6 +99,8 @@ def is_allowed(target: Target, dynamodb: Any, probe: Probe, table_arn: str | Non
 
 
 def _send(target: Target, dynamodb: Any, action: str, table_arn: str | None) -> None:  # noqa: ANN401 - same
+    # A key that no lock has, and new each time: beside whatever runs, a write finds no item, its
+    # condition fails, and nothing is written.
     key: dict[str, Any] = {
         PARTITION_KEY: {"S": f"PROBE#{uuid.uuid4()}"},
         SORT_KEY: {"S": "PROBE"},
@@ -193,19 +193,28 @@ class Finding:
     text: str
 
 
-def doctor(target: Target, console: Console, clock: Clock) -> int:
-    """Prints a line for each check; returns 0, or 1 if something must be mended."""
+def doctor(target: Target, console: Console, clock: Clock, *, as_json: bool = False) -> int:
+    """Prints a line for each check, or an object; returns 0, or 1 if there is a failure."""
+    findings = list(examine(target, clock))
+    status = int(any(finding.verdict is Verdict.FAILURE for finding in findings))
+    if as_json:
+        told = [
+            {"check": one.check, "verdict": one.verdict.name.lower(), "text": one.text}
+            for one in findings
+        ]
+        place = {"table": target.table, "region": target.region_name()}
+        console.file.write(json.dumps({**place, "fit": status == 0, "findings": told}) + "\n")
+        return status
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(width=11, no_wrap=True)
     table.add_column(width=18, no_wrap=True)
     table.add_column(overflow="fold")
-    findings = list(examine(target, clock))
     for finding in findings:
         word, colour = finding.verdict.value
         table.add_row(Text(word, colour), finding.check, Text(printable(finding.text)))
     console.print(Text(target.place(), "bold"))
     console.print(table)
-    return int(any(finding.verdict is Verdict.FAILURE for finding in findings))
+    return status
 
 
 def examine(target: Target, clock: Clock) -> Iterator[Finding]:

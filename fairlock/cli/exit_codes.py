@@ -1,7 +1,9 @@
-"""Exit statuses: those of the command, and a few of `fairlock` that few programs use.
+"""What `fairlock` tells the shell: exit statuses, and what is logged meanwhile as lines for people.
+
+The statuses are those of the command, and a few of `fairlock` that few programs use.
 
     0-255     of the command; 128 + n if signal n ended it, or ended the waiting for the lock
-    1         `release --force`: somebody was asked and said no; `doctor`: there is a failure
+    1         `release --force`: declined at the prompt; `doctor`: a check failed
     64        wrong usage: nothing was done
     66        `show`, `release`: the table knows no lock of this name, or nobody holds it
     69        the lock table did not answer: the command was not started
@@ -13,8 +15,6 @@
     126, 127  the command cannot be started, or was not found
 
 The numbers are those of sysexits.h (BSD), and of the shells.
-
-What the client logs while a command runs, as lines for people.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import typer
 from fairlock.cli import exit_codes, lines
 from fairlock.cli.listing import unknown
 from fairlock.client.lock_client import LockClient
-from fairlock.errors import FairlockError
-from fairlock.protocol.description import DescribedHolder, LockDescription
+from fairlock.clock import iso
+from fairlock.errors import DescribedHolder, FairlockError
+from fairlock.protocol.description import LockDescription
 from fairlock.text import printable
 
 _NO_REASON: Final = "no reason given"
@@ -28,6 +30,7 @@ class ForcedRelease:
         yes: whether to ask nobody.
         ask: asks a question that is answered by yes or no; None if nobody is there to be asked.
         requested_by: tells who releases; called when it is decided.
+        as_json: whether to print an object instead of a line.
     """
 
     name: str
@@ -36,16 +39,21 @@ class ForcedRelease:
     yes: bool
     ask: Callable[[str], bool] | None
     requested_by: Callable[[], str]
+    as_json: bool = False
 
 
-def release_own(locks: LockClient, name: str, owner_id: str) -> int:
+def release_own(locks: LockClient, name: str, owner_id: str, *, as_json: bool = False) -> int:
     """Releases the lock for its owner, whom the owner_id proves; returns the exit status.
 
     Raises:
         InvalidRequest: the name or the owner_id breaks its rule.
     """
-    if locks.release(name, owner_id):
+    released = locks.release(name, owner_id)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "released": released}))
+    elif released:
         typer.echo(f"{printable(name)}: released")
+    if released:
         return 0
     exit_codes.say(f"lock {name!r} is not held by this owner: nothing was released")
     return exit_codes.LOST
@@ -77,7 +85,11 @@ def force_release(locks: LockClient, place: str, wanted: ForcedRelease) -> int:
         reason=wanted.reason or _NO_REASON,
         requested_by=wanted.requested_by(),
     )
-    typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
+    if wanted.as_json:
+        done = {"lock_name": wanted.name, "released": True, "fencing_token": holder.fencing_token}
+        typer.echo(json.dumps(done))
+    else:
+        typer.echo(f"{printable(wanted.name)}: released by force; {_now(locks, wanted.name)}")
     return 0
 
 
@@ -91,7 +103,7 @@ def _choose(found: LockDescription, fencing_token: int | None) -> DescribedHolde
 def _tell_holders(found: LockDescription, fencing_token: int | None) -> int:
     for holder in found.holders:
         owner = lines.name_of(holder.owner_name)
-        exit_codes.say(f"--token {holder.fencing_token}: {owner}, {lines.iso(holder.acquired_at)}")
+        exit_codes.say(f"--token {holder.fencing_token}: {owner}, {iso(holder.acquired_at)}")
     if fencing_token is None:
         exit_codes.end(exit_codes.USAGE, f"{len(found.holders)} hold it: name one by --token")
     exit_codes.say(f"no holder has the fencing token {fencing_token}: nothing was released")

@@ -1,21 +1,24 @@
-"""Descriptions of locks as text. What others have stored is shown as escapes where it must be.
+"""Locks as text: every detail line by line, a line for a pipe, or a table for a terminal.
 
-Locks as a table for a terminal, as wide as that is; never wider, whatever the names are.
+What others have stored is shown as escapes where it must be. The table is as wide as the terminal
+and never wider, whatever the names are.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fairlock.clock import iso_utc
-from fairlock.protocol.description import DescribedHolder, LockDescription
+from fairlock.clock import iso
+from fairlock.errors import DescribedHolder
+from fairlock.protocol.description import LockDescription
 from fairlock.text import printable
 
 _NO_NAME: Final = "(no name)"
@@ -23,6 +26,11 @@ _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _MANY_DAYS: Final = 100
+
+
+def screen() -> Console:
+    """The output. With NO_COLOR in the environment it has no bold either, which rich would keep."""
+    return Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 def details(lock: LockDescription) -> Iterator[str]:
@@ -55,8 +63,13 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
     if holder.execution_arn is not None and holder.execution_arn != holder.owner_name:
         yield f"  execution: {printable(holder.execution_arn)}"
     if holder.data is not None:
-        text = json.dumps(holder.data, ensure_ascii=False, separators=(",", ":"))
-        yield f"  data: {printable(text)}"
+        yield f"  data: {printable(_text_of(holder.data))}"
+
+
+def _text_of(data: Mapping[str, Any] | str) -> str:
+    if isinstance(data, str):  # No JSON object, so it is shown as it is stored.
+        return data
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
 def _over(holder: DescribedHolder) -> str:
@@ -95,11 +108,6 @@ def owners_of(lock: LockDescription) -> str:
 def name_of(owner_name: str) -> str:
     """A label as it may be shown."""
     return printable(owner_name) or _NO_NAME
-
-
-def iso(moment: datetime) -> str:
-    """A time in UTC, to the millisecond."""
-    return iso_utc(round(moment.timestamp() * 1000))
 
 
 def short(span: timedelta) -> str:

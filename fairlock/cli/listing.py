@@ -1,8 +1,7 @@
-"""`fairlock watch`: the locks that are held or waited for, read again and again.
+"""The commands that show locks: `fairlock ls`, `fairlock watch` and `fairlock show`.
 
-`fairlock ls`: the locks that are held or waited for.
-
-`fairlock show`: holders and waiters of a lock. Owner ids prove ownership and stay hidden.
+`ls` shows the locks that are held or waited for, `watch` shows them again and again, and `show` the
+holders and waiters of one lock. Owner ids prove ownership and stay hidden.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
@@ -23,7 +23,7 @@ from fairlock.cli.lines import lock_table
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import Clock, iso_utc
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.description import LockDescription
+from fairlock.protocol.description import DescribedQueue, LockDescription
 from fairlock.text import printable
 from fairlock.wire.answers import lock_json
 
@@ -102,7 +102,13 @@ def reader(locks: LockClient, names: Sequence[str], prefix: str | None) -> Read:
 
 
 def watch(
-    read: Read, console: Console, clock: Clock, *, every: float, times: int | None = None
+    read: Read,
+    console: Console,
+    clock: Clock,
+    *,
+    every: float,
+    times: int | None = None,
+    as_json: bool = False,
 ) -> int:
     """Shows the locks until Ctrl-C; returns the exit status.
 
@@ -116,9 +122,12 @@ def watch(
         clock: waits in between.
         every: seconds between two readings.
         times: how often to read; None for ever.
+        as_json: whether to print an object for each change, also on a terminal.
     """
     try:
-        if console.is_terminal:
+        if as_json:
+            _print_objects(read, console, clock, every=every, times=times)
+        elif console.is_terminal:
             _draw(read, console, clock, every=every, times=times)
         else:
             _print_changes(read, console, clock, every=every, times=times)
@@ -149,12 +158,36 @@ def _print_changes(
     for _ in _rounds(clock, every, times):
         at = iso_utc(clock.wall_ms())
         try:
-            told = list(changes.since_last(read()))
+            told = [
+                f"{printable(name)}\tfree" if lock is None else lines.one_line(lock)
+                for name, lock in changes.since_last(read())
+            ]
         except LockStoreUnavailable as error:
             told = [f"no answer: {printable(str(error))}"]
         for line in told:
             console.file.write(f"{at}\t{line}\n")
         console.file.flush()
+
+
+def _print_objects(
+    read: Read, console: Console, clock: Clock, *, every: float, times: int | None
+) -> None:
+    """As `ls --json` prints them; a lock that is free by now has no holders and no waiters."""
+    changes = _Changes()
+    for _ in _rounds(clock, every, times):
+        try:
+            for name, lock in changes.since_last(read()):
+                seen = lock or _free(name, clock)
+                console.file.write(f"{json.dumps(lock_json(seen))}\n")
+        except LockStoreUnavailable as error:
+            exit_codes.say(f"no answer: {error}")
+        console.file.flush()
+
+
+def _free(name: str, clock: Clock) -> LockDescription:
+    seen_at = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
+    nobody = DescribedQueue()
+    return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=nobody)
 
 
 @dataclass(slots=True)
@@ -163,16 +196,19 @@ class _Changes:
 
     _seen: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
 
-    def since_last(self, found: Iterable[LockDescription]) -> Iterator[str]:
+    def since_last(
+        self, found: Iterable[LockDescription]
+    ) -> Iterator[tuple[str, LockDescription | None]]:
+        """Each lock that has changed, by its name; None if it is free by now."""
         now: dict[str, tuple[tuple[int, ...], int]] = {}
         for lock in found:
             holders = tuple(holder.fencing_token for holder in lock.holders)
             now[lock.name] = (holders, lock.waiters.count)
             if self._seen.get(lock.name) != now[lock.name]:
-                yield lines.one_line(lock)
+                yield lock.name, lock
         for name in self._seen:
             if name not in now:
-                yield f"{printable(name)}\tfree"
+                yield name, None
         self._seen = now
 
 

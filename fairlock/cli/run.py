@@ -6,7 +6,7 @@ acquire ──▶ granted ─▶ start ─▶ the command ends ─────�
    ├──▶ taken ──────────────────────────────────────────────▶ 75
    └──▶ a signal: leaves the queue ─────────────────────────▶ 128 + n
 
-Two lines that tell why a command began late: for whom it waits, and that it has the lock.
+A command that begins late is preceded by two lines: for whom it waits, and that it has the lock.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from fairlock.cli.child_process import (
     SignalPipe,
     Terminal,
 )
-from fairlock.cli.lines import iso, owners_of
+from fairlock.cli.lines import owners_of
 from fairlock.cli.target import Target
 from fairlock.client.arguments import default_owner_name
 from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
+from fairlock.clock import iso
 from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout
-from fairlock.names import HELD_LOCKS_VARIABLE
+from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
 
 _END_OF_THREAD_SECONDS: Final = 0.2
 """How long a lock that was granted waits for a line that is just being made."""
@@ -185,22 +186,26 @@ def _run(
                 max_wait=job.max_wait,
                 limit=job.limit,
                 data=job.data,
+                # Another thread finds the loss. The pipe wakes this one, which ends the command.
                 on_lost=lambda _lock, _reason: signals.wake_up(),
             )
     except LockWaitTimeout as error:
         exit_codes.say(f"{error}; the command was not started")
         return job.taken_exit_code
+    # A signal may have come while the grant was under way. The command must not start then: its
+    # shell believes it ended. Our caller releases.
     clock.raise_if_signalled()
     environment = {
         **os.environ,
-        "FAIRLOCK_LOCK_NAME": lock.name,
-        "FAIRLOCK_FENCING_TOKEN": str(lock.fencing_token),
+        LOCK_NAME_VARIABLE: lock.name,
+        FENCING_TOKEN_VARIABLE: str(lock.fencing_token),
         HELD_LOCKS_VARIABLE: json.dumps([*around, _held_by_this(job)]),
     }
     with Terminal() as terminal:
         try:
             command = Command(job.command, environment, terminal)
         except OSError as error:
+            # No command runs, so others need not wait for the end of the lease.
             exit_codes.say(error)
             missing = isinstance(error, FileNotFoundError)
             return _release(lock, exit_codes.NOT_FOUND if missing else exit_codes.CANNOT_START)
@@ -208,10 +213,13 @@ def _run(
             with terminal.given_away():
                 status = _supervise(command, lock, signals, clock, grace=job.grace)
         except BaseException:
-            command.send(signal.SIGKILL)  # A defect of ours: it must not outlive its lock.
+            # A defect of ours, or an interrupt: the release comes next, and the command must not
+            # go on without its lock.
+            command.send(signal.SIGKILL)
             raise
         finally:
             command.forget()
+    # Last: whatever the command has started is over, so the next holder is alone.
     return _release(lock, status)
 
 

@@ -4,7 +4,7 @@ request ─▶ granted
  ▲ └─────▶ queued ─▶ poll, poll, poll … ─▶ this owner holds it: handed over ─▶ granted
  │                    │        └─ deadline ─▶ last poll ─▶ leave the queue ─▶ nothing held
  │                    ├─ nobody waits: this waiter was dropped from the queue
- │                    ├─ a permit is free, or a lease over, and nobody acts on it (`free_permit.py`)
+ │                    ├─ a permit is free, or a lease over, and nobody acts on it (`FreePermit`)
  └────────────────────┘
 
 Each poll is one strongly consistent read, mostly of the lock. Once in 15 s it reads the waiter's
@@ -14,12 +14,13 @@ minutes the waiter asks again, by its ticket, to keep its place: one that does n
 A poll is left out if this client knows the answer: another of its waiters has read the lock in the
 meantime, or the lock is held by this client itself, whose release will tell (`local_waiters.py`).
 
-The error at the end of a wait: it names the lock's holders.
+A wait that ends without the lock is an error that names its holders.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,12 +29,11 @@ from typing import Final
 from fairlock.backoff import longest_poll_seconds, retry_seconds
 from fairlock.client.connection import StoreFactory
 from fairlock.client.local_waiters import FreePermit, QueuePosition
-from fairlock.client.reporting import LockEventKind, LockEvents
-from fairlock.clock import utc
-from fairlock.errors import LockStoreUnavailable, LockWaitTimeout, VisibleHolder
+from fairlock.client.reporting import LockEventKind, LockEvents, logger
+from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout
+from fairlock.protocol.description import describe_holder
 from fairlock.protocol.model import (
     AcquireRequest,
-    HeartbeatRequest,
     Holder,
     ReleaseRequest,
     SeenLock,
@@ -41,8 +41,8 @@ from fairlock.protocol.model import (
 from fairlock.protocol.outcomes import Grant, Queued
 from fairlock.protocol.schema import waiter_key
 from fairlock.store.acquire import acquire
-from fairlock.store.context import LockContext
-from fairlock.store.keep_alive import has_enough_left, renew_lease
+from fairlock.store.context import LockContext, has_enough_left
+from fairlock.store.keep_alive import renew_lease
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
 
@@ -58,28 +58,19 @@ def wait_timeout(
         max_wait: longest seconds, as the caller said; 0 for a single try.
         waited: the seconds that it really took.
     """
-    visible = tuple(map(_visible, holders))
-    names = ", ".join(map(_named, visible)) or "nobody"
+    described = tuple(map(describe_holder, holders))
+    names = ", ".join(map(_named, described)) or "nobody"
     told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
     message = f"lock {lock_name!r}: {told} {names}"
     return LockWaitTimeout(
         message,
         lock_name=lock_name,
         waited_seconds=waited,
-        holders=visible,
+        holders=described,
     )
 
 
-def _visible(holder: Holder) -> VisibleHolder:
-    return VisibleHolder(
-        owner_name=holder.owner_name,
-        acquired_at=utc(holder.acquired_at_ms),
-        expires_at=utc(holder.expires_at_ms),
-        fencing_token=holder.fencing_token,
-    )
-
-
-def _named(holder: VisibleHolder) -> str:
+def _named(holder: DescribedHolder) -> str:
     since = holder.acquired_at.isoformat(sep=" ", timespec="seconds")
     return f"{label_of(holder.owner_name)} since {since}"
 
@@ -145,7 +136,8 @@ class Acquisition:
         self._planned_at = self._place_seen_at = self._began
         self._unknown: LockStoreUnavailable | None = None
         self._failures = 0
-        self._is_granted = False
+        self._is_granted = self._is_settled = False
+        self._thread = threading.current_thread()
         self.holders: tuple[Holder, ...] = ()
 
     def run(self) -> Grant | None:
@@ -182,30 +174,72 @@ class Acquisition:
             self._is_granted = granted is not None
         except BaseException:
             # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
-            with suppress(Exception):
-                self.leave()
+            self._undo()
             raise
         if granted is None and self.request.waits:
             # The time is over, but a hand-off may choose this waiter now. Leaving also gives such a
             # grant back; a caller that only went away would hold a lock that nobody knows of.
             self._give_up()
+        elif granted is None:
+            self.settle()
         return granted
 
     def undo(self) -> None:
         """Gives back what was granted, for a caller that was interrupted before it had a lock."""
         if self._is_granted:
-            with suppress(Exception):
-                self.leave()
+            self._undo()
+
+    def _undo(self) -> None:
+        with suppress(Exception):
+            self.leave()
+        self.settle()  # An interrupt in the middle of this leaves it to the end of the client.
 
     def leave(self) -> None:
-        """Leaves the queue; a grant that came in this moment goes to the next waiter."""
+        """Leaves for good; a grant that came in this moment goes to the next waiter.
+
+        Even a try that never waited leaves a mark if it holds nothing: a request of it that is
+        still on its way would be granted the lock for nobody.
+        """
         request = ReleaseRequest(
             lock_name=self.request.lock_name,
             owner_id=self.request.owner_id,
-            waits=self.request.waits,
+            waits=True,
             ticket=self._ticket,
         )
         self._store_factory.release(request, seconds=_LEAVE_SECONDS)
+        self.settle()
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Never: no mutex is held between its requests."""
+        return False
+
+    def settle(self) -> None:
+        """Notes that nothing is left to be done: a lock object has the grant, or all was tried."""
+        self._is_settled = True
+
+    def is_settled(self) -> bool:
+        """Whether it holds nothing and waits for nothing any more."""
+        return self._is_settled
+
+    def is_over(self) -> bool:
+        """Whether its place and its lease are over, whatever became of it."""
+        left = _LONGEST_PLACE_SECONDS + 2 * self._longest + self.request.lease_ms / 1000
+        return self._is_settled or self._clock.monotonic() > self._deadline + left
+
+    def release_at_close(self) -> None:
+        """Leaves the queue at the end of a client, if an interrupt has cut off the leaving."""
+        try:
+            self.leave()
+        except Exception:
+            logger.exception(
+                "lock %r: leaving its queue failed; the place ends by itself",
+                self.request.lock_name,
+            )
+
+    def is_abandoned(self) -> bool:
+        """Whether its thread has left it. One in another thread finds the client closed."""
+        return self._thread is threading.current_thread() or not self._thread.is_alive()
 
     def timed_out(self) -> LockWaitTimeout:
         """The error that names the lock's holders."""
@@ -220,10 +254,10 @@ class Acquisition:
         try:
             self.leave()
         except Exception:
+            self.settle()
             raise
         except BaseException:  # Interrupted in the middle of it.
-            with suppress(Exception):
-                self.leave()
+            self._undo()
             raise
 
     def _goes_on(self) -> bool:
@@ -346,13 +380,8 @@ class Acquisition:
         """Renews a grant that was found late, before it is relied on; None if it is gone."""
         if has_enough_left(granted, now=self._clock.monotonic()):
             return granted
-        heartbeat = HeartbeatRequest(
-            lock_name=self.request.lock_name,
-            owner_id=self.request.owner_id,
-            lease_ms=self.request.lease_ms,
-        )
         try:
-            renewed = renew_lease(self._context(), heartbeat)
+            renewed = renew_lease(self._context(), self.request.heartbeat)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None

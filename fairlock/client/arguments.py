@@ -1,7 +1,4 @@
-"""The rules of the clients' arguments.
-
-Lock names made of parts, without two different lists of parts that make one name.
-"""
+"""The rules of the clients' arguments, and lock names that are made of parts."""
 
 from __future__ import annotations
 

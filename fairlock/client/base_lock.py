@@ -157,7 +157,10 @@ class BaseLock(ABC):
 
     @property
     def data(self) -> Mapping[str, Any] | None:
-        """What was stored with the lock, last by `acquire` or `heartbeat`."""
+        """What was stored with the lock, last by `acquire` or `heartbeat`.
+
+        Of an adopted lock, None as well if what is stored is no JSON object.
+        """
         return self._data
 
     @property

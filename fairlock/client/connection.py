@@ -1,12 +1,13 @@
-"""The AWS clients of a `LockClient`: made when first needed, and anew in a forked child.
+"""How a client reaches its lock table: by AWS clients, the protocol over them, and a name.
 
-The lock protocol as a client uses it: over its table, with its clock and AWS clients.
-
-The lock table by what a program knows of it: a name, its environment, or the name of a stack.
+The AWS clients of a `LockClient` are made when they are first needed, and again in a forked child.
+A `StoreFactory` gives each request a table, a clock and a deadline. The table is found by what a
+program knows of it: its name, its environment, or the name of a stack.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
@@ -26,7 +27,6 @@ from fairlock.aws.executions import DurableFunctions, StepFunctions, WorkflowEng
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import (
     OWN_REQUESTS_CONFIG,
-    RepeatedRequest,
     RetryBudget,
     error_code,
     may_pass,
@@ -43,11 +43,12 @@ from fairlock.errors import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
-from fairlock.names import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
+from fairlock.names import TABLE_NAME_VARIABLE, stack_parameter
 from fairlock.protocol.model import ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Released
 from fairlock.store.context import LockContext
 from fairlock.store.release import release
+from fairlock.store.turns import KnownPaces
 from fairlock.wire import rules
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class Connection:
         most_connections = Config(max_pool_connections=most_at_once + _SPARE_CONNECTIONS)
         self._config = OWN_REQUESTS_CONFIG.merge(most_connections)
         self.workflows = WorkflowEngines(
-            StepFunctions(self._stepfunctions), DurableFunctions(self._lambda)
+            StepFunctions(self._stepfunctions, account=self._account),
+            DurableFunctions(self._lambda, account=self._account),
         )
 
     def dynamodb(self) -> DynamoDBClient:
@@ -150,6 +152,16 @@ class Connection:
             return cast("LambdaClient", self._client("lambda"))
         except (BotoCoreError, ClientUnusable):
             return None
+
+    def _account(self) -> str | None:
+        """The account of the credentials, as far as they name it; unknown for clients given."""
+        if self._given["stepfunctions"] is not None:
+            return None
+        try:
+            credentials = (self._session or boto3.Session()).get_credentials()
+        except BotoCoreError:
+            return None
+        return getattr(credentials, "account_id", None)
 
     def _client(self, service: str) -> Any:  # noqa: ANN401 - one client or the other
         given = self._given.get(service)
@@ -189,6 +201,8 @@ class Connection:
         return client
 
 
+RELEASE_SECONDS: Final = 5.0
+"""How long a release of unknown outcome is sent again."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _Answer = TypeVar("_Answer")
@@ -205,6 +219,7 @@ class StoreFactory:
         aws_clock: the estimate of AWS's time, by all answers so far.
         local_waiters: are told of the hand-offs of this client.
         random: source of jitter.
+        known_paces: what the answers so far have shown of paces.
     """
 
     connection: Connection
@@ -213,6 +228,7 @@ class StoreFactory:
     aws_clock: AwsClock
     local_waiters: LocalWaiters
     random: Random = field(default=random.random)
+    known_paces: KnownPaces = field(default_factory=KnownPaces)
 
     def context(self, *, deadline: float = math.inf) -> LockContext:
         """What a request needs that must be done by a reading of the monotonic clock.
@@ -283,18 +299,15 @@ class StoreFactory:
             first_pause_seconds=_FIRST_PAUSE_SECONDS,
             longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
         )
-        attempts = 0
-
-        def send() -> _Answer:
-            nonlocal attempts
-            attempts += 1
-            return call(context, attempts)
-
-        request = RepeatedRequest(
-            budget, repeat_after=lambda error: isinstance(error, LockStoreUnavailable)
-        )
-        answer = request.send(send)
-        return answer, attempts
+        began = self.clock.monotonic()
+        for attempt in itertools.count(1):
+            try:
+                return call(context, attempt), attempt
+            except LockStoreUnavailable:
+                if budget.is_spent(since=began):
+                    raise
+            budget.pause(attempt - 1)
+        raise AssertionError  # pragma: no cover - count() has no end
 
 
 _NOT_SHARED: Final = (
@@ -328,11 +341,12 @@ def table_or_default(table_name: str | None) -> str:
     return table or ""
 
 
-def table_of_stack(stack_name: str, make_client: Callable[[], Any]) -> str:
-    """Reads the name of the table that a stack shares: one request.
+def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) -> str:
+    """Reads a name that a stack shares, such as that of the table: one request.
 
     Args:
         stack_name: the stack with the lock service.
+        name: what is named.
         make_client: makes a client for Systems Manager.
 
     Raises:
@@ -342,7 +356,7 @@ def table_of_stack(stack_name: str, make_client: Callable[[], Any]) -> str:
         LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
     """
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
-    path = stack_parameter(stack_name, TABLE_NAME_PARAMETER)
+    path = stack_parameter(stack_name, name)
     region = None
     try:
         client = make_client()

@@ -1,10 +1,8 @@
 """Heartbeats of all locks of a client: one thread schedules, a bounded pool of threads sends.
 
-Decides whose heartbeat is next: pure bookkeeping, without threads and requests.
-
-Every lock has one moment at which it needs attention: its heartbeat is due, it comes into danger,
-or its lease is over. Heartbeats that are due and find no worker wait; the lease that ends first
-goes first.
+The schedule is pure bookkeeping, without threads and requests. Every lock has one moment at which
+it needs attention: its heartbeat is due, it comes into danger, or its lease is over. Heartbeats
+that are due and find no worker wait; the lease that ends first goes first.
 
 Heartbeats of locks that were acquired together would stay together, and need many workers at a
 time. So first and later periods are shortened at random; and if recent heartbeats were late, all

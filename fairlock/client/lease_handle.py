@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Final
+from typing import Final, Protocol
 
-from fairlock.client.connection import StoreFactory
+from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.local_lease import LeaseState, LocalLease
 from fairlock.client.reporting import logger
 from fairlock.client.threads import is_held_by_this_thread
@@ -17,7 +17,6 @@ from fairlock.protocol.lease_time import longest_own_ms
 from fairlock.protocol.model import HeartbeatRequest, ReleaseRequest
 from fairlock.store.keep_alive import renew_lease
 
-_RELEASE_SECONDS: Final = 5.0
 _TAKEN: Final = "another owner has it, or somebody has freed it"
 _REFUSED: Final = "DynamoDB refused a guarded write"
 _GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
@@ -123,13 +122,25 @@ class LeaseHandle:
             # mutex is not sent any more.
             self.lease.change_state(LeaseState.HELD, LeaseState.RELEASING)
             self._require_no_interrupted_request()
-            return self._release(was_lost=was_lost, seconds=_RELEASE_SECONDS)
+            return self._release(was_lost=was_lost, seconds=RELEASE_SECONDS)
         except LockStoreUnavailable:
             raise
         except BaseException:  # Interrupted, at any moment: perhaps before anything was sent.
             with suppress(Exception):
                 self._release(was_lost=was_lost, seconds=0)
             raise
+
+    def is_settled(self) -> bool:
+        """Whether there is nothing left to be released."""
+        return self.lease.state() in {LeaseState.RELEASED, LeaseState.LOST}
+
+    def is_over(self) -> bool:
+        """Whether the lease is over: then a release helps little."""
+        return self.lease.is_over()
+
+    def is_abandoned(self) -> bool:
+        """Always: a release beside another one is none."""
+        return True
 
     def release_at_close(self) -> None:
         """Releases at the end of a client; what prevents it is logged."""
@@ -225,31 +236,60 @@ class LeaseHandle:
         return False
 
 
-class UnreleasedHandles:
-    """Remembers locks whose release has begun, until the release has ended, or the lease has.
+class Releasable(Protocol):
+    """A lock whose release has begun, or an acquisition: what the end of a client may have to end.
 
-    A release may be interrupted, or its outcome stay unknown; then the end of the client tries
-    again.
+    Attributes:
+        is_interrupted: whether the caller is a signal handler in the middle of a request of it.
+    """
+
+    @property
+    def is_interrupted(self) -> bool:
+        """See above."""
+        ...
+
+    def is_settled(self) -> bool:
+        """Whether there is nothing left to be released."""
+        ...
+
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        ...
+
+    def is_abandoned(self) -> bool:
+        """Whether nobody else is at it."""
+        ...
+
+    def release_at_close(self) -> None:
+        """Releases at the end of a client; what prevents it is logged."""
+        ...
+
+
+class Unreleased:
+    """Remembers locks whose release has begun, and acquisitions, until they have ended.
+
+    A release may be interrupted, or its outcome stay unknown, and so may the leaving of a queue;
+    then the end of the client tries again.
     """
 
     def __init__(self) -> None:
-        self._handles: dict[LeaseHandle, None] = {}
+        self._all: dict[Releasable, None] = {}
         self._mutex = threading.RLock()
 
-    def add(self, handle: LeaseHandle) -> None:
-        """Remembers a lock whose release begins."""
+    def add(self, unreleased: Releasable) -> None:
+        """Remembers a lock whose release begins, or an acquisition that begins."""
         with self._mutex:
-            while self._handles and (oldest := next(iter(self._handles))).lease.is_over():
-                del self._handles[oldest]
-            self._handles[handle] = None
+            while self._all and (oldest := next(iter(self._all))).is_over():
+                del self._all[oldest]
+            self._all[unreleased] = None
 
-    def discard_if_settled(self, handle: LeaseHandle) -> None:
-        """Forgets a lock, if there is nothing left to be released."""
-        if handle.lease.state() in {LeaseState.RELEASED, LeaseState.LOST}:
+    def discard_if_settled(self, unreleased: Releasable) -> None:
+        """Forgets it, if there is nothing left to be released."""
+        if unreleased.is_settled():
             with self._mutex:
-                self._handles.pop(handle, None)
+                self._all.pop(unreleased, None)
 
-    def handles(self) -> list[LeaseHandle]:
-        """The locks that are perhaps not free."""
+    def unsettled(self) -> list[Releasable]:
+        """What is perhaps not free."""
         with self._mutex:
-            return [handle for handle in self._handles if not handle.lease.is_over()]
+            return [each for each in self._all if each.is_abandoned() and not each.is_over()]

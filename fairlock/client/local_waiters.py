@@ -4,12 +4,12 @@
     a poll of one waiter ─▶ read ─────▶ state ───────────┴▶ LocalQueue.note ─▶ the waiter that
                                                             holds now is woken with its grant
 
-All this is only news that comes sooner. A waiter that is not told finds its grant by its own poll;
+This only brings news sooner. A waiter that is not told finds its grant by its own poll;
 one that is told, and has left the queue in this moment, gives the grant back like any other.
 
-How many waiters are in front of one, and so when it polls next.
-
-Whether a waiter should send a request, although nobody has handed a permit over to it.
+Two questions are answered by what is known. `QueuePosition`: how many waiters are in front of this
+one, and so when does it poll next? `FreePermit`: is a request worth it now, although no hand-off
+has come?
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fairlock.clock import Clock
 from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, is_over, over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
-from fairlock.store.keep_alive import shown
+from fairlock.store.context import shown
 
 _JUST_NOW_SECONDS: Final = 1.0
 """Clocks that differ by so much order waiters wrongly anyway."""

@@ -15,7 +15,7 @@ from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lease_handle import UnreleasedHandles
+from fairlock.client.lease_handle import Unreleased
 from fairlock.client.local_lease import LeaseState
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
@@ -35,7 +35,7 @@ class LockServices:
     settings: ClientSettings
     store_factory: StoreFactory
     heartbeats: Heartbeats
-    unreleased: UnreleasedHandles
+    unreleased: Unreleased
     callbacks: Callbacks
     events: LockEvents
     entered: EnteredLocks

@@ -11,18 +11,19 @@ import boto3
 
 from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client import arguments
-from fairlock.client.arguments import LockOptions, Timing
-from fairlock.client.connection import Connection, StoreFactory, table_of_stack, table_or_default
+from fairlock.client.arguments import LockOptions
+from fairlock.client.connection import Connection, StoreFactory, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lease_handle import LeaseHandle, UnreleasedHandles
+from fairlock.client.lease_handle import LeaseHandle, Releasable, Unreleased
 from fairlock.client.lock import Callback, Hold, Lock, LockServices
-from fairlock.client.reporting import LockEvents, OnEvent
-from fairlock.client.settings import DEFAULT_LEASE_SECONDS, Adoption, ClientOptions, ClientSettings
+from fairlock.client.reporting import LockEvents
+from fairlock.client.settings import Adoption, ClientOptions, ClientSettings
 from fairlock.client.table_client import LockAdministration
 from fairlock.client.threads import Callbacks, WorkerPool, reset_in_children
-from fairlock.clock import BootClock, Clock, Seconds, in_seconds
+from fairlock.clock import BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
+from fairlock.names import TABLE_NAME_PARAMETER
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -43,7 +44,7 @@ class LockClient(LockAdministration):
         stepfunctions: a client to wake waiting workflows, and to ask whether a workflow still runs;
             None makes one from the session when it is first needed.
         owner_name: label for people; None makes one of host, process id and program.
-        lease: seconds that a renewal holds, unless a call says otherwise.
+        lease: seconds that a renewal holds, unless a call says otherwise; 60 by default.
         max_wait: longest seconds to wait for a lock, unless a call says otherwise; None for twice
             the lease, at least 120: long enough to outlast a holder that crashed.
         heartbeat_every: seconds between renewals; None for a third of the lease, `math.inf` for
@@ -51,11 +52,11 @@ class LockClient(LockAdministration):
         safe_period: seconds before the lease's end at which a lock that could not be renewed is
             reported as in danger; None for a third of the lease. (Other lock clients count the
             seconds without a heartbeat; more than half of the lease is logged as a warning.)
-        longest_poll: most seconds between two polls while waiting.
-        max_workers: most heartbeats under way at a time.
+        longest_poll: most seconds between two polls while waiting; 5 by default.
+        max_workers: most heartbeats under way at a time; 32 by default.
         best_effort_release: what `hold` and `with` do if the release fails but the work did not.
-            True: it is logged and the work's result stands. False: it raises. `Lock.release` itself
-            always raises what prevents it, in an outage after 5 s.
+            True, the default: it is logged and the work's result stands. False: it raises.
+            `Lock.release` itself always raises what prevents it, in an outage after 5 s.
         on_event: called with a `LockEvent` when a lock was granted, refused, lost, released …, for
             metrics; in a thread of its own, so that no request waits for it. What it raises is
             logged. None costs nothing.
@@ -81,37 +82,15 @@ class LockClient(LockAdministration):
         session: boto3.Session | None = None,
         client: DynamoDBClient | None = None,
         stepfunctions: SFNClient | None = None,
-        owner_name: str | None = None,
-        lease: Seconds = DEFAULT_LEASE_SECONDS,
-        max_wait: Seconds | None = None,
-        heartbeat_every: Seconds | None = None,
-        safe_period: Seconds | None = None,
-        longest_poll: Seconds = 5.0,
-        max_workers: int = 32,
-        best_effort_release: bool = True,
-        on_event: OnEvent | None = None,
         clock: Clock | Literal["system"] | None = None,
+        **settings: Unpack[ClientOptions],
     ) -> None:
-        self._settings = ClientSettings(
-            table_name=table_or_default(table_name),
-            owner_name=owner_name,
-            lease=in_seconds(lease),
-            max_wait=in_seconds(max_wait),
-            timing=Timing(
-                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
-            ),
-            longest_poll=in_seconds(longest_poll),
-            max_workers=max_workers,
-            best_effort_release=best_effort_release,
-            on_event=on_event,
-            clock=BootClock() if clock is None or clock == "system" else clock,
-            uses_dates=clock != "system",
-        )
+        self._settings = ClientSettings.of(table_name, clock, machine_clock=BootClock, **settings)
         self._connection = Connection(
             session=session,
             dynamodb=client,
             stepfunctions=stepfunctions,
-            most_at_once=max_workers,
+            most_at_once=self._settings.max_workers,
         )
         self._closed = False
         self._services = self._new_services()
@@ -139,7 +118,9 @@ class LockClient(LockAdministration):
         """
         Connection.check("session", session, has="client")
         maker: Any = session or boto3
-        table = table_of_stack(stack_name, lambda: maker.client("ssm", config=CLIENT_CONFIG))
+        table = told_by_stack(
+            stack_name, TABLE_NAME_PARAMETER, lambda: maker.client("ssm", config=CLIENT_CONFIG)
+        )
         return cls(table, session=session, **settings)
 
     def _new_services(self) -> LockServices:
@@ -152,7 +133,7 @@ class LockClient(LockAdministration):
                 most_at_once=settings.max_workers,
                 is_wanted=lambda: client() is not None,
             ),
-            unreleased=UnreleasedHandles(),
+            unreleased=Unreleased(),
             callbacks=Callbacks(),
             events=LockEvents(settings.on_event),
             entered=EnteredLocks(),
@@ -354,7 +335,7 @@ class LockClient(LockAdministration):
         """
         self._closed = True
         services = self._services
-        handles = list({*services.heartbeats.handles(), *services.unreleased.handles()})
+        handles = list({*services.heartbeats.handles(), *services.unreleased.unsettled()})
         is_interrupted = any(handle.is_interrupted for handle in handles)
         if release and handles:
             self._release_all(handles)
@@ -382,18 +363,22 @@ class LockClient(LockAdministration):
             require_open=self._require_open,
         )
         lock = None
+        services.unreleased.add(acquisition)
         try:
             granted = acquisition.run()
             if granted is not None:
                 lock = Lock(services, acquisition.request, options, granted)
                 # Not by `Lock` itself: an interrupt at its end would leave them without a lock.
                 lock._begin_heartbeats()  # noqa: SLF001 - of its own lock
+                acquisition.settle()
                 acquisition.report_grant(granted)
+            services.unreleased.discard_if_settled(acquisition)
         except BaseException:  # Interrupted, or no thread can be started for its heartbeats.
             if lock is None:
                 acquisition.undo()
             else:
                 _release_if_held(lock)
+            services.unreleased.discard_if_settled(acquisition)
             raise
         if lock is None:
             raise acquisition.timed_out()
@@ -402,11 +387,12 @@ class LockClient(LockAdministration):
             self._require_open()
         return lock
 
-    def _release_all(self, handles: Sequence[LeaseHandle]) -> None:
+    def _release_all(self, handles: Sequence[Releasable]) -> None:
         size = min(self._settings.max_workers, len(handles))
         pool = WorkerPool(size, name="fairlock-close")
         for handle in handles:
-            self._services.heartbeats.remove(handle)
+            if isinstance(handle, LeaseHandle):
+                self._services.heartbeats.remove(handle)
             if handle.is_interrupted:  # A thread of the pool would wait for this one.
                 handle.release_at_close()
                 continue
@@ -419,9 +405,6 @@ class LockClient(LockAdministration):
     def _opened(self) -> StoreFactory:
         self._require_open()
         return self._services.store_factory
-
-    def _administrator_settings(self) -> ClientSettings:
-        return self._settings
 
     def _require_open(self) -> None:
         if self._closed:

@@ -1,6 +1,7 @@
-"""`LockEvent`: what became of the locks that a client asked for, for its user's metrics.
+"""What a client tells of its locks: events for its user's hook, and lines of the log `fairlock`.
 
-The log `fairlock`: its logger never raises, and events of the store are written to it.
+A `LockEvent` says what became of a lock that the client asked for. Events of the store are logged.
+The logger never raises: a log that is broken must not cost a lock.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""The settings of both clients, and the options of a lock, with all their checks.
+"""The settings of both clients and the options of a lock, with all their defaults and checks.
 
-Adopt: go on with a lock that a function, a workflow or another process has acquired.
+`adopt` is checked here as well: it goes on with a lock that a function, a workflow or another
+process has acquired.
 """
 
 from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypedDict, TypeVar
+from typing import Any, Final, Generic, Literal, Self, TypedDict, TypeVar
 
 from fairlock.aws.aws_clock import AwsClock
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions, Timing, refuse, require_seconds
-from fairlock.client.connection import Connection, StoreFactory
+from fairlock.client.connection import Connection, StoreFactory, table_or_default
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.client.reporting import LockEvents, OnEvent
@@ -30,7 +31,6 @@ from fairlock.store.keep_alive import renew_lease
 from fairlock.wire import rules
 from fairlock.wire.rules import require_room_for_all
 
-DEFAULT_LEASE_SECONDS: Final = 60.0
 _LEAST_DEFAULT_WAIT_SECONDS: Final = 120.0
 _DEFAULT_WAIT_IN_LEASES: Final = 2
 """A crashed holder is replaced a little after the end of its lease."""
@@ -71,6 +71,40 @@ class ClientSettings:
     on_event: OnEvent | None
     clock: Clock
     uses_dates: bool
+
+    @classmethod
+    def of(
+        cls,
+        table_name: str | None,
+        clock: Clock | Literal["system"] | None,
+        *,
+        machine_clock: Callable[[], Clock],
+        owner_name: str | None = None,
+        lease: Seconds = rules.DEFAULT_LEASE_SECONDS,
+        max_wait: Seconds | None = None,
+        heartbeat_every: Seconds | None = None,
+        safe_period: Seconds | None = None,
+        longest_poll: Seconds = 5.0,
+        max_workers: int = 32,
+        best_effort_release: bool = True,
+        on_event: OnEvent | None = None,
+    ) -> Self:
+        """The settings of a client that was given these arguments, and the default of each."""
+        return cls(
+            table_name=table_or_default(table_name),
+            owner_name=owner_name,
+            lease=in_seconds(lease),
+            max_wait=in_seconds(max_wait),
+            timing=Timing(
+                heartbeat_every=in_seconds(heartbeat_every), safe_period=in_seconds(safe_period)
+            ),
+            longest_poll=in_seconds(longest_poll),
+            max_workers=max_workers,
+            best_effort_release=best_effort_release,
+            on_event=on_event,
+            clock=machine_clock() if clock is None or clock == "system" else clock,
+            uses_dates=clock != "system",
+        )
 
     def __post_init__(self) -> None:
         """Checks all rules."""
@@ -215,7 +249,7 @@ class Adoption(Generic[_Callback]):
             raise self._not_held()
         if self.lease is None:
             self.settings.timing.require_room(holder.lease_ms / 1000)
-        data = read_data(self.name, holder.data)
+        data = read_data(holder.data)
         lease_ms = None if self.lease is None else round(in_seconds(self.lease) * 1000)
         heartbeat = HeartbeatRequest(lock_name=self.name, owner_id=self.owner_id, lease_ms=lease_ms)
         answer = renew_lease(context, heartbeat)
@@ -228,7 +262,7 @@ class Adoption(Generic[_Callback]):
                 lease=self.lease,
                 max_wait=0,
                 limit=holder.limit,
-                data=data,
+                data=data if isinstance(data, Mapping) else None,  # Text: see `describe`.
                 owner_name=holder.owner_name,
                 on_lost=self.on_lost,
                 on_danger=self.on_danger,

@@ -2,29 +2,78 @@
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import NoReturn, cast
 
-from fairlock.client.arguments import default_owner_name, refuse
-from fairlock.client.connection import StoreFactory
+from fairlock.client.arguments import default_owner_name, refuse, require_max_wait
+from fairlock.client.connection import RELEASE_SECONDS, StoreFactory
 from fairlock.client.reporting import logger
 from fairlock.client.settings import ClientSettings
+from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import (
+    DescribedHolder,
     HolderChanged,
     LockItemMalformed,
     LockStoreUnavailable,
-    VisibleHolder,
+    SlotTooLate,
 )
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
+from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.store.administration import describe, force_release, list_locks
 from fairlock.store.release import release
+from fairlock.store.turns import Turn
 from fairlock.wire import rules
 
-_REPEAT_SECONDS: Final = 5.0
-"""How long a release of unknown outcome is sent again."""
+
+def pace_request(
+    settings: ClientSettings, name: str, *, rate: object, max_wait: Seconds | None, burst: int
+) -> PaceRequest:
+    """The request of `LockClient.pace`, with an id of its own.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+    max_wait = settings.longest_wait(None) if max_wait is None else in_seconds(max_wait)
+    name = rules.plain_text("name", rules.LOCK_NAME, name)
+    if isinstance(rate, tuple):
+        rate = tuple(in_seconds(part) for part in rate)
+    rules.require("rate", rules.PACE_RATE, rate)
+    require_max_wait(max_wait)
+    rules.require("burst", rules.BURST, burst)
+    count, period_seconds = cast("tuple[float, float]", rate)
+    return PaceRequest(
+        name=name,
+        reservation_id=str(uuid.uuid4()),
+        interval_us=interval_us(int(count), period_seconds),
+        burst=int(burst),
+        max_wait_us=round(max_wait * MICROSECONDS),
+    )
+
+
+def wait_for_slot(store_factory: StoreFactory, request: PaceRequest) -> None:
+    """Reserves a slot and waits until it begins; repeats what has an unknown outcome.
+
+    Raises:
+        SlotTooLate: it begins later than the longest wait; nothing was reserved.
+        LockStoreUnavailable: no answer in time.
+    """
+    turn = Turn(request, store_factory.known_paces, since=store_factory.clock.monotonic())
+    longest = request.max_wait_us / MICROSECONDS
+    refused, _ = store_factory.repeat(
+        lambda context, _attempt: turn.take(context), seconds=longest + RELEASE_SECONDS
+    )
+    if refused is not None:
+        seconds = refused.wait_us / MICROSECONDS
+        raise SlotTooLate(
+            f"pace {request.name!r}: the next slot begins in {seconds:.1f} s, and the longest wait "
+            f"is {longest:g} s; nothing was reserved",
+            pace_name=request.name,
+            wait_seconds=seconds,
+        )
 
 
 class NotCopied:
@@ -39,6 +88,8 @@ class NotCopied:
 
 class LockAdministration(NotCopied, ABC):
     """The part of `LockClient` that needs no lock of its own."""
+
+    _settings: ClientSettings
 
     def describe(self, name: str) -> LockDescription | None:
         """Tells who holds a lock and who waits for it. Two requests, and one a MB of waiters.
@@ -83,7 +134,7 @@ class LockAdministration(NotCopied, ABC):
         self,
         name: str,
         *,
-        holder: VisibleHolder | None = None,
+        holder: DescribedHolder | None = None,
         fencing_token: int | None = None,
         reason: str,
         requested_by: str | None = None,
@@ -115,7 +166,7 @@ class LockAdministration(NotCopied, ABC):
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
         request = force_release_request(
-            self._administrator_settings(),
+            self._settings,
             name,
             holder,
             fencing_token,
@@ -147,13 +198,45 @@ class LockAdministration(NotCopied, ABC):
         """
         return send_release(self._opened(), name, owner_id)
 
+    def pace(
+        self,
+        name: str,
+        *,
+        rate: tuple[int, Seconds],
+        max_wait: Seconds | None = None,
+        burst: int = 1,
+    ) -> None:
+        """Waits for the next slot of a pace, and returns when it begins.
+
+        `locks.pace("vendor", rate=(10, 60))` lets callers begin six seconds apart, wherever they
+        run. A pace is no lock: nothing is held, nothing is released, and work may overlap. One
+        write reserves the slot; a busy name that this client has not used before takes two, and a
+        new client reads once to learn AWS's time.
+
+        Guaranteed: callers of one name begin in the order of their reservations, and at most
+        burst + count of them in any period. If slots are closer than 3 s, the callers of 3 s may be
+        added, because AWS's time is not known better. A caller that dies wastes its slot.
+
+        Args:
+            name: as of a lock. Paces and locks of the same name have nothing to do with each other.
+            rate: how many, in how many seconds: `(10, 60)` is ten a minute, `(1, 3600)` one an
+                hour. At most 500 a second; 31 days at most.
+            max_wait: longest seconds to wait for the slot; 0 does not wait. None takes the client's
+                max_wait, or 120.
+            burst: how many may begin at once after a pause, at most 1,000.
+
+        Raises:
+            SlotTooLate: the next slot is later than max_wait. Nothing was reserved.
+            LockStoreUnavailable: unknown whether a slot was reserved. One that was is wasted.
+            LockStoreMisconfigured, LockItemMalformed, ClientUnusable: as of `acquire`.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+        """
+        request = pace_request(self._settings, name, rate=rate, max_wait=max_wait, burst=burst)
+        wait_for_slot(self._opened(), request)
+
     @abstractmethod
     def _opened(self) -> StoreFactory:
         """The lock table; raises `ClientUnusable` once the client is closed."""
-
-    @abstractmethod
-    def _administrator_settings(self) -> ClientSettings:
-        """The settings of the client."""
 
 
 def checked_prefix(prefix: str | None) -> str:
@@ -176,7 +259,7 @@ def locks_of(store_factory: StoreFactory, prefix: str) -> Iterator[LockDescripti
 def force_release_request(
     settings: ClientSettings,
     name: str,
-    holder: VisibleHolder | None,
+    holder: DescribedHolder | None,
     fencing_token: int | None,
     *,
     reason: str,
@@ -200,12 +283,12 @@ def force_release_request(
     )
 
 
-def _token_of_the_grant(holder: VisibleHolder | None, fencing_token: int | None) -> int:
+def _token_of_the_grant(holder: DescribedHolder | None, fencing_token: int | None) -> int:
     if (holder is None) == (fencing_token is None):
         rule = "exactly one of holder and fencing_token must say whose grant is to end"
         refuse("holder", f"{rule}; `describe` shows both", holder)
     if holder is not None:
-        if not isinstance(holder, VisibleHolder):
+        if not isinstance(holder, DescribedHolder):
             rule = "must be a holder as `describe` shows it; a number is a fencing_token"
             refuse("holder", rule, holder)
         return holder.fencing_token
@@ -216,7 +299,7 @@ def _token_of_the_grant(holder: VisibleHolder | None, fencing_token: int | None)
 
 
 def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
-    """Sends the release of an owner, again after an unknown outcome, for 5 s at most.
+    """Sends the release of an owner, again after an unknown outcome, for `RELEASE_SECONDS` at most.
 
     Raises:
         InvalidRequest: an argument breaks its rule; nothing was written.
@@ -226,20 +309,20 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
     owner_id = rules.plain_text("owner_id", rules.OWNER_ID, owner_id)
     request = ReleaseRequest(lock_name=name, owner_id=owner_id, tells_grant=False)
     answer, _ = store_factory.repeat(
-        lambda context, _attempt: release(context, request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: release(context, request), seconds=RELEASE_SECONDS
     )
     return isinstance(answer, Released)
 
 
 def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:
-    """Sends the request, again after an unknown outcome, for 5 s at most.
+    """Sends the request, again after an unknown outcome, for `RELEASE_SECONDS` at most.
 
     Raises:
         HolderChanged: no holder has that grant.
         LockStoreUnavailable: outcome unknown, whatever was tried.
     """
     answer, attempts = store_factory.repeat(
-        lambda context, _attempt: force_release(context, request), seconds=_REPEAT_SECONDS
+        lambda context, _attempt: force_release(context, request), seconds=RELEASE_SECONDS
     )
     if answer is not None:
         return

@@ -1,11 +1,9 @@
-"""What threads and locks of a process meet with: forks, and signal handlers.
+"""Threads of a client: workers, callbacks of users, and what forks and signals do to them.
 
-A bounded pool of threads that neither keep the process alive nor end with its main thread.
-
+The pool is bounded. Its threads neither keep the process alive nor end with its main thread:
 `concurrent.futures` takes no work any more once the main thread has ended, although other threads
-may go on, with locks that have to be renewed.
-
-Calls users' callbacks in threads of their own: a slow callback delays no heartbeat.
+may go on, with locks that have to be renewed. Users' callbacks run in threads of their own, so a
+slow one delays no heartbeat.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """What one call of a locked function asks for: a name, and seconds to wait and to hold.
 
-Lock names from the arguments of a call: `orders/{order_id}`, `{event[detail][id]}`.
+The name may be made from the call's arguments: `orders/{order_id}`, `{event[detail][id]}`.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from string import Formatter
 from typing import Any, Final, Literal
 
@@ -38,6 +40,20 @@ class _Strict(Formatter):
         if conversion is None and isinstance(value, str):
             return str.__str__(value)  # As `acquire` takes it: an enum's own text is `Name.ORDERS`.
         return super().convert_field(value, conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> Any:  # noqa: ANN401 - same
+        """Makes the same text of equal numbers: an id may come as 7, 7.0 or Decimal("7.00")."""
+        if not format_spec and isinstance(value, float | Decimal):
+            return _text_of_number(value)
+        return super().format_field(value, format_spec)
+
+
+def _text_of_number(value: float | Decimal) -> str:
+    if not math.isfinite(value):
+        raise ValueError("a number is not finite")
+    if value == int(value):
+        return str(int(value))
+    return format(value.normalize(), "f") if isinstance(value, Decimal) else repr(value)
 
 
 def template(text: str, signature: inspect.Signature) -> NameOf:

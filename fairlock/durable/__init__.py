@@ -1,12 +1,8 @@
 """Locks inside Lambda durable functions, which wait in the queue without a running function.
 
-    holding          the context manager: acquire, the work, release
-    acquisition      the durable operations of one acquisition, in their order
-    attempt          what one step asks the service, and what is recorded of the answer
-    arguments        the rules of the arguments
-    lock_functions   invokes the functions of the lock service
-    failures         errors as a function reports them, and as a step records them
-    nesting          refuses a lock inside itself
+    holding          the context manager: its arguments, the work, and no lock inside itself
+    durable_lock     the durable operations of one acquisition, and what each of them records
+    lock_functions   invokes the functions of the lock service, and tells errors apart
 
 Needs the extra `durable`, in the durable function's own package.
 """

@@ -11,10 +11,8 @@ find again (the owner_id above all) is recorded by a step before it is used, and
 be repeated: the service gives a repeated acquire its old answer. All branches below depend on
 recorded values alone.
 
-What a step asks the service, and what the execution records of the answer.
-
 A step records plain values, never an exception: on replay the same values give the same way
-through `acquisition`. What a repeat may cure is raised inside the step, which the SDK then repeats.
+through `Acquisition`. What a repeat may cure is raised inside the step, which the SDK then repeats.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """`hold`: a lock around a part of a durable execution.
 
-Checks the arguments of `hold`, before anything is asked or recorded.
-
-Refuses a lock inside itself: its wait would end only with `max_wait`.
-
-Branches of `context.parallel` and `context.map` stand beside each other, not inside each other, and
-may wait for the same lock. So a lock counts as taken only for the part of the execution that runs
-inside of the `with` block: its own context, and the contexts below that.
+Its arguments are checked before anything is asked or recorded. A lock inside itself is refused: its
+wait would end only with `max_wait`. Branches of `context.parallel` and `context.map` stand beside
+each other, not inside each other, and may wait for the same lock. So a lock counts as taken only
+for the part of the execution that runs inside of the `with` block: its own context, and the
+contexts below that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Invokes the functions of the lock service, and tells an answer from an error.
 
-Errors by name and text: as a function reports them, and as an execution records them.
+An error has a name and a text: so a function reports it, and so an execution records it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A fence for single writes: the written item itself refuses an older fencing token.
+"""Conditions by which a write of an application depends on a grant: a fence, or the lock itself.
+
+A fence is for single writes: the written item itself refuses an older fencing token.
 
     fence = fence_condition(lock.fencing_token)
     table.update_item(
@@ -14,9 +16,7 @@ that the lock gives out grow, and the storage accepts no smaller one than before
 the lock, so it works for any table, in any account; it refuses a stale writer only once a newer one
 has written.
 
-The public form of the condition that a lock is held: it checks what it is given.
-
-The condition that makes a write of the application depend on a lock: the holder's token.
+A condition check is for transactions: they happen only while the lock's item names this grant.
 
     application                       lock item               the application's items
       │ condition_check    ── one ──▶ I hold, with this token

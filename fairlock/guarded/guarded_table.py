@@ -17,7 +17,7 @@ then, because it may have happened, or may happen yet: a copy of it can be under
         │ sent only once   ▼  │ only the end of the grant closes it
         └──────────────────┘──┘
 
-Checks the items of an application before they are sent, as boto3 does by itself.
+The items of an application are checked before they are sent, as boto3 does by itself.
 """
 
 from __future__ import annotations
@@ -245,6 +245,8 @@ class GuardedTable(LockTable):
             if call.open:
                 raise LockStoreUnavailable(_REFUSED_NOW.format(error=error)) from error
             raise self._refusal(error) from error
+        # Of the transactions of a call only one can happen: a release ends the grant that all of
+        # them depend on, and others have one request token. So none is to be asked about any more.
         call.committed = True
         call.open.clear()
         call.items = []

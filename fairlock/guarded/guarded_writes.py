@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import itertools
 import json
 import threading
 import uuid
@@ -33,12 +32,11 @@ from fairlock.guarded.guarded_table import (
     lock_lost,
     other_contents,
 )
-from fairlock.protocol.departure import DepartingHolder
-from fairlock.protocol.items import read_holder, read_state
-from fairlock.protocol.model import LockState, ReleaseRequest
-from fairlock.protocol.permits import release_permit
+from fairlock.protocol.items import read_holder
+from fairlock.protocol.leaving import DepartingHolder, release_permit
+from fairlock.protocol.model import ReleaseRequest
 from fairlock.protocol.schema import PARTITION_KEY, partition_of
-from fairlock.store.context import LockContext, pause_or_give_up
+from fairlock.store.context import LockContext, leave
 from fairlock.store.hand_off import hand_over
 
 if TYPE_CHECKING:
@@ -270,18 +268,15 @@ class GuardedWrites:
             owner_id=self._grant.owner_id,
             fencing_token=self._grant.fencing_token,
         )
-        context, state = self._context, LockState()
-        began = context.retry_budget.clock.monotonic()
-        for attempt in itertools.count():
-            departure = release_permit(request, left_at_ms=context.leaving_ms(state))
-            outcome = table.update(departure)
-            if isinstance(outcome, Written):
-                return
-            state = read_state(outcome.item)
-            if state.contended:
-                break
-            # An owner whose clock is ahead of ours left last: ours must not seem earlier.
-            pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
+        context = self._context
+        outcome, state = leave(
+            context,
+            request.lock_name,
+            lambda left_at_ms: table.update(release_permit(request, left_at_ms=left_at_ms)),
+            may_leave=lambda seen: not seen.contended,
+        )
+        if isinstance(outcome, Written):
+            return
         holder = read_holder(outcome.item, request.owner_id)
         departing = DepartingHolder(holder, voluntary=True)
         hand_over(replace(context, table=table), request.lock_name, state, departing=departing)

@@ -20,6 +20,7 @@ was asked: else the claim may be one of the redriven execution.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,7 @@ from fairlock.protocol.expressions import (
     Query,
     Transaction,
     Update,
+    Values,
     all_of,
     conditional_update,
     names_in,
@@ -58,6 +60,10 @@ _FENCED: Final = "attribute_exists(#fenced)"
 _NO_STAGE_BACK: Final = "(attribute_not_exists(#fenced) OR #fenced <= :stage)"
 """A late copy of an earlier pass must not take a later one back."""
 _NOT_FENCED: Final = "attribute_not_exists(#fenced)"
+_GAVE_BACK: Final = "gave back"
+_NOT_HELD: Final = "not held"
+_NOT_LATER_RUN: Final = "(attribute_not_exists(#redrives) OR #redrives <= :redrives)"
+"""A late call of a run that has ended must not take the claim of the redriven one for its own."""
 
 
 class ReapStage(IntEnum):
@@ -85,6 +91,9 @@ class Claim:
         stage: how far the reaper is with it.
         revision: how often it was written.
         ended: whether its work is marked as ended.
+        redrives: how often its execution had been redriven when it was written; None if the writer
+            did not know.
+        written_at_ms: when it was written last, but for the reaper; None if nobody knows.
     """
 
     execution_arn: str
@@ -94,6 +103,8 @@ class Claim:
     stage: int = ReapStage.REGISTERED
     revision: int = 0
     ended: bool = False
+    redrives: int | None = None
+    written_at_ms: int | None = None
 
     @property
     def key(self) -> Item:
@@ -109,7 +120,16 @@ def claim_of(request: AcquireRequest | ReleaseRequest, execution_arn: str) -> Cl
         execution_arn=execution_arn,
         lock_name=request.lock_name,
         owner_id=request.owner_id,
+        redrives=request.redrives if isinstance(request, AcquireRequest) else None,
     )
+
+
+def _run_of(claim: Claim) -> tuple[str, str, Sequence[str], Values]:
+    """What a write says of the run that makes it: in SET, in REMOVE, its conditions, its values."""
+    if claim.redrives is None:
+        return "", " REMOVE #redrives", (), {}
+    values: Values = {":redrives": number(claim.redrives)}
+    return ", #redrives = :redrives", "", (_NOT_LATER_RUN,), values
 
 
 def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
@@ -119,13 +139,14 @@ def write_claim(claim: Claim, *, waits: bool, now_ms: int) -> Update:
     keep that place; the item that is returned has it. No caller can choose it.
     """
     place = "#entered_at_ms = if_not_exists(#entered_at_ms, :now), " if waits else ""
+    run, no_run, conditions, values = _run_of(claim)
     return conditional_update(
         claim.key,
         claim.owner_id,
         change="SET #lock_name = :lock_name, #owner_id = :me, "
-        f"{place}#expiry_time = :retain_until {_NEXT_REVISION}",
-        condition=all_of(_NOT_ENDED, _NOT_FENCED),
-        values={":lock_name": {"S": claim.lock_name}, ":now": number(now_ms)},
+        f"{place}#written_at_ms = :now, #expiry_time = :retain_until{run}{no_run} {_NEXT_REVISION}",
+        condition=all_of(_NOT_ENDED, _NOT_FENCED, *conditions),
+        values={":lock_name": {"S": claim.lock_name}, ":now": number(now_ms), **values},
         now_ms=now_ms,
     )
 
@@ -141,23 +162,27 @@ def forget_claim(claim: Claim) -> Delete:
     return Delete(key=claim.key, condition=condition, names=names_in(condition), values={})
 
 
-def mark_done(claim: Claim, *, now_ms: int) -> Update:
+def mark_done(claim: Claim, *, gave_back: bool, now_ms: int) -> Update:
     """Mark the work as ended and its lock as free: only late calls need the claim from now on.
 
     A deleted claim could be written again by a late call, which would then be granted the lock for
     nobody. The reaper passes over a claim that is done, and TTL removes it soon. A fenced one stays
     as it is: its pass is under way. So does one that a heartbeat of the redriven execution has
     written since this was sent, with the time as its revision: its lock is held again.
+
+    Returns the claim as it was: how it was done, if it was done before. That answer stays, so that
+    a repeat is answered as the first call was, whoever has used the lock since.
     """
     return conditional_update(
         claim.key,
-        change="SET #ended = :yes, #done = :yes, #expiry_time = :done_until",
+        change="SET #ended = :yes, #done = if_not_exists(#done, :done), #expiry_time = :done_until",
         condition=all_of("attribute_exists(#pk)", _NOT_FENCED, "#revision <= :now"),
         values={
             ":now": number(now_ms),
+            ":done": {"S": _GAVE_BACK if gave_back else _NOT_HELD},
             ":done_until": number(schema.ttl_seconds(now_ms, schema.DONE_CLAIM_RETENTION_MS)),
         },
-        returns="NONE",
+        returns="ALL_OLD",
     )
 
 
@@ -191,17 +216,19 @@ def record_heartbeat(claim: Claim, task_token: str, *, now_ms: int) -> Update:
 
     And refused to a late copy of an earlier heartbeat: release completes the token that is stored.
     """
+    run, no_run, conditions, values = _run_of(claim)
     return conditional_update(
         claim.key,
-        change="SET #task_token = :task_token, #asked_at_ms = :now, "
-        f"#expiry_time = :retain_until {_NEXT_REVISION}",
+        change="SET #task_token = :task_token, #asked_at_ms = :now, #written_at_ms = :now, "
+        f"#expiry_time = :retain_until{run}{no_run} {_NEXT_REVISION}",
         condition=all_of(
             "attribute_exists(#pk)",
             _NOT_ENDED,
             _NOT_FENCED,
             "(attribute_not_exists(#asked_at_ms) OR #asked_at_ms <= :now)",
+            *conditions,
         ),
-        values={":task_token": {"S": task_token}, ":now": number(now_ms)},
+        values={":task_token": {"S": task_token}, ":now": number(now_ms), **values},
         now_ms=now_ms,
     )
 
@@ -268,8 +295,11 @@ def _without_fence(claim: Claim, task_token: str, *, now_ms: int) -> Put:
         schema.TASK_TOKEN: {"S": task_token},
         schema.TTL_ATTRIBUTE: number(schema.ttl_seconds(now_ms, schema.WORKFLOW_RETENTION_MS)),
         schema.ASKED_AT_MS: number(now_ms),
+        schema.WRITTEN_AT_MS: number(now_ms),
         schema.REVISION: number(now_ms),  # Surely none that the reaper has seen.
     }
+    if claim.redrives is not None:
+        item[schema.REDRIVES] = number(claim.redrives)
     return Put(
         item=item,
         condition=condition,
@@ -307,12 +337,30 @@ def read_claim(execution_arn: str, item: Item) -> Claim:
         stage=int(item[schema.FENCED]["N"]) if is_fenced(item) else ReapStage.REGISTERED,
         revision=int(item[schema.REVISION]["N"]),
         ended=has_ended(item),
+        redrives=number_in(item, schema.REDRIVES),
+        written_at_ms=number_in(item, schema.WRITTEN_AT_MS),
     )
+
+
+def is_of_a_run_that_ended(claim: Claim, *, redrives: int, ended_at_ms: int) -> bool:
+    """Whether the end of a run, which nothing can take back, is the end of this acquisition.
+
+    A claim that was written long after that end is of another execution: Step Functions lets a
+    name be used again after 90 days, and EventBridge brings an old event again on request.
+    """
+    if claim.redrives is None or claim.written_at_ms is None:
+        return False
+    return claim.redrives <= redrives and claim.written_at_ms <= ended_at_ms + SECOND_PASS_MS
 
 
 def has_ended(item: Item) -> bool:
     """Whether the claim's work is marked as ended."""
     return schema.ENDED in item
+
+
+def gave_back_before(item: Item) -> bool:
+    """Whether the claim is done because its lock was given back."""
+    return item.get(schema.DONE) == {"S": _GAVE_BACK}
 
 
 def is_fenced(item: Item) -> bool:
@@ -322,7 +370,12 @@ def is_fenced(item: Item) -> bool:
 
 def place_in(item: Item) -> int | None:
     """The place in the queue that the claim gives; None if its work never asked to wait."""
-    return int(item[schema.ENTERED_AT_MS]["N"]) if schema.ENTERED_AT_MS in item else None
+    return number_in(item, schema.ENTERED_AT_MS)
+
+
+def number_in(item: Item, name: str) -> int | None:
+    """A number of the claim, if it is there."""
+    return int(item[name]["N"]) if name in item else None
 
 
 def task_token_in(item: Item) -> str | None:

@@ -1,6 +1,8 @@
 """What people may see of a lock: its holders and waiters, and never what proves ownership.
 
-The reads by which people see locks: the queue of one lock, and the locks of the whole table.
+There is one projection of a holder, of a waiter and of a release by force. Whatever shows them uses
+it: descriptions, `LockWaitTimeout`, the answers of functions, and lifecycle events. With it stand
+the reads by which people see locks: the queue of one lock, and the locks of the whole table.
 """
 
 from __future__ import annotations
@@ -12,32 +14,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from fairlock.clock import utc
-from fairlock.errors import LockItemMalformed, VisibleHolder
+from fairlock.errors import DescribedHolder
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item, Query, Scan, names_in
-from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter
-from fairlock.protocol.waiters import is_dead
+from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter, is_dead
+from fairlock.text import DEEPEST, is_nested_at_most
 
 WAITERS_SHOWN: Final = 20
 """A description tells so many waiters one by one, the oldest; the others are counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedHolder(VisibleHolder):
-    """A holder of a lock.
-
-    Attributes:
-        lease: seconds for which each renewal holds.
-        limit: number of permits, as the holder's request said: no more hold as long as it does.
-        data: the JSON object that it stored with the lock; None if it stored none. Not in the
-            `repr`, which may end up in a log.
-        execution_arn: the workflow execution that it belongs to; None for any other owner.
-    """
-
-    lease: float
-    limit: int
-    data: Mapping[str, Any] | None = field(repr=False)
-    execution_arn: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +117,7 @@ class QueueCount:
             return
         self.count += 1
         if len(self.first) < WAITERS_SHOWN:
-            self.first.append(
-                DescribedWaiter(
-                    owner_name=waiter.request.owner_name,
-                    entered_at=utc(waiter.entered_at_ms),
-                    limit=waiter.request.limit,
-                    execution_arn=waiter.request.execution_arn,
-                )
-            )
+            self.first.append(describe_waiter(waiter))
 
     def queue(self) -> DescribedQueue:
         """What was counted."""
@@ -150,22 +127,20 @@ class QueueCount:
 def describe_lock(
     name: str, state: LockState, waiters: DescribedQueue, *, now_ms: int
 ) -> LockDescription:
-    """The lock of this state.
-
-    Raises:
-        LockItemMalformed: the data of a holder is no JSON object.
-    """
+    """The lock of this state."""
+    last = state.last_forced_release
     return LockDescription(
         name=name,
         seen_at=utc(now_ms),
         limit=min((holder.limit for holder in state.holders), default=None),
-        holders=tuple(_holder(name, holder) for holder in state.holders),
+        holders=tuple(map(describe_holder, state.holders)),
         waiters=waiters,
-        last_forced_release=_forced_release(state.last_forced_release),
+        last_forced_release=None if last is None else describe_forced_release(last),
     )
 
 
-def _holder(lock_name: str, holder: Holder) -> DescribedHolder:
+def describe_holder(holder: Holder) -> DescribedHolder:
+    """All that others may see of a holder; its owner_id is left out."""
     return DescribedHolder(
         owner_name=holder.owner_name,
         acquired_at=utc(holder.acquired_at_ms),
@@ -173,37 +148,44 @@ def _holder(lock_name: str, holder: Holder) -> DescribedHolder:
         fencing_token=holder.fencing_token,
         lease=holder.lease_ms / 1000,
         limit=holder.limit,
-        data=read_data(lock_name, holder.data),
+        data=read_data(holder.data),
         execution_arn=holder.execution_arn,
     )
 
 
-def read_data(lock_name: str, text: str | None) -> Mapping[str, Any] | None:
-    """The JSON object that is stored with a holder.
-
-    Raises:
-        LockItemMalformed: it is none.
-    """
-    if text is None:
-        return None
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise LockItemMalformed(schema.partition_of(lock_name))
-    return data
+def describe_waiter(waiter: Waiter) -> DescribedWaiter:
+    """All that others may see of a waiter; its owner_id and its task token are left out."""
+    return DescribedWaiter(
+        owner_name=waiter.request.owner_name,
+        entered_at=utc(waiter.entered_at_ms),
+        limit=waiter.request.limit,
+        execution_arn=waiter.request.execution_arn,
+    )
 
 
-def _forced_release(last: ForcedRelease | None) -> DescribedForcedRelease | None:
-    if last is None:
-        return None
+def describe_forced_release(last: ForcedRelease) -> DescribedForcedRelease:
+    """The last release by force, with a time that people read."""
     return DescribedForcedRelease(
         fencing_token=last.fencing_token,
         at=utc(last.at_ms),
         requested_by=last.requested_by,
         reason=last.reason,
     )
+
+
+def read_data(text: str | None) -> Mapping[str, Any] | str | None:
+    """The JSON object that is stored with a holder; the text itself if it is none.
+
+    An operator who looks at a stuck lock must see its holder, whatever its data has become.
+    """
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    is_readable = isinstance(data, dict) and is_nested_at_most(data, DEEPEST)
+    return data if is_readable else text
 
 
 def waiters_to_show(lock_name: str) -> Query:

@@ -1,11 +1,10 @@
-"""Conditions and changes with names, and the requests that carry them.
+"""Requests of the protocol, and the conditions and changes that they carry, by name.
 
 Every decision about a lock is one conditional write on its item. Those writes are made of the
-conditions below, so that each request reads like the rule that it enforces.
+conditions below, so that each request reads like the rule that it enforces;
+`aws/lock_table.py` sends them.
 
-The shapes of the requests that the protocol makes; `aws/lock_table.py` sends them.
-
-None of them names the table, so that the protocol does not depend on a deployment. Keys, names and
+No request names the table, so that the protocol does not depend on a deployment. Keys, names and
 values hold owner ids, which prove ownership, so `repr` does not show them.
 """
 
@@ -151,8 +150,13 @@ _T = TypeVar("_T")
 Values: TypeAlias = "dict[str, AttributeValueTypeDef]"
 
 I_HOLD: Final = "attribute_exists(#mine)"
+MY_GRANT: Final = "#my_token = :seen_grant"
+"""The fencing token names a grant; the owner_id may have another one by now."""
 I_DO_NOT_HOLD: Final = "attribute_not_exists(#mine)"
-NOT_RELEASED_BY_ME: Final = "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+NOT_RELEASED_BY_ME: Final = (
+    "(attribute_not_exists(#last_released) OR #last_released <> :me)"
+    " AND (attribute_not_exists(#last_given_up) OR #last_given_up <> :me)"
+)
 NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"

@@ -1,6 +1,6 @@
-"""Reads items of the lock table into the model, and writes waiters as items.
+"""The items of the lock table, written and read: locks with their holders, and waiters.
 
-The record of a holder in its lock's item: short, because each write pays for those of all.
+The record of a holder is short, because each write of its lock pays for those of all:
 
     executions                         arn:aws:states:us-east-1:123456789012:execution:
     h:<UUID in 20 characters>          the record, a map with the names of `schema.HOLDER_…`
@@ -10,7 +10,7 @@ The record of a holder in its lock's item: short, because each write pays for th
 What the ARNs of all executions of an account and region have in common, the item has once. A holder
 whose ARN begins otherwise has it in full. No write changes `executions` once it is there.
 
-Items that Fairlock did not write: a typed error, and no KeyError that shows an owner_id.
+An item that Fairlock did not write is a typed error, and no KeyError that shows an owner_id.
 """
 
 from __future__ import annotations
@@ -216,6 +216,7 @@ def read_place(item: Item) -> Place:
         entered_at_ms=_number(item, schema.ENTERED_AT_MS),
         asked_at_ms=_number(item, schema.ASKED_AT_MS),
         expires_at_ms=_number(item, schema.EXPIRES_AT_MS),
+        execution_arn=_text(item, schema.EXECUTION_ARN),
     )
 
 
@@ -228,6 +229,7 @@ def read_state(item: Item) -> LockState:
         held=_number(item, schema.HELD),
         limit=_number(item, schema.LIMIT),
         last_released=_text(item, schema.LAST_RELEASED),
+        last_given_up=_text(item, schema.LAST_GIVEN_UP),
         released_at_ms=_number_or_none(item, schema.RELEASED_AT),
         contended=schema.CONTENDED in item,
         wait_seq=_number(item, schema.WAIT_SEQ),

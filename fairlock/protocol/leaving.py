@@ -1,24 +1,22 @@
-"""The next write when a holder leaves a contended lock, or a permit of one is free.
+"""Leaving: how a holder goes out, and who comes in by the same write.
+
+A holder releases, is evicted because its lease is over, or is released by force: by an operator who
+has seen its grant, and names that by the fencing token. If others wait, the next write is
 
                   queue is empty           head waits, a permit for it    head waits, no permit
 a holder departs  leave_without_successor  serve_waiter (its own)         leave_without_successor
 none departs      close_queue              serve_waiter (a free one)      nothing to do
 
-A queue that could not be read to its end is not empty, though nobody was found who waits: a holder
-departs, and the lock stays contended.
-
-The writes of a contended lock that a holder leaves, or of which a permit is free.
+A queue that was not read to its end is not empty: a holder departs, the lock stays contended.
 
     departing holder             lock item                      waiter item
       │ oldest_waiters ─────────────────────────────────────▶ query
       │ serve_waiter ── one ──────▶ holder out, waiter in      ───▶ delete
       └ wake the waiter             condition: as it was seen       condition: it exists
 
-A hand-off is one transaction, so that an owner who was granted leaves no waiter behind, and no
-permit is handed to an owner who has been and gone.
-
-The flag `contended` is removed by the caller that finds the queue empty, on condition that
-`wait_seq` has not moved since the flag was seen: a waiter that joined in between keeps it there.
+A hand-off is one transaction: an owner who was granted leaves no waiter behind, and no permit is
+handed to an owner who has been and gone. The caller that finds the queue empty removes `contended`
+if `wait_seq` has not moved since it saw the flag: a waiter that joined in between keeps it there.
 """
 
 from __future__ import annotations
@@ -28,23 +26,200 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.departure import DepartingHolder, removal
+from fairlock.protocol.admission import (
+    LEFT_LAST,
+    LEFT_NOW,
+    NOBODY_CAME_IN,
+    RETAIN_ITEM,
+    SET_LIMIT,
+    departure_times,
+    may_enter_as_seen,
+    needs_longer_retention,
+    retain_item,
+)
 from fairlock.protocol.expressions import (
     I_DO_NOT_HOLD,
+    I_HOLD,
+    MY_GRANT,
+    NOT_CONTENDED,
+    Removal,
     Transaction,
     Update,
+    Values,
     all_of,
     conditional_update,
     number,
 )
-from fairlock.protocol.items import SET_EXECUTIONS, new_holder, shared_executions
-from fairlock.protocol.limits import SET_LIMIT, may_enter_as_seen
-from fairlock.protocol.model import Holder, LockState, Waiter
+from fairlock.protocol.items import (
+    SET_EXECUTIONS,
+    new_forced_release,
+    new_holder,
+    shared_executions,
+)
+from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
-from fairlock.protocol.permits import RETAIN_ITEM, needs_longer_retention, retain_item
 from fairlock.protocol.waiters import delete_waiter
 
 _WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
+
+
+@dataclass(frozen=True, slots=True)
+class DepartingHolder:
+    """A holder on its way out.
+
+    Attributes:
+        voluntary: whether the holder gives its permit back; else it is evicted, on condition that
+            its revision is as seen, so that a heartbeat in between wins.
+        forced: who releases it by force, and why. A heartbeat in between does not prevent that.
+    """
+
+    holder: Holder
+    voluntary: bool
+    forced: ForcedRelease | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the write that takes the holder out leaves a mark of it in the lock."""
+        return self.voluntary or self.forced is not None
+
+    def is_still_in(self, state: LockState) -> bool:
+        """Whether the holder is still there, and has not renewed if it is to be evicted."""
+        holder = state.holder(self.holder.owner_id)
+        if holder is None or holder.fencing_token != self.holder.fencing_token:
+            return False
+        return self.is_marked or holder.revision == self.holder.revision
+
+    def left_before(self, state: LockState) -> bool:
+        """Whether the mark of this very departure is there: it was written before."""
+        if self.forced is not None:
+            last = state.last_forced_release
+            return last is not None and last.fencing_token == self.holder.fencing_token
+        return self.voluntary and state.last_released == self.holder.owner_id
+
+
+def removal(departing: DepartingHolder | None, *, left_at_ms: int) -> Removal:
+    """Removes a holder that gives its permit back or is evicted; nothing if there is none.
+
+    Always on condition that its grant is the one that was seen, by the fencing token that no other
+    grant has. The owner_id alone would let a late copy of the write end a later grant of the same
+    owner.
+
+    Args:
+        departing: the holder.
+        left_at_ms: see `departure_times`.
+    """
+    if departing is None:
+        return Removal()
+    if not departing.is_marked:
+        found = eviction([departing.holder], left_at_ms=left_at_ms)
+        return replace(
+            found,
+            conditions=(*found.conditions, "#over_token0 = :seen_grant"),
+            values={**found.values, ":seen_grant": number(departing.holder.fencing_token)},
+        )
+    owner_id = departing.holder.owner_id
+    names = {
+        "#departing": schema.holder_attribute(owner_id),
+        "#departing_token": schema.token_attribute(owner_id),
+    }
+    seen_grant = number(departing.holder.fencing_token)
+    values: Values = {":seen_grant": seen_grant, **departure_times(left_at_ms)}
+    if departing.forced is not None:
+        # The mark of the last owner who released stays: this one has not, and must be told so.
+        mark = "#last_forced_release = :forced"
+        values[":forced"] = new_forced_release(departing.forced)
+    else:
+        mark = "#last_released = :departing"
+        values[":departing"] = {"S": owner_id}
+    return Removal(
+        also_set=f", {LEFT_NOW}, {mark}",
+        conditions=("#departing_token = :seen_grant", LEFT_LAST),
+        names=names,
+        values=values,
+    )
+
+
+def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
+    """Removes holders whose lease is over, each on condition that its revision is as seen.
+
+    So a heartbeat in between wins. Each grant begins with the same revision, so the whole write has
+    to ask that no permit was granted since: a late copy must not hit the next grant of an owner.
+    The tokens of 100 holders, one by one, would exceed what DynamoDB allows an expression.
+    """
+    numbered = list(enumerate(holders))
+    names = {f"#over{i}": schema.holder_attribute(h.owner_id) for i, h in numbered}
+    names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
+    return Removal(
+        also_set=f", {LEFT_NOW}" if holders else "",
+        conditions=(
+            *(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered),
+            LEFT_LAST,
+        ),
+        names=names,
+        values={
+            **{f":seen{i}": number(h.revision) for i, h in numbered},
+            **departure_times(left_at_ms),
+        },
+    )
+
+
+def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
+    """Stop being a holder. Returns the item as it was, if the grant that ends is to be told of.
+
+    A caller that knows its fencing token ends that grant and no other: a late copy of this write
+    must not free what the same owner was granted later.
+    """
+    token = request.fencing_token
+    return conditional_update(
+        schema.lock_key(request.lock_name),
+        request.owner_id,
+        change=f"SET #held = #held - :one, #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM} "
+        "REMOVE #mine, #my_token",
+        condition=all_of(I_HOLD if token is None else MY_GRANT, NOT_CONTENDED, LEFT_LAST),
+        values={":seen_grant": number(token or 0), **departure_times(left_at_ms)},
+        returns="ALL_OLD" if request.tells_grant else "NONE",
+        now_ms=left_at_ms,
+    )
+
+
+def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: int) -> Update:
+    """Take out the holder of the grant that was seen, on a lock for which nobody waits."""
+    leaving = removal(departing, left_at_ms=left_at_ms)
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
+        condition=NOT_CONTENDED,
+        removal=leaving,
+        now_ms=left_at_ms,
+    )
+
+
+def evict(
+    lock_name: str,
+    evictable: Sequence[Holder],
+    *,
+    left_at_ms: int,
+    now_ms: int,
+    seen: LockState,
+) -> Update:
+    """Evict holders whose lease is over, for nobody: more permits were out than a lower limit.
+
+    On condition that no permit was granted since the lock was seen in this state: the holders may
+    have other grants by then, with the same revisions.
+    """
+    leaving = eviction(evictable, left_at_ms=left_at_ms)
+    return conditional_update(
+        schema.lock_key(lock_name),
+        change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
+        condition=all_of(NOT_CONTENDED, NOBODY_CAME_IN),
+        values={
+            ":difference": number(-len(evictable)),
+            ":seen_token": number(seen.fencing_token),
+        },
+        removal=leaving,
+        now_ms=now_ms,
+    )
 
 
 def serve_waiter(
@@ -80,7 +255,9 @@ def serve_waiter(
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
         f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
         condition=all_of(
-            I_DO_NOT_HOLD, room.expression, *([_WAIT_SEQ_UNMOVED] if unless_joined else [])
+            I_DO_NOT_HOLD,
+            room.expression,  # no permit was granted since: so the limits and the token stand, too
+            *([_WAIT_SEQ_UNMOVED] if unless_joined else []),
         ),
         values={
             ":holder": new_holder(
@@ -91,9 +268,10 @@ def serve_waiter(
             ":wait_seq": number(state.wait_seq),
             **room.values,
         },
-        removal=leaving,
+        removal=leaving,  # on condition of this very grant of the departing holder
         now_ms=now_ms,
     )
+    # And on condition that the waiter's item is as it was seen: its task token may have changed.
     return Transaction(state=update, other=delete_waiter(waiter)), holder
 
 
@@ -134,8 +312,15 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     )
 
 
-def mark_undelivered(grant: Grant) -> Update:
-    """Mark a grant of which nobody was there to be told. Refused if its owner has renewed since.
+UNDELIVERED_MS: Final = 60_000
+"""How long a grant stands of which nobody was there to be told: longer than the pause between two
+questions of a waiter, a cold start included. Its own lease may be 12 h."""
+
+
+def mark_undelivered(grant: Grant, *, now_ms: int) -> Update:
+    """Mark a grant of which nobody was there to be told, and let it end soon.
+
+    Refused if its owner has renewed since. An owner that asks later than that has its place back.
 
     And refused if the owner has another grant by now, whose first revision is the same.
 
@@ -144,9 +329,14 @@ def mark_undelivered(grant: Grant) -> Update:
     return conditional_update(
         schema.lock_key(grant.lock_name),
         grant.owner_id,
-        change="SET #mine.#h_undelivered = :yes",
+        change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms",
         condition="#my_token = :seen_grant AND #mine.#h_revision = :one",
-        values={":seen_grant": number(grant.fencing_token)},
+        values={
+            ":seen_grant": number(grant.fencing_token),
+            ":expires_at_ms": number(
+                min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
+            ),
+        },
     )
 
 

@@ -1,4 +1,4 @@
-"""The nouns of the lock protocol: first requests, then the state of a lock, and at last answers.
+"""The nouns of the lock protocol: what is asked, and the state of a lock.
 
 All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` makes the wire format
 (seconds, ISO 8601).
@@ -7,13 +7,14 @@ All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` mak
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item
-from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
 
@@ -30,13 +31,19 @@ class AcquireRequest:
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
+        redrives: how often that had been redriven when this call was made; None if nobody knows.
         waiting_since_ms: when the caller says that it began to wait: for the advice when to ask
             again only.
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
             this owner is found there.
         claimed_at_ms: the place in the queue that a workflow's claim gives; set by the store.
-        called_at_ms: when this call was made. A call that comes late, when others have left the
-            lock since, is not taken for a new one. None for now.
+        called_at_ms: when its caller says that this call was made. If others have left the lock
+            since, the call may be a late copy, and the caller is told to ask again. None if the
+            caller does not say, or if this is the caller's own process.
+        registered_at_ms: when this call wrote its claim, set by the store. If others have left
+            since, the claim tells whether the call is still wanted.
+        made_at: reading of our monotonic clock when this call was made: of two calls of one
+            acquisition the newer one's task token counts. Set by the store; None for now.
         waits: whether to join the queue if all permits are out.
         task_token: completed with the grant when the lock is handed over; without one a waiter
             polls.
@@ -53,14 +60,24 @@ class AcquireRequest:
     limit: int = 1
     data: str | None = None
     execution_arn: str | None = None
+    redrives: int | None = None
     waiting_since_ms: int | None = None
     ticket: int | None = None
     claimed_at_ms: int | None = None
     called_at_ms: int | None = None
+    registered_at_ms: int | None = None
+    made_at: float | None = field(default=None, compare=False)
     waits: bool = False
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
+
+    @property
+    def heartbeat(self) -> HeartbeatRequest:
+        """The heartbeat that renews what this request was granted."""
+        return HeartbeatRequest(
+            lock_name=self.lock_name, owner_id=self.owner_id, lease_ms=self.lease_ms
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +150,13 @@ class ExecutionEnded:
 
     Attributes:
         redrives: how often it had been redriven by then.
+        ended_at_ms: when that run ended, as the event says; None if it does not say both.
         second_pass: whether no acquire of it can be under way any more.
     """
 
     execution_arn: str
     redrives: int = 0
+    ended_at_ms: int | None = None
     second_pass: bool = False
 
 
@@ -193,6 +212,8 @@ class LockState:
 
     Attributes:
         limit: the limit in force, never above that of a holder; 0 if nobody ever held.
+        last_released: who gave back a permit or a place in the queue last.
+        last_given_up: who gave up last without having had either.
         released_at_ms: when a holder or a waiter left last; None if none ever did.
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
@@ -203,6 +224,7 @@ class LockState:
     held: int = 0
     limit: int = 0
     last_released: str | None = None
+    last_given_up: str | None = None
     released_at_ms: int | None = None
     contended: bool = False
     wait_seq: int = 0
@@ -214,6 +236,10 @@ class LockState:
     def holder(self, owner_id: str) -> Holder | None:
         """The holder with this owner id, if there is one."""
         return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+    def has_left(self, owner_id: str) -> bool:
+        """Whether this owner released or gave up, as far as the lock still knows."""
+        return owner_id in (self.last_released, self.last_given_up)
 
     def limit_for(self, limit: int) -> int:
         """How many may hold when an owner with this limit does: the holders' limits count too."""
@@ -270,6 +296,7 @@ class Waiter:
             entered_at_ms=self.entered_at_ms,
             asked_at_ms=self.asked_at_ms,
             expires_at_ms=self.expires_at_ms,
+            execution_arn=self.request.execution_arn,
         )
 
     def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
@@ -305,6 +332,18 @@ class Place:
     entered_at_ms: int
     asked_at_ms: int
     expires_at_ms: int
+    execution_arn: str | None = None
+
+
+def is_dead(
+    waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
+) -> bool:
+    """Whether nobody need wait for this waiter: it has stopped asking, or was served already.
+
+    A waiter is served whose owner holds or has released: it entered twice, for instance because the
+    reply that told its place was lost.
+    """
+    return waiter.owner_id in served or is_over(waiter.expires_at_ms, date_ms=date_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

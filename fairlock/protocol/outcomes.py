@@ -1,4 +1,4 @@
-"""The verdict on an acquire that failed: what the item that it returned means."""
+"""What is answered, and the verdict on an acquire that failed, by the item that it returned."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
+from fairlock.protocol.admission import is_outdated
 from fairlock.protocol.lease_time import is_enough, is_over, own_ms
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
 
@@ -19,6 +20,9 @@ class RefusalReason(StrEnum):
     """This acquisition was released before: a delayed duplicate must not take the lock again."""
     QUEUE_FULL = "QUEUE_FULL"
     """All permits are out, and as many wait as may wait: the caller did not join the queue."""
+    ASK_AGAIN = "ASK_AGAIN"
+    """This call may be a late copy: others have left since the time at which it says it was made,
+    or that time is in the future. A caller that still wants the lock makes another call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,7 @@ class Refusal:
     Attributes:
         retry_after_seconds: when to ask again, in whole seconds, already jittered.
         liveness_unknown: how many holders count as alive only because Step Functions did not say.
+        called_at_ms: AWS's time, for the next call of a caller that is to ask again.
     """
 
     lock_name: str
@@ -77,6 +82,20 @@ class Refusal:
     holders: tuple[Holder, ...] = ()
     retry_after_seconds: int = 1
     liveness_unknown: int = 0
+    called_at_ms: int | None = None
+
+    @classmethod
+    def of_late_call(cls, request: AcquireRequest, *, now_ms: int) -> Refusal:
+        """The answer to a call that may be a late copy, with the time for a caller that is alive.
+
+        It is to ask again soon: the time that it is told grows old.
+        """
+        return cls(
+            lock_name=request.lock_name,
+            owner_id=request.owner_id,
+            reason=RefusalReason.ASK_AGAIN,
+            called_at_ms=now_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +210,9 @@ class Situation(Enum):
 
     ALREADY_RELEASED = auto()
     """The caller released this acquisition before: this call is a delayed duplicate."""
+    OUTDATED = auto()
+    """Others have left since the time at which the caller says it called: this may be a delayed
+    duplicate, of whichever acquisition. Nothing is written for it."""
     FREE = auto()
     """A permit is free, and nobody waits: ask again."""
     FREE_FOR_WAITERS = auto()
@@ -218,8 +240,16 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
         left_ms = own_ms(mine.lease_ms, mine.expires_at_ms, date_ms=date_ms)
         is_fresh = request.task_token is None and is_enough(left_ms, mine.lease_ms)
         return AlreadyHolder(mine, is_fresh=is_fresh)
-    if state.last_released == request.owner_id:
+    if state.has_left(request.owner_id):
         return Situation.ALREADY_RELEASED
+    found = _room_for(state, request, date_ms=date_ms)
+    if found is Situation.BUSY and not request.waits:
+        return found
+    is_late = is_outdated(state, request.called_at_ms, date_ms=date_ms)
+    return Situation.OUTDATED if is_late else found
+
+
+def _room_for(state: LockState, request: AcquireRequest, *, date_ms: int) -> LeasesOver | Situation:
     if state.has_room(request.limit):
         return Situation.FREE_FOR_WAITERS if state.contended else Situation.FREE
     over = [h for h in state.holders if is_over(h.expires_at_ms, date_ms=date_ms)]

@@ -1,29 +1,18 @@
-"""The conditional writes of a lock, one function a write.
+"""The conditional writes of an owner that comes in, and of one that stays; a function for each.
 
     caller                        lock item
       │ acquire_permit              condition: a permit is free, and I neither hold nor released it
       ├─────────────────────────▶ granted with the next fencing token
       │ renew                       condition: I hold, and my lease ends no later than asked
-      ├─────────────────────────▶ the lease ends later
-      │ release_permit              condition: I hold, and nobody waits
-      └─────────────────────────▶ one permit fewer is out
+      └─────────────────────────▶ the lease ends later
 
-Each is one request, on a lock never seen before too. When a condition fails DynamoDB returns the
-item as it was, so that `verdict.py` finds the reason without a second read.
+Each is one request, on a lock never seen before too. Each grant lists its whole condition, and
+`_grant` is what all of them write. When a condition fails DynamoDB returns the item as it was, so
+that `outcomes.py` finds the reason without a second read.
 
 Any of them may arrive late: after its caller has given it up, and after everything else. So a
 condition names what the write was made for: a grant by its fencing token, a moment by the last
-departure (`departure.py`).
-
-How long a lock's item is retained: TTL must never delete a lock while somebody holds it.
-
-A direct holder renews at least every 12 h, so 48 h after the last write are enough. A workflow
-holds as long as its execution runs, up to a year, without a heartbeat: its grant retains the item
-for 400 days, and writes of others in between do not shorten that.
-
-Those 400 days may then come to their end under a later, direct holder. So nobody becomes or stays a
-holder of an item that has less than 48 h left: that write fails, and is sent again with 400 days
-more. One request more, once in 398 days.
+departure (`admission.py`).
 """
 
 from __future__ import annotations
@@ -32,19 +21,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.departure import (
-    LEFT_LAST,
-    LEFT_NOW,
-    DepartingHolder,
-    departure_times,
-    eviction,
+from fairlock.protocol.admission import (
+    RETAIN_ITEM,
+    SET_LIMIT,
+    may_enter,
+    may_enter_as_seen,
+    needs_longer_retention,
     nobody_left,
     not_outdated,
-    removal,
+    retain_item,
+    retained_long_enough,
 )
 from fairlock.protocol.expressions import (
     I_DO_NOT_HOLD,
-    I_HOLD,
+    MY_GRANT,
     NEXT_TOKEN,
     NO_REMOVAL,
     NOT_CONTENDED,
@@ -60,52 +50,32 @@ from fairlock.protocol.expressions import (
 )
 from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder, shared_executions
 from fairlock.protocol.lease_time import stored_end_ms
-from fairlock.protocol.limits import NOBODY_CAME_IN, SET_LIMIT, may_enter, may_enter_as_seen
+from fairlock.protocol.leaving import eviction
 from fairlock.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,
     HeartbeatRequest,
     Holder,
     LockState,
-    ReleaseRequest,
 )
 
-RETAIN_ITEM: Final = "#expiry_time = if_not_exists(#retain_until, :expiry_time)"
-
-
-def retain_item(*, long: bool) -> str:
-    """The change that retains the item, for 400 days or for 48 h at least."""
-    return "#expiry_time = :retain_until, #retain_until = :retain_until" if long else RETAIN_ITEM
-
-
-def retained_long_enough(*, long: bool) -> tuple[str, ...]:
-    """The condition under which that change lets somebody become or stay a holder."""
-    condition = "(attribute_not_exists(#retain_until) OR #retain_until > :expiry_time)"
-    return () if long else (condition,)
-
-
-def needs_longer_retention(state: LockState, *, now_ms: int) -> bool:
-    """Whether a new holder must retain this item for long."""
-    retain_until_seconds = state.retain_until_seconds
-    return retain_until_seconds is not None and retain_until_seconds <= schema.ttl_seconds(now_ms)
-
-
-_MY_GRANT: Final = "#my_token = :seen_grant"
-_AS_SEEN: Final = (_MY_GRANT, "#mine.#h_revision = :seen_revision")
+_AS_SEEN: Final = (MY_GRANT, "#mine.#h_revision = :seen_revision")
 
 
 def acquire_permit(request: AcquireRequest, *, sent_at_ms: int, now_ms: int) -> Update:
     """Take a free permit. Grants nothing to a holder, nor to an owner who released last.
 
-    This first write supposes what is usual: that all name the same limit (`limits.py`), that their
-    executions are of one account and region (`holders.py`), that TTL will not delete the item
-    soon (`retention.py`), and that no other owner left after it was sent (`departure.py`).
+    This first write supposes what is usual: that all name the same limit, that their executions are
+    of one account and region, that TTL will not delete the item soon, and that no other owner left
+    after it was sent.
     """
     return _grant(
         request,
+        I_DO_NOT_HOLD,
+        NOT_CONTENDED,
+        NOT_RELEASED_BY_ME,
         may_enter(request.limit),
         not_outdated(sent_at_ms),
-        also=(NOT_RELEASED_BY_ME,),
         now_ms=now_ms,
     )
 
@@ -114,9 +84,11 @@ def acquire_permit_as_seen(request: AcquireRequest, seen: LockState, *, now_ms: 
     """Take a permit that was seen to be free, after the first write was refused."""
     return _grant(
         request,
+        I_DO_NOT_HOLD,
+        NOT_CONTENDED,
+        NOT_RELEASED_BY_ME,
         may_enter_as_seen(request.limit, seen),
         nobody_left(seen),
-        also=(NOT_RELEASED_BY_ME,),
         seen=seen,
         now_ms=now_ms,
         retain_long=needs_longer_retention(seen, now_ms=now_ms),
@@ -128,10 +100,17 @@ def reacquire_permit(
 ) -> Update:
     """Take a free permit for an acquisition that the reaper released on its behalf.
 
-    The claim that this is written with tells a late copy.
+    It may have released last, by the reaper. The claim that this is written with tells a late copy.
     """
-    room = may_enter(request.limit) if seen is None else may_enter_as_seen(request.limit, seen)
-    return _grant(request, room, seen=seen, now_ms=now_ms, retain_long=True)
+    return _grant(
+        request,
+        I_DO_NOT_HOLD,
+        NOT_CONTENDED,
+        may_enter(request.limit) if seen is None else may_enter_as_seen(request.limit, seen),
+        seen=seen,
+        now_ms=now_ms,
+        retain_long=True,
+    )
 
 
 def take_over_permit(
@@ -150,41 +129,16 @@ def take_over_permit(
     """
     return _grant(
         request,
+        I_DO_NOT_HOLD,
+        NOT_CONTENDED,
+        NOT_RELEASED_BY_ME,
         may_enter_as_seen(request.limit, seen, evictable),
         nobody_left(seen),
-        also=(NOT_RELEASED_BY_ME,),
         leaving=eviction(evictable, left_at_ms=left_at_ms),
         permits=1 - len(evictable),
         seen=seen,
         now_ms=now_ms,
         retain_long=needs_longer_retention(seen, now_ms=now_ms),
-    )
-
-
-def evict(
-    lock_name: str,
-    evictable: Sequence[Holder],
-    *,
-    left_at_ms: int,
-    now_ms: int,
-    seen: LockState,
-) -> Update:
-    """Evict holders whose lease is over, for nobody: more permits were out than a lower limit.
-
-    On condition that no permit was granted since the lock was seen in this state: the holders may
-    have other grants by then, with the same revisions.
-    """
-    leaving = eviction(evictable, left_at_ms=left_at_ms)
-    return conditional_update(
-        schema.lock_key(lock_name),
-        change=f"SET {RETAIN_ITEM}{leaving.also_set} ADD #held :difference",
-        condition=all_of(NOT_CONTENDED, NOBODY_CAME_IN),
-        values={
-            ":difference": number(-len(evictable)),
-            ":seen_token": number(seen.fencing_token),
-        },
-        removal=leaving,
-        now_ms=now_ms,
     )
 
 
@@ -194,7 +148,7 @@ def renew(request: HeartbeatRequest, *, now_ms: int) -> Update:
     Refused if the lease ends later already: a late copy of an earlier heartbeat must not move the
     end back, on which the holder relies. But never refused for anything else that the previous
     heartbeat changed: a heartbeat whose reply was lost must not look like a stolen lock. Refused
-    on an item that TTL may delete soon, see `retention.py`.
+    on an item that TTL may delete soon, see `admission.py`.
 
     A caller that does not name its lease has the usual one most probably; with another, this write
     is refused, and `renew_as_seen` uses the stored one.
@@ -284,54 +238,31 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
     )
 
 
-def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
-    """Stop being a holder. Returns the item as it was, if the grant that ends is to be told of.
-
-    A caller that knows its fencing token ends that grant and no other: a late copy of this write
-    must not free what the same owner was granted later.
-    """
-    token = request.fencing_token
-    return conditional_update(
-        schema.lock_key(request.lock_name),
-        request.owner_id,
-        change=f"SET #held = #held - :one, #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM} "
-        "REMOVE #mine, #my_token",
-        condition=all_of(I_HOLD if token is None else _MY_GRANT, NOT_CONTENDED, LEFT_LAST),
-        values={":seen_grant": number(token or 0), **departure_times(left_at_ms)},
-        returns="ALL_OLD" if request.tells_grant else "NONE",
-        now_ms=left_at_ms,
-    )
-
-
-def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: int) -> Update:
-    """Take out the holder of the grant that was seen, on a lock for which nobody waits."""
-    leaving = removal(departing, left_at_ms=left_at_ms)
-    return conditional_update(
-        schema.lock_key(lock_name),
-        change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
-        condition=NOT_CONTENDED,
-        removal=leaving,
-        now_ms=left_at_ms,
-    )
-
-
 def _grant(
     request: AcquireRequest,
-    *conditions: Condition,
-    also: Sequence[str] = (),
+    *conditions: Condition | str,
     leaving: Removal = NO_REMOVAL,
     permits: int = 1,
     seen: LockState | None = None,
     now_ms: int,
     retain_long: bool = False,
 ) -> Update:
-    """Makes the owner a holder, in the place of others whose lease is over, if nobody waits."""
+    """Makes the owner a holder, in the place of others that leave by the same write if there are.
+
+    Args:
+        request: of the owner.
+        conditions: the whole rule of this grant. Added are only what the write itself relies on:
+            the spelling of ARNs in the item, and that the item lasts.
+        leaving: the holders that lose their place, on conditions of their own.
+        permits: how many more are out afterwards.
+        seen: the lock as it was seen, if it was.
+        now_ms: when the lease begins.
+        retain_long: whether to retain the item for 400 days, whoever the owner is.
+    """
     long = retain_long or request.execution_arn is not None
     executions = shared_executions(request, seen)
     more = ":one" if permits == 1 else ":difference"
-    values: Values = {}
-    for condition in conditions:
-        values |= condition.values
+    rule = [Condition(each, {}) if isinstance(each, str) else each for each in conditions]
     return conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
@@ -339,10 +270,7 @@ def _grant(
         f"{SET_LIMIT}, {retain_item(long=long)}{leaving.also_set}"
         f"{SET_EXECUTIONS if executions else ''} ADD #held {more}",
         condition=all_of(
-            I_DO_NOT_HOLD,
-            NOT_CONTENDED,
-            *also,
-            *(condition.expression for condition in conditions),
+            *(each.expression for each in rule),
             *([SAME_EXECUTIONS] if executions else []),
             *retained_long_enough(long=long),
         ),
@@ -351,7 +279,7 @@ def _grant(
             ":executions": {"S": executions or ""},
             ":seed": number(token_seed(now_ms)),
             ":difference": number(permits),
-            **values,
+            **{name: value for each in rule for name, value in each.values.items()},
         },
         removal=leaving,
         returns="UPDATED_OLD",

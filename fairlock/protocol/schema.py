@@ -2,25 +2,28 @@
 
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
-                                      limit, expiry_time, retain_until, executions,
+                                      last_given_up, limit, expiry_time, retain_until, executions,
                                       released_at, last_forced_release,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, how to wake it, asked_at_ms
     EXECUTION#<execution_arn> LOCK#<lock_name>#<owner_id>#<length of owner_id>
                                       the claim of a workflow: a lock to free when it is over;
-                                      ended, done, fenced (how far the reaper is), asked_at_ms
+                                      ended, done, fenced (how far the reaper is), asked_at_ms,
+                                      redrives, written_at_ms
+    PACE#<name>               PACE    next_slot_us, slot_us, reservation_id, expiry_time (`pace.py`)
 
 `held` counts the permits that are out, `wait_seq` the waiters that ever joined; `contended` is
-there while the lock may have waiters, `limit` is the limit in force (`limits.py`), `released_at`
-says when a holder or a waiter left last (`departure.py`), `executions` how the ARNs of executions
-begin (`holders.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
+there while the lock may have waiters, `limit` is the limit in force (`admission.py`), `released_at`
+says when a holder or a waiter left last (`admission.py`), `executions` how the ARNs of executions
+begin (`items.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
 the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
 force, and why. Each holder is a top-level attribute. One nested map of holders would not do:
 DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
 take two requests.
 
-UUIDs in 20 characters instead of 36: guards name themselves and their executions by UUIDs.
+UUIDs are stored in 20 characters instead of 36: guards name themselves and their executions by
+UUIDs.
 """
 
 from __future__ import annotations
@@ -67,6 +70,9 @@ CONTENDED: Final = "contended"
 WAIT_SEQ: Final = "wait_seq"
 RETAIN_UNTIL: Final = "retain_until"
 LAST_RELEASED: Final = "last_released"
+LAST_GIVEN_UP: Final = "last_given_up"
+"""Who gave up without having held or waited: beside `last_released`, so that a caller that had
+nothing to release cannot wipe the mark of one that had."""
 RELEASED_AT: Final = "released_at"
 LAST_FORCED_RELEASE: Final = "last_forced_release"
 
@@ -108,6 +114,13 @@ POLL_INTERVAL_MS: Final = "poll_interval_ms"
 ENDED: Final = "ended"
 DONE: Final = "done"
 FENCED: Final = "fenced"
+REDRIVES: Final = "redrives"
+"""Which run of the execution wrote the claim: how often it had been redriven."""
+WRITTEN_AT_MS: Final = "written_at_ms"
+
+NEXT_SLOT_US: Final = "next_slot_us"
+SLOT_US: Final = "slot_us"
+RESERVATION_ID: Final = "reservation_id"
 
 RETENTION_MS: Final = 48 * 3_600_000
 """How long an item outlives its last write. Far longer than the longest lease (12 h) and than any
@@ -130,6 +143,8 @@ at most, a cold start, and some repeats. It is short, because a workflow that co
 its place back from its claim, and was only passed over meanwhile."""
 
 STATE: Final = "STATE"
+PACE: Final = "PACE"
+"""The sort key of a pace. It is not that of a lock, so no reader of locks meets it."""
 LOCK_PREFIX: Final = "LOCK#"
 WAITER_PREFIX: Final = "WAITER#"
 _WIDEST_EPOCH_MS: Final = 15
@@ -187,6 +202,16 @@ def claim_key(
 def partition_of_execution(execution_arn: str) -> str:
     """The partition in which the claims of a workflow execution are."""
     return f"EXECUTION#{execution_arn}"
+
+
+def partition_of_pace(name: str) -> str:
+    """The partition of a pace, apart from that of a lock with the same name."""
+    return f"{PACE}#{name}"
+
+
+def pace_key(name: str) -> dict[str, AttributeValueTypeDef]:
+    """The key of a pace."""
+    return {PARTITION_KEY: {"S": partition_of_pace(name)}, SORT_KEY: {"S": PACE}}
 
 
 def ttl_seconds(now_ms: int, retention_ms: int = RETENTION_MS) -> int:

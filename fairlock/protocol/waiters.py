@@ -21,11 +21,18 @@ this code. A caller names it only to be found again: a waiter item of its own mu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.departure import LEFT_LAST, LEFT_NOW, departure_times, not_outdated
+from fairlock.protocol.admission import (
+    LEFT_LAST_OF_ALL,
+    LEFT_NOW,
+    RETAIN_ITEM,
+    departure_times,
+    may_not_enter,
+    not_outdated,
+)
 from fairlock.protocol.expressions import (
     I_DO_NOT_HOLD,
     NOT_RELEASED_BY_ME,
@@ -43,16 +50,16 @@ from fairlock.protocol.expressions import (
     number,
 )
 from fairlock.protocol.items import new_waiter
-from fairlock.protocol.lease_time import is_over
-from fairlock.protocol.limits import may_not_enter
-from fairlock.protocol.model import AcquireRequest, LockState, Place, ReleaseRequest, Waiter
-from fairlock.protocol.permits import RETAIN_ITEM
+from fairlock.protocol.model import AcquireRequest, LockState, ReleaseRequest, Waiter
 
 MOST_WAITERS_SEEN: Final = 10
 MOST_WAITERS_POLLED: Final = 2
 """So few that a poll mostly costs no more than to read the lock alone."""
 MOST_WAITERS: Final = 1_000
 """Waiters that still ask; nobody joins behind so many."""
+MOST_PLACES_OF_AN_EXECUTION: Final = 100
+"""More than a Map runs at a time. Further ones ask again, so one execution, or a caller that names
+one, cannot fill a queue by itself."""
 MOST_PLACES_READ: Final = 20_000
 """Places read to count them, dead waiters included; nobody joins if there are so many."""
 MOST_DELETES: Final = 100
@@ -64,23 +71,13 @@ _NEWER: Final = "#asked_at_ms <= :asked_at"
 """A late copy of an older call must not put its dead task token over that of a newer call."""
 
 
-def is_dead(
-    waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
-) -> bool:
-    """Whether nobody need wait for this waiter: it has stopped asking, or was served already.
-
-    A waiter is served whose owner holds or has released: it entered twice, for instance because the
-    reply that told its place was lost.
-    """
-    return waiter.owner_id in served or is_over(waiter.expires_at_ms, date_ms=date_ms)
-
-
 def join_queue(
     waiter: Waiter,
     seen: LockState,
     *,
     behind_others: bool,
     again: bool,
+    sent_at_ms: int,
     now_ms: int,
 ) -> Transaction:
     """Enter the queue; or `again`, keep the place in it with a new task token, if it is still held.
@@ -93,7 +90,7 @@ def join_queue(
     since it was sent, or if a later call of the same waiter is there, whose task token is awaited.
     """
     request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
-    fresh = not_outdated(waiter.asked_at_ms)
+    fresh = not_outdated(sent_at_ms)
     state = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
@@ -158,7 +155,7 @@ def lock_and_oldest_waiters(lock_name: str) -> Query:
 
 def places(lock_name: str, *, up_to: str | None = None) -> Query:
     """Who waits, and how long each keeps its place; all, or up to a sort key."""
-    attributes = "#owner_id, #entered_at_ms, #asked_at_ms, #expires_at_ms"
+    attributes = "#owner_id, #entered_at_ms, #asked_at_ms, #expires_at_ms, #execution_arn"
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     values: Values = {
         ":pk": {"S": schema.partition_of(lock_name)},
@@ -204,13 +201,21 @@ def leave_queue(request: ReleaseRequest, *, entered_at_ms: int) -> Delete:
     )
 
 
-def mark_released(request: ReleaseRequest, *, left_at_ms: int) -> Update:
-    """Remember the owner that gave up, so that a delayed acquire of its own is refused."""
+def mark_given_up(request: ReleaseRequest, *, left_at_ms: int) -> Update:
+    """Remember an owner that gave up before it had anything: its delayed acquire is refused.
+
+    The mark of the owner that released last stays. Else any caller could wipe it, by a release of
+    what it never had.
+    """
+    return _leave(request, mark="#last_given_up", left_at_ms=left_at_ms)
+
+
+def _leave(request: ReleaseRequest, *, mark: str, left_at_ms: int) -> Update:
     return conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
-        change=f"SET #last_released = :me, {LEFT_NOW}, {RETAIN_ITEM}",
-        condition=all_of(I_DO_NOT_HOLD, LEFT_LAST),
+        change=f"SET {mark} = :me, {LEFT_NOW}, {RETAIN_ITEM}",
+        condition=all_of(I_DO_NOT_HOLD, LEFT_LAST_OF_ALL),
         values=departure_times(left_at_ms),
         now_ms=left_at_ms,
     )
@@ -219,7 +224,7 @@ def mark_released(request: ReleaseRequest, *, left_at_ms: int) -> Update:
 def give_up(request: ReleaseRequest, *, entered_at_ms: int, left_at_ms: int) -> Transaction:
     """Leave the queue for good: no acquire of this owner that is under way may succeed or join."""
     return Transaction(
-        state=mark_released(request, left_at_ms=left_at_ms),
+        state=_leave(request, mark="#last_released", left_at_ms=left_at_ms),
         other=leave_queue(request, entered_at_ms=entered_at_ms),
     )
 

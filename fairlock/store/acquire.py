@@ -4,15 +4,15 @@ attempt ──▶ written ──────────────────
   ▲  └────▶ condition failed, with the item as it was
   │           ├─ I am a holder already ──────────────────▶ granted again, same token
   │           ├─ I released before ──────────────────────▶ refused: ALREADY_RELEASED
+  │           ├─ others left since I was called ─────────▶ refused: ASK_AGAIN
   │           ├─ leases are over ─▶ take over ─▶ written ▶ granted
   │           │                        │
   └───────────┼────────────────────────┘ the lock has changed since
               └─ all permits are out ────────────────────▶ queued, or refused: HELD
 
-Takeover: which of the holders whose lease is over may be evicted.
-
-A lease that belongs to a workflow ends with the workflow, not with the time: a task that takes
-longer than expected keeps its lock. So Step Functions is asked before such a holder is evicted.
+Not every holder whose lease is over may be evicted. A lease that belongs to a workflow ends with
+the workflow, not with the time: a task that takes longer than expected keeps its lock. So Step
+Functions is asked before such a holder is evicted.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
-from fairlock.protocol.departure import DepartingHolder, is_outdated
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.items import read_granted_token, read_state
 from fairlock.protocol.lease_time import stored_end_ms
+from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
     AcquireRequest,
-    HeartbeatRequest,
     Holder,
     Liveness,
     LockState,
@@ -48,7 +48,6 @@ from fairlock.protocol.outcomes import (
 from fairlock.protocol.permits import (
     acquire_permit,
     acquire_permit_as_seen,
-    evict,
     extend_lease,
     take_over_permit,
 )
@@ -60,9 +59,11 @@ from fairlock.store.context import (
     LockContext,
     MixedLimits,
     pause_or_give_up,
+    shown,
+    with_right_end,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import renew_lease, shown, with_right_end
+from fairlock.store.keep_alive import renew_lease
 from fairlock.store.queue import advise, join
 
 _MOST_CHECKS: Final = 5
@@ -93,13 +94,11 @@ def check_expired_holders(
     evictable: list[Holder] = []
     unknown = checks = 0
     # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
-    # renews
-    # while we ask about another keeps its place.
+    # renews while we ask about another keeps its place.
     for holder in _in_order_of_cost(candidates, context.random()):
         if len(evictable) == needed or checks == _MOST_CHECKS:
             break
-        # Nobody was told of an undelivered grant, so no work runs under it, even if its workflow
-        # does.
+        # No one was told of an undelivered grant: no work runs under it, even if its workflow does.
         if holder.execution_arn is None or holder.is_undelivered:
             evictable.append(holder)
             continue
@@ -179,10 +178,15 @@ def acquire(
     Raises:
         LockStoreUnavailable: outcome unknown.
     """
+    now_ms = context.aws_clock.now_ms()
+    if request.called_at_ms is not None and request.called_at_ms > now_ms + SLACK_MS:
+        # By a fast clock: until AWS's time has caught up, nothing would tell a late copy.
+        return Refusal.of_late_call(request, now_ms=now_ms)
+    request = replace(request, made_at=context.aws_clock.monotonic())
     if request.execution_arn is not None:
         registered = register_claim(context, request, request.execution_arn)
         if registered is None:
-            return _already_released(request)
+            return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
         request = registered
     return _acquire(context, request, seen)
 
@@ -193,6 +197,8 @@ def _acquire(
     began = context.retry_budget.clock.monotonic()
     # A write is sent without a read before it: what it is refused on is the read.
     attempt = _attempt(context, request)
+    # What this process saw last may be old. If a permit has become free since, the join is refused
+    # on that very condition, so old knowledge costs requests and never a place.
     if seen is not None and _must_wait(request, seen):
         first_step = _wait_or_refuse(context, request, seen.state, known=seen)
         if not isinstance(first_step, _Attempt):
@@ -204,17 +210,16 @@ def _acquire(
         outcome = context.table.update(attempt.update)
         if isinstance(outcome, Written):
             # If the reply is lost, the repeat is refused and finds the caller as a holder: same
-            # token.
-            # None if the grant was changed while its end was corrected: ask again.
+            # token. None if the grant was changed while its end was corrected: ask again.
             step = _granted(context, request, attempt, outcome) or _attempt(context, request)
         else:
             state = read_state(outcome.item)
-            if request.called_at_ms is not None and is_outdated(state, request.called_at_ms):
+            if is_outdated(state, request.registered_at_ms, date_ms=context.date_ms(outcome)):
                 # This call may have stalled until its acquisition was over. What it was shown is
                 # new to it all the same, so no condition on that would tell.
                 wanted = still_wanted(context, request)
                 if wanted is None:
-                    return _already_released(request)
+                    return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
                 request = wanted
             if number == 0:
                 _report_mixed_limits(context, request, state)
@@ -240,7 +245,6 @@ def register_claim(
     claim = claim_of(request, execution_arn)
     # Before the claim is written: if this call stalls afterwards, while a later call of the same
     # acquisition is granted the lock and releases it, what it asks for counts as that old.
-    called_at_ms = context.aws_clock.now_ms()
     now_ms = context.aws_clock.now_ms()
     outcome = context.table.update(write_claim(claim, waits=request.waits, now_ms=now_ms))
     if not isinstance(outcome, Written):
@@ -252,7 +256,7 @@ def register_claim(
         request,
         claimed_at_ms=place,
         ticket=None if written.revision == _FIRST else place,
-        called_at_ms=called_at_ms,
+        registered_at_ms=now_ms,
     )
 
 
@@ -260,17 +264,11 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
     """The request of a call as of now, if its claim says that its work is not over; else None."""
     if request.execution_arn is None:
         return request
-    called_at_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
+    now_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
     found = context.table.read(claim_of(request, request.execution_arn).key)
     if not found or has_ended(found) or is_fenced(found):
         return None
-    return replace(request, called_at_ms=called_at_ms)
-
-
-def _already_released(request: AcquireRequest) -> Refusal:
-    """The answer to an acquisition that is over, in whatever state the lock is."""
-    reason = RefusalReason.ALREADY_RELEASED
-    return Refusal(lock_name=request.lock_name, owner_id=request.owner_id, reason=reason)
+    return replace(request, registered_at_ms=now_ms)
 
 
 def _granted(
@@ -325,8 +323,12 @@ def _react(
             return grant if is_fresh else _renew_own(context, request)
         case Situation.ALREADY_RELEASED:
             return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
-        case Situation.FREE:
-            return _attempt_as_seen(context, request, state)
+        case Situation.FREE | Situation.OUTDATED as found:
+            # A client writes again as seen. An invocation that comes late is code too, and would.
+            late = Refusal.of_late_call(request, now_ms=context.aws_clock.now_ms())
+            return (
+                late if found is Situation.OUTDATED else _attempt_as_seen(context, request, state)
+            )
         case Situation.FREE_FOR_WAITERS if not failed.waiters_served:
             return _serve_waiters(context, request, state)
         case LeasesOver(candidates, needed):
@@ -348,9 +350,8 @@ def _take_over(
     if not evictable:
         return _wait_or_refuse(context, request, state, expired)
     if state.contended:
-        # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each hand-
-        # off
-        # changes who may come next, and the next attempt sees whether there are more.
+        # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each
+        # hand-off changes who may come next, and the next attempt sees whether there are more.
         evicted = DepartingHolder(evictable[0], voluntary=False)
         hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
@@ -362,8 +363,7 @@ def _take_over(
         if isinstance(context.table.update(update), Written):
             context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
         return _attempt(context, request)
-    # Eviction and grant are one write: if this process dies here, nobody has lost a place for
-    # nothing.
+    # One write: if this process dies here, no holder has lost its place for nothing.
     update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
     return _Attempt(update, now_ms, taken_over=len(evictable))
 
@@ -390,14 +390,14 @@ def _wait_or_refuse(
     # joined, and then nobody else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
     hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
-    grant = renew_lease(context, _heartbeat_of(request))
+    grant = renew_lease(context, request.heartbeat)
     return joined.queued if grant is None else replace(grant, repeated=True)
 
 
 def _attempt(context: LockContext, request: AcquireRequest) -> _Attempt:
     """Takes a free permit, whatever the state of the lock."""
     now_ms = context.aws_clock.now_ms()
-    sent_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    sent_at_ms = made_at_ms(request, now_ms=now_ms)
     return _Attempt(acquire_permit(request, sent_at_ms=sent_at_ms, now_ms=now_ms), now_ms)
 
 
@@ -413,15 +413,9 @@ def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockSta
     return replace(_attempt(context, request), waiters_served=True)
 
 
-def _heartbeat_of(request: AcquireRequest) -> HeartbeatRequest:
-    return HeartbeatRequest(
-        lock_name=request.lock_name, owner_id=request.owner_id, lease_ms=request.lease_ms
-    )
-
-
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
     """Renews a grant that was found late before its owner relies on it, unless it is gone."""
-    grant = renew_lease(context, _heartbeat_of(request))
+    grant = renew_lease(context, request.heartbeat)
     return _attempt(context, request) if grant is None else replace(grant, repeated=True)
 
 

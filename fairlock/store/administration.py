@@ -1,23 +1,23 @@
-"""Release by force: somebody who has seen a grant ends it in its holder's place.
+"""What operators do: end a grant in its holder's place, and see who holds and who waits.
+
+A release by force:
 
 read ─▶ the grant is there, nobody waits ─▶ release_by_force ─▶ released
   │                       │                       └─ condition failed, with the item as it was ─┐
   │                       └─ others wait ─▶ hand over ─▶ released                                 │
   └─ it is not there ─▶ the lock has the mark of this very release ─▶ released (again)            │
-                └─────▶ it has not ─▶ no such holder         (decided anew on that item) ◀────────┘
+                └─────▶ it has not ─▶ no such holder         (decided by that item)      ◀────────┘
 
 The grant is named by its fencing token, which no other grant of this lock has. So whatever happens
-between the moment when somebody saw a holder and the write, it takes out that grant or nothing. A
+between the moment when a holder was seen and the write, it takes out that grant or nothing. A
 heartbeat in between does not prevent it: the holder is to be freed although it lives.
 
 The former holder is told as one that was evicted: its heartbeat and its release answer "not held".
 Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
 
-Inspect: read who holds and who waits, of one lock or of all.
-
-Neither is a snapshot: a lock and its waiters are several items, and owners go on meanwhile. The
-queue is read before the holders, so that a waiter that is handed the lock in between is seen as a
-holder; the other order would not show it at all.
+No description is a snapshot: a lock and its waiters are several items, and owners go on meanwhile.
+The queue is read before the holders, so that a waiter that is handed the lock in between is seen as
+a holder; the other order would not show it at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from itertools import groupby
 
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.description import (
     DescribedQueue,
     LockDescription,
@@ -40,11 +39,11 @@ from fairlock.protocol.description import (
 )
 from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.leaving import DepartingHolder, release_by_force
 from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, LockState
 from fairlock.protocol.outcomes import Released
-from fairlock.protocol.permits import release_by_force
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import LockContext, ReleasedByForce, outcome_unknown, pause_or_give_up
+from fairlock.store.context import LockContext, ReleasedByForce, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over
 
 
@@ -64,23 +63,22 @@ def force_release(context: LockContext, request: ForceReleaseRequest) -> Release
     if holder is None:
         return _released_before(request, state)
     departing = DepartingHolder(holder, voluntary=False, forced=_mark(context, request))
-    began, attempt = context.retry_budget.clock.monotonic(), 0
-    while not state.contended and departing.is_still_in(state):
-        left_at_ms = context.leaving_ms(state)
-        outcome = context.table.update(
-            release_by_force(request.lock_name, departing, left_at_ms=left_at_ms)
+    if not state.contended:
+        outcome, state = leave(
+            context,
+            request.lock_name,
+            lambda left_at_ms: context.table.update(
+                release_by_force(request.lock_name, departing, left_at_ms=left_at_ms)
+            ),
+            may_leave=lambda seen: not seen.contended and departing.is_still_in(seen),
+            seen=state,
         )
-        if isinstance(outcome, Written):
-            return _released(context, request, holder)
-        state = read_state(outcome.item)
-        if departing.left_before(state):
+        if isinstance(outcome, Written) or departing.left_before(state):
             return _released(context, request, holder)
         if not departing.is_still_in(state):
             if outcome.repeated:
                 raise outcome_unknown(request.lock_name, REPLY_LOST)
             return None
-        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
-        attempt += 1
     if hand_over(context, request.lock_name, state, departing=departing):
         return _released(context, request, holder)
     return None

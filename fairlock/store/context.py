@@ -1,24 +1,40 @@
-"""The table and the services that every operation on a lock uses.
+"""What every operation on a lock uses: the table and its services, events, and three rules.
 
-Events: what happens to locks besides the answer to a call, for metrics and logs.
+An event tells what happens to a lock besides the answer to a call, for metrics and logs. No event
+holds an owner_id or a task token: a user's `on_event` may get what is made of it.
 
-No event holds an owner_id or a task token: a user's `observe` gets them all.
+A grant is shown to its owner with the owner's own end (`with_right_end`). The first write of a
+process knows nothing of AWS's time, and goes by the wall clock; its answer has a Date. If the end
+that was written is wrong by that, the holder writes it once more, now that it knows better: one
+request more, for wrong clocks only. A holder that dies in between keeps the lock taken for as long
+as its clock was ahead: 5 minutes at most, because AWS refuses the requests of a clock that is wrong
+by more.
+
+A departure is sent until the lock shows what became of it (`leave`). A write that others were
+faster than is repeated within a budget (`pause_or_give_up`), and an outcome that nothing tells is
+reported as unknown (`outcome_unknown`), never as a grant or a refusal.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from fairlock.aws.aws_clock import AwsClock
 from fairlock.aws.executions import NoWorkflows, WorkflowEngine
-from fairlock.aws.lock_table import LockTable
+from fairlock.aws.lock_table import ConditionFailed, LockTable, Written
 from fairlock.aws.retry import RetryBudget
 from fairlock.backoff import Random
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.expressions import Answer
-from fairlock.protocol.model import LockState, SeenLock
+from fairlock.protocol.items import read_holder, read_state
+from fairlock.protocol.lease_time import is_enough, own_ms, was_written_by_a_wrong_clock
+from fairlock.protocol.model import Holder, LockState, SeenLock
+from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.permits import correct_grant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +199,51 @@ class LockContext:
         return max(self.aws_clock.now_ms(), seen.released_at_ms or 0)
 
 
+def shown(grant: Grant, *, sent: float, date_ms: int) -> Grant:
+    """A grant with its owner's own end, by an answer of that Date to a request of ours."""
+    own = own_ms(grant.lease_ms, grant.expires_at_ms, date_ms=date_ms)
+    return replace(grant, since=sent, own_ms=own)
+
+
+def has_enough_left(grant: Grant, *, now: float) -> bool:
+    """Whether its owner may begin to rely on a grant; else it renews the lease before."""
+    return is_enough((grant.ends_at - now) * 1000, grant.lease_ms)
+
+
+def with_right_end(
+    context: LockContext,
+    lock_name: str,
+    holder: Holder,
+    answer: Answer,
+    *,
+    first_of_all: bool = False,
+) -> Grant | None:
+    """The grant that this caller has just written, once its end is right.
+
+    Args:
+        context: the table.
+        lock_name: the lock.
+        holder: as it was written.
+        answer: to that write.
+        first_of_all: whether its fencing token was made from the clock.
+
+    Returns:
+        None if somebody has changed the grant since.
+    """
+    grant = Grant.of(lock_name, holder)
+    date_ms = context.date_ms(answer)
+    if was_written_by_a_wrong_clock(grant.lease_ms, grant.expires_at_ms, date_ms=date_ms):
+        update = correct_grant(
+            lock_name, holder, raises_token=first_of_all, now_ms=context.aws_clock.now_ms()
+        )
+        answer = context.table.update(update)
+        if not isinstance(answer, Written):
+            return None
+        grant = Grant.of(lock_name, read_holder(answer.item, holder.owner_id))
+        date_ms = context.date_ms(answer)
+    return shown(grant, sent=answer.sent, date_ms=date_ms)
+
+
 def pause_or_give_up(
     context: LockContext, lock_name: str, *, began: float, attempt: int, without_pause: int = 1
 ) -> None:
@@ -191,6 +252,43 @@ def pause_or_give_up(
         raise outcome_unknown(lock_name, "other owners kept changing it")
     if attempt >= without_pause:
         context.retry_budget.pause(attempt)
+
+
+_Left = TypeVar("_Left")
+
+
+def leave(
+    context: LockContext,
+    lock_name: str,
+    send: Callable[[int], _Left | ConditionFailed],
+    *,
+    may_leave: Callable[[LockState], bool],
+    seen: LockState | None = None,
+) -> tuple[_Left | ConditionFailed, LockState]:
+    """Sends a departure until it is answered, or until the lock is in a state that rules it out.
+
+    Args:
+        context: the table and its services.
+        lock_name: the lock.
+        send: sends the write once. It is given the time at which the owner leaves.
+        may_leave: whether a lock in this state can still be left by this write.
+        seen: the lock as it was just now, if that is known.
+
+    Returns:
+        The last answer, and the state that it shows if it is a refusal.
+    """
+    began, state = context.retry_budget.clock.monotonic(), seen or LockState()
+    for attempt in itertools.count():
+        # An owner whose clock is ahead of ours may have left last. The mark of the last departure
+        # tells late copies of an acquire from living ones, so ours must not seem earlier.
+        outcome = send(context.leaving_ms(state))
+        if not isinstance(outcome, ConditionFailed):
+            return outcome, LockState()
+        state = read_state(outcome.item)
+        if not may_leave(state):
+            return outcome, state
+        pause_or_give_up(context, lock_name, began=began, attempt=attempt)
+    raise AssertionError  # pragma: no cover - count() has no end
 
 
 def outcome_unknown(lock_name: str, why: str) -> LockStoreUnavailable:

@@ -1,4 +1,4 @@
-"""Hand over: a holder leaves, and the oldest waiter gets its permit.
+"""Hand-off: a holder leaves, and the oldest waiter gets its permit.
 
 Release, eviction (the lease is over) and the grant of free permits all end here, so that a
 contended lock changes hands in one place.
@@ -17,14 +17,13 @@ from typing import Final
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Item, Update
 from fairlock.protocol.items import read_state, read_waiter
-from fairlock.protocol.leaving import Step, mark_undelivered, next_step
-from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter
+from fairlock.protocol.leaving import DepartingHolder, Step, mark_undelivered, next_step
+from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
-from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, is_dead, oldest_waiters
+from fairlock.protocol.waiters import MOST_DELETES, clear_waiters, oldest_waiters
 from fairlock.store.context import (
     Evicted,
     HandedOver,
@@ -122,7 +121,8 @@ class SeenQueue:
                 self._clear(dead[first : first + MOST_DELETES])
 
     def _read(self, state: LockState) -> None:
-        served = {holder.owner_id for holder in state.holders} | {state.last_released}
+        left = {state.last_released, state.last_given_up}
+        served = {holder.owner_id for holder in state.holders} | left
         after: Item | None = None
         self.live, self._dead = [], {}
         self.seen_at = self.context.retry_budget.clock.monotonic()
@@ -223,8 +223,8 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
     has_written = False
     lock_name, began = queue.lock_name, queue.began
     # Each round sends one write on condition of `state`. A process that dies between two rounds
-    # leaves
-    # a whole lock: the next call on it starts from what it reads, not from what this one planned.
+    # leaves a whole lock: the next call on it starts from what it reads, not from what this one
+    # planned.
     while departing is None or departing.is_still_in(state):
         # The queue is read after the state: a waiter that joins in between has moved `wait_seq`, so
         # the write that overlooks it is refused.
@@ -261,8 +261,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
             state, attempt = moved.state, attempt + 1
             continue
         # Noted before anything else can fail: from here on an error must not make the caller
-        # believe
-        # that it still holds.
+        # believe that it still holds.
         progress.has_left = progress.has_left or departing is not None
         _report_eviction(context, lock_name, departing)
         has_written = True
@@ -281,13 +280,11 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
         )
         context.note_hand_off(lock_name, after, moved.sent)
         # The grant stands before its waiter is told. If this process dies here, or the message is
-        # lost,
-        # the waiter finds its grant when it asks again.
+        # lost, the waiter finds its grant when it asks again.
         is_over = _tell(context, step.hand_off, queue)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
         # Its workflow is over: it would hold until its lease ends, with the next waiter behind it.
-        # So
-        # it is evicted in the next round, as any holder that is dead.
+        # So it is evicted in the next round, as any holder that is dead.
         departing = None if holder is None else DepartingHolder(holder, voluntary=False)
         state = step.after
         if departing is None and not queue.live and not queue.has_more:
@@ -384,5 +381,6 @@ def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
         queue.drop_execution(request.execution_arn)
         return True
     with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
-        context.table.update(mark_undelivered(hand_off.grant))
+        now_ms = context.aws_clock.now_ms()
+        context.table.update(mark_undelivered(hand_off.grant, now_ms=now_ms))
     return False

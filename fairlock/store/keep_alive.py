@@ -13,14 +13,6 @@ Release marks the claim as ended before it frees the lock. So a heartbeat that f
 and the claim without that mark has lost the lock, whatever others did in between. Only a lock that
 the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
 released.
-
-How long a holder may rely on a grant, and what is done if a wrong clock has written its end.
-
-The first write of a process knows nothing of AWS's time, and goes by the wall clock. Its answer has
-a Date. If the end that was written is wrong by that, the holder writes it once more, now that it
-knows better: one request more, for wrong clocks only. A holder that dies in between keeps the lock
-taken for as long as its clock was ahead: 5 minutes at most, because AWS refuses the requests of a
-clock that is wrong by more.
 """
 
 from __future__ import annotations
@@ -29,6 +21,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from fairlock.aws.lock_table import Cancelled, Written
+from fairlock.protocol.admission import needs_longer_retention
 from fairlock.protocol.claims import (
     Claim,
     claim_of,
@@ -39,66 +32,18 @@ from fairlock.protocol.claims import (
     record_heartbeat,
     renew_under_fence,
 )
-from fairlock.protocol.expressions import Answer
 from fairlock.protocol.items import read_holder, read_state
-from fairlock.protocol.lease_time import is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.protocol.model import (
     AcquireRequest,
     HeartbeatRequest,
-    Holder,
     KeepAliveRequest,
     LockState,
 )
 from fairlock.protocol.outcomes import Grant
-from fairlock.protocol.permits import correct_grant, needs_longer_retention, renew, renew_as_seen
+from fairlock.protocol.permits import renew, renew_as_seen
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up
+from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up, with_right_end
 from fairlock.store.hand_off import hand_over
-
-
-def shown(grant: Grant, *, sent: float, date_ms: int) -> Grant:
-    """A grant with its owner's own end, by an answer of that Date to a request of ours."""
-    own = own_ms(grant.lease_ms, grant.expires_at_ms, date_ms=date_ms)
-    return replace(grant, since=sent, own_ms=own)
-
-
-def has_enough_left(grant: Grant, *, now: float) -> bool:
-    """Whether its owner may begin to rely on a grant; else it renews the lease before."""
-    return is_enough((grant.ends_at - now) * 1000, grant.lease_ms)
-
-
-def with_right_end(
-    context: LockContext,
-    lock_name: str,
-    holder: Holder,
-    answer: Answer,
-    *,
-    first_of_all: bool = False,
-) -> Grant | None:
-    """The grant that this caller has just written, once its end is right.
-
-    Args:
-        context: the table.
-        lock_name: the lock.
-        holder: as it was written.
-        answer: to that write.
-        first_of_all: whether its fencing token was made from the clock.
-
-    Returns:
-        None if somebody has changed the grant since.
-    """
-    grant = Grant.of(lock_name, holder)
-    date_ms = context.date_ms(answer)
-    if was_written_by_a_wrong_clock(grant.lease_ms, grant.expires_at_ms, date_ms=date_ms):
-        update = correct_grant(
-            lock_name, holder, raises_token=first_of_all, now_ms=context.aws_clock.now_ms()
-        )
-        answer = context.table.update(update)
-        if not isinstance(answer, Written):
-            return None
-        grant = Grant.of(lock_name, read_holder(answer.item, holder.owner_id))
-        date_ms = context.date_ms(answer)
-    return shown(grant, sent=answer.sent, date_ms=date_ms)
 
 
 class KeepAliveOutcome(Enum):
@@ -117,7 +62,7 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
     One request; one more if our clock is wrong and this was the first request of the process; and
     one more if the first supposed something else of the grant than is stored: that it ends no later
     than asked, has the usual lease if the request names none, and is on an item that TTL spares
-    (`retention.py`).
+    (`admission.py`).
 
     Raises:
         LockStoreUnavailable: outcome unknown, or other heartbeats kept changing the grant.
@@ -155,34 +100,35 @@ def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutc
     found = recorded.item
     # A record that is refused without a mark means: there is no claim. The lock alone decides then.
     if isinstance(recorded, Written) or not (has_ended(found) or is_fenced(found)):
-        if renew_lease(context, _heartbeat_of(acquisition)) is not None:
+        if renew_lease(context, acquisition.heartbeat) is not None:
             return KeepAliveOutcome.RENEWED
         # The lock is gone. Read the claim again: a release marks it before it frees the lock, so
-        # the
-        # mark is there now if the lock went by the work's own release.
+        # the mark is there now if the lock went by the work's own release.
         found = context.table.read(claim.key)
     if has_ended(found):
         return KeepAliveOutcome.DONE
     if not is_fenced(found):
         return KeepAliveOutcome.LOST
-    return _take_again(context, request, read_claim(request.execution_arn, found))
+    # The fence is of the run that ended; what is written over it is of the run that asks now.
+    fenced = read_claim(request.execution_arn, found)
+    return _take_again(context, request, replace(fenced, redrives=acquisition.redrives))
 
 
 def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -> KeepAliveOutcome:
     """For an execution that was reaped, and redriven: it takes the lock again, or still holds."""
     acquisition = request.acquisition
     # Claim and grant in one transaction: a release or a reaper that comes in between moves the
-    # claim,
-    # and the lock is not taken for work that has ended.
+    # claim, and the lock is not taken for work that has ended.
     outcome = _reacquire(context, request, claim)
     if isinstance(outcome, Cancelled) and outcome.state is not None:
+        # The holders name other limits; or a late join has left the mark of a queue. That is taken
+        # away first, or a waiter is served: then the state is another one, perhaps without room.
         state = read_state(outcome.state)
-        is_free = state.has_room(acquisition.limit)
-        if is_free and state.holder(acquisition.owner_id) is None:
-            # The holders name other limits; or a late join has left the mark of a queue.
-            if state.contended:
-                hand_over(context, acquisition.lock_name, state)
-                state = read_state(context.table.read(lock_key(acquisition.lock_name)))
+        if state.contended and _may_retake(state, acquisition):
+            hand_over(context, acquisition.lock_name, state)
+            outcome = replace(outcome, state=context.table.read(lock_key(acquisition.lock_name)))
+            state = read_state(outcome.state or {})
+        if _may_retake(state, acquisition):
             outcome = _reacquire(context, request, claim, seen=state)
     if isinstance(outcome, Written):
         return KeepAliveOutcome.REACQUIRED
@@ -192,7 +138,7 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
         if holder is None:
             return KeepAliveOutcome.LOST
         # The fence came late, when the execution was redriven already.
-        heartbeat = _heartbeat_of(acquisition)
+        heartbeat = acquisition.heartbeat
         now_ms = context.aws_clock.now_ms()
         renewal = renew_under_fence(claim, heartbeat, holder, request.task_token, now_ms=now_ms)
         if isinstance(context.table.transact(renewal), Written):
@@ -203,12 +149,9 @@ def _take_again(context: LockContext, request: KeepAliveRequest, claim: Claim) -
     raise outcome_unknown(acquisition.lock_name, "its claim changed at the same time")
 
 
-def _heartbeat_of(acquisition: AcquireRequest) -> HeartbeatRequest:
-    return HeartbeatRequest(
-        lock_name=acquisition.lock_name,
-        owner_id=acquisition.owner_id,
-        lease_ms=acquisition.lease_ms,
-    )
+def _may_retake(state: LockState, acquisition: AcquireRequest) -> bool:
+    """Whether there is room in this state for an acquisition that does not hold."""
+    return state.has_room(acquisition.limit) and state.holder(acquisition.owner_id) is None
 
 
 def _reacquire(

@@ -1,10 +1,10 @@
-"""The queue of a lock as it is read: who still asks, and who is dead.
+"""The queue of a lock: who still asks, how an owner joins, and when it should ask again.
 
 A dead waiter has stopped asking, was served already, or belongs to a workflow that is over. Dead
-waiters delay nobody: they are skipped while the queue is read, and removed after the permit has
+waiters delay no one: they are skipped while the queue is read, and removed after the permit has
 been handed over, as many as there is time for. The next departure removes more, and TTL the rest.
 
-Joins the queue, and advises when to ask again.
+A caller that cannot get a permit joins, or keeps the place that it has:
 
 has a ticket ─▶ keep the place ─▶ written ─────────────────────────▶ queued
     │                └──▶ no waiter of mine is there ─┐
@@ -21,17 +21,18 @@ from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.backoff import advise_retry_seconds
+from fairlock.protocol.admission import SLACK_MS, made_at_ms
 from fairlock.protocol.items import is_waiter, read_place, read_state, read_waiter
 from fairlock.protocol.lease_time import over_at_ms
-from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter
+from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
+    MOST_PLACES_OF_AN_EXECUTION,
     MOST_PLACES_READ,
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
     confirm_join,
-    is_dead,
     join_queue,
     lock_and_oldest_waiters,
     places,
@@ -107,10 +108,11 @@ class _Entry:
     """One try to get or to keep a place.
 
     Attributes:
-        asked_at_ms: when this call was sent.
+        asked_at_ms: when this call was made.
         advised_seconds: when to ask again, if the position does not make it sooner.
         began: reading of the monotonic clock at which it began.
         known: the lock with its whole queue, if that is known.
+        is_superseded: whether a later call of the same acquisition waits already.
     """
 
     context: LockContext
@@ -122,13 +124,16 @@ class _Entry:
     advised_seconds: int
     began: float
     known: SeenLock | None = None
+    is_superseded: bool = False
 
     def enter(self, entered_at_ms: int, *, again: bool) -> Written | Cancelled:
+        called_at_ms = self.request.called_at_ms
         transaction = join_queue(
             self.waiter(entered_at_ms),
             self.state,
             behind_others=self.behind_others,
             again=again,
+            sent_at_ms=self.now_ms if called_at_ms is None else called_at_ms,
             now_ms=self.now_ms,
         )
         return self.context.table.transact(transaction)
@@ -206,14 +211,13 @@ def join(
     now_ms = context.aws_clock.now_ms()
     began = context.retry_budget.clock.monotonic()
     advised = advise(context, request, state)
-    asked_at_ms = now_ms if request.called_at_ms is None else request.called_at_ms
+    asked_at_ms = now_ms - _age_ms(context, request)
     entry = _Entry(context, request, state, behind_others, now_ms, asked_at_ms, advised, began)
     if known is not None and known.is_whole and request.ticket is None:
         entry = replace(entry, known=known)
     if request.ticket is not None:
         # The ticket is the caller's word: it counts only if a waiter of this owner stands there. So
-        # a
-        # forged one, or one of a waiter that was removed as dead, gets no place before others.
+        # a forged one, or one of a waiter that was removed as dead, gets no place before others.
         kept = entry.enter(request.ticket, again=True)
         if isinstance(kept, Written):
             return entry.joined(request.ticket, _position(entry, request.ticket))
@@ -233,23 +237,17 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
     # Its first join was written and the reply lost: a second entry would wait behind its own first.
     mine = [place for place in waiting if place.owner_id == request.owner_id]
     if mine:
-        # An earlier call of this waiter was made by a clock that is ahead of ours.
-        latest_ms = max(place.asked_at_ms for place in mine)
-        entry = replace(entry, asked_at_ms=max(entry.asked_at_ms, latest_ms + 1))
-    # A workflow's place is in its claim, where the reaper looks: any other would outlive its
-    # workflow.
-    if mine and request.claimed_at_ms is None:
-        entered_at_ms = mine[0].entered_at_ms
-        if not isinstance(entry.enter(entered_at_ms, again=True), Written):
-            return None
-        return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
-    length = count_live(waiting, now_ms=now_ms)
-    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
-        return _queue_full(request, entry)
+        entry = _newest_call(entry, mine)
+        # A workflow's place is in its claim, where the reaper looks: any other would outlive its
+        # workflow.
+        if entry.is_superseded or request.claimed_at_ms is None:
+            return _keep_place(entry, mine[0].entered_at_ms)
+    refusal = _not_to_join(entry, waiting)
+    if refusal is not None:
+        return refusal
     entered_at_ms = now_ms if request.claimed_at_ms is None else request.claimed_at_ms
     # If this process dies after the write, the waiter stands unconfirmed: a departing holder may
-    # close
-    # the queue without it. It finds that out when it asks again.
+    # close the queue without it. It finds that out when it asks again.
     if not isinstance(entry.enter(entered_at_ms, again=False), Written):
         return None
     # A departing holder may have seen the mark of that transaction, and a queue without us.
@@ -262,6 +260,59 @@ def _join_anew(entry: _Entry) -> Joined | Refusal | None:
         return Joined(replace(entry.joined(entered_at_ms, position).queued, seen=None), None)
     state = read_state(confirmed.item)
     return entry.joined(entered_at_ms, position, state=state, date_ms=confirmed.date_ms)
+
+
+def _not_to_join(entry: _Entry, waiting: list[Place]) -> Refusal | None:
+    """The answer to a caller that may not join a queue in which these wait; None if it may."""
+    context, request = entry.context, entry.request
+    length = count_live(waiting, now_ms=entry.now_ms)
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ or _has_many(entry, waiting):
+        return _queue_full(request, entry)
+    now_ms, claimed_at_ms = context.aws_clock.now_ms(), request.claimed_at_ms
+    if claimed_at_ms is None and made_at_ms(request, now_ms=now_ms) + SLACK_MS < now_ms:
+        # Its caller may have called again, and that call joins in this moment. Neither would see
+        # the other's place, and the second place would be handed the lock for no one.
+        return Refusal.of_late_call(request, now_ms=now_ms)
+    return None
+
+
+def _newest_call(entry: _Entry, mine: list[Place]) -> _Entry:
+    """The entry with a time that is later than that of any earlier call of this waiter.
+
+    A call of this waiter that is there with a later time was made by a clock that is ahead of ours.
+    Or this call has stalled, and its caller has given it up and made that one, whose task token a
+    hand-off must find. No caller gives a call up within the slack.
+    """
+    latest_ms = max(place.asked_at_ms for place in mine)
+    if latest_ms <= entry.asked_at_ms:
+        return entry
+    if _age_ms(entry.context, entry.request) > SLACK_MS:
+        return replace(entry, is_superseded=True)
+    return replace(entry, asked_at_ms=latest_ms + 1)
+
+
+def _keep_place(entry: _Entry, entered_at_ms: int) -> Joined | None:
+    if not entry.is_superseded:
+        kept = entry.enter(entered_at_ms, again=True)
+        if not isinstance(kept, Written):
+            return None
+    return entry.joined(entered_at_ms, _position(entry, entered_at_ms))
+
+
+def _age_ms(context: LockContext, request: AcquireRequest) -> int:
+    """For how long a call has been under way, by our own monotonic clock."""
+    if request.made_at is None:
+        return 0
+    return round((context.aws_clock.monotonic() - request.made_at) * 1000)
+
+
+def _has_many(entry: _Entry, waiting: list[Place]) -> bool:
+    """Whether the caller's execution has as many places as it may have."""
+    execution_arn = entry.request.execution_arn
+    if execution_arn is None:
+        return False
+    own = [place for place in waiting if place.execution_arn == execution_arn]
+    return count_live(own, now_ms=entry.now_ms) >= MOST_PLACES_OF_AN_EXECUTION
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:

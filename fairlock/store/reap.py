@@ -18,8 +18,9 @@ the next. A pass may be repeated, come late, and be interrupted: the claims reco
 the next message continues there. The reaper never touches locks of other executions, nor what the
 same execution got after a redrive, see `_choose_pass`.
 
-A message decides nothing: it may be forged, or come at any time. Whether the execution is over, and
-for how long, only Step Functions says.
+An event is a permanent truth about one run of an execution: it frees the claims of that run and of
+earlier ones, and nobody is asked. Claims that do not tell their run, and events that do not tell
+theirs, decide nothing: then Step Functions says whether the execution is over, and for how long.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from fairlock.protocol.claims import (
     advance_claim,
     claims_of,
     fence_claim,
+    is_of_a_run_that_ended,
     read_claim,
     still_reaped,
 )
@@ -49,6 +51,10 @@ from fairlock.store.release import give_back
 
 _EARLIEST_MS: Final = 2_000
 """SQS counts a delay from its own receipt, and two services of AWS may differ by a second."""
+
+
+_OLD_MS: Final = 24 * 3_600_000
+"""Of an event: the queue brings none so late, but an archive may."""
 
 
 class AskedTooEarly(LockStoreUnavailable):
@@ -86,9 +92,10 @@ _SECOND_PASS: Final = _ReapPass(
 def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
     """Frees the locks of a workflow execution that is over, and gives up its places in queues.
 
-    If the execution was redriven since, frees only what an earlier pass has fenced. May be
-    repeated, come late, and go on where it ran out of time. What the request says counts only as
-    far as Step Functions confirms it: for an execution that runs nothing is freed.
+    What a later run has claimed is left alone. May be repeated, come late, and go on where it ran
+    out of time. Of claims that do not tell their run, frees only what Step Functions confirms: of
+    an execution that was redriven since, what an earlier pass has fenced; of one that runs,
+    nothing.
 
     Raises:
         AskedTooEarly: the execution runs, or has ended just now.
@@ -103,9 +110,45 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
     # Most executions that end never had a lock: Step Functions is asked about the others only.
     if not items:
         return Reaped()
+    claims = [read_claim(arn, item) for item in items]
+    sure: list[Claim] = []
+    unsure: list[Claim] = []
+    for claim in claims:
+        if _is_over(context, claim, ended):
+            sure.append(claim)
+        elif not _is_later(claim, ended):
+            unsure.append(claim)
+    freed = _reap(context, sure, _SECOND_PASS if ended.second_pass else _FIRST_PASS)
+    if not unsure or not freed.complete:
+        return freed
     reap_pass = _choose_pass(context, ended)
-    claims = [claim for item in items if reap_pass.concerns(claim := read_claim(arn, item))]
-    return _reap(context, claims, reap_pass)
+    rest = _reap(context, [claim for claim in unsure if reap_pass.concerns(claim)], reap_pass)
+    return Reaped(
+        holders=freed.holders + rest.holders,
+        waiters=freed.waiters + rest.waiters,
+        complete=rest.complete,
+    )
+
+
+def _is_over(context: LockContext, claim: Claim, ended: ExecutionEnded) -> bool:
+    """Whether the event alone proves that the work under a claim is over.
+
+    Nobody is asked then: DescribeExecution answers 15 times a second, and executions may be stopped
+    by the ten thousands at one go.
+    """
+    if ended.ended_at_ms is None:
+        return False
+    passed_ms = context.aws_clock.now_ms() - ended.ended_at_ms
+    if passed_ms > _OLD_MS or (ended.second_pass and passed_ms < SECOND_PASS_MS - _EARLIEST_MS):
+        return False
+    return is_of_a_run_that_ended(claim, redrives=ended.redrives, ended_at_ms=ended.ended_at_ms)
+
+
+def _is_later(claim: Claim, ended: ExecutionEnded) -> bool:
+    """Whether a claim is of a later run than the one that ended: its own end frees it."""
+    if ended.ended_at_ms is None or claim.redrives is None:
+        return False
+    return claim.redrives > ended.redrives
 
 
 def _choose_pass(context: LockContext, ended: ExecutionEnded) -> _ReapPass:
@@ -155,8 +198,7 @@ def _reap(context: LockContext, claims: Sequence[Claim], reap_pass: _ReapPass) -
     fenced: list[Claim] = []
     live = [claim for claim in claims if not claim.ended]
     # Fenced first: an acquire of the dead that is still under way must not get what is freed below.
-    # The
-    # stage is in the claim, so a pass that dies here goes on with the next message.
+    # The stage is in the claim, so a pass that dies here goes on with the next message.
     for claim in live:
         if context.retry_budget.deadline_passed():
             return Reaped(waiters=waiters, complete=False)

@@ -12,7 +12,6 @@ give back ──▶ written ─────────────────�
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from fairlock.aws.lock_table import ConditionFailed, Written
@@ -20,20 +19,20 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import (
     claim_of,
     forget_claim,
+    gave_back_before,
     mark_done,
     mark_ended,
     place_in,
     task_token_in,
 )
-from fairlock.protocol.departure import DepartingHolder
 from fairlock.protocol.expressions import Check, Transaction
 from fairlock.protocol.items import read_holder, read_state
+from fairlock.protocol.leaving import DepartingHolder, release_permit
 from fairlock.protocol.model import Holder, LockState, ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import NotHeld, Released
-from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import lock_key
-from fairlock.protocol.waiters import give_up, leave_queue, mark_released
-from fairlock.store.context import ClaimNotRemoved, LockContext, outcome_unknown, pause_or_give_up
+from fairlock.protocol.waiters import give_up, leave_queue, mark_given_up
+from fairlock.store.context import ClaimNotRemoved, LockContext, leave, outcome_unknown
 from fairlock.store.hand_off import REPLY_LOST, hand_over
 from fairlock.store.queue import read_places
 
@@ -47,7 +46,8 @@ def release(
     """Gives the permit back if the caller has it, to the oldest waiter if there is one.
 
     One request if nobody waits; three and a push if somebody does, however many. A repeated release
-    is answered "released" again as long as nobody else released in between. One more, after, if it
+    is answered "released" again as long as nobody else released in between; that of a workflow
+    without a heartbeat for an hour, whoever has used the lock since. One more, after, if it
     belonged to a workflow execution: its claim.
 
     Args:
@@ -64,8 +64,7 @@ def release(
     """
     if request.keep_alive and request.execution_arn is not None:
         # The claim first: a heartbeat that finds the lock gone, and no end in the claim, reports a
-        # loss.
-        # If this process dies in between, the lock is freed by a repeat or by the reaper.
+        # loss. If this process dies in between, the lock is freed by a repeat or by the reaper.
         task_token = end_claim(context, request, request.execution_arn).task_token
         answer = give_back(context, request)
         # After the lock is free: what comes next in the workflow may ask for it again.
@@ -74,8 +73,7 @@ def release(
         return answer
     answer = give_back(context, request, seen=seen)
     # Last: a claim without a lock costs the reaper a look, a lock without one only its lease ends.
-    _close_claim(context, request, answer)
-    return answer
+    return _close_claim(context, request, answer)
 
 
 def give_back(
@@ -106,34 +104,43 @@ def give_back(
         answer = _stop_waiting(context, request, check=check, is_queued=is_queued)
     # A repeat whose first reply was lost. The mark says who left last, so it holds until others
     # leave.
-    if answer is None and state.last_released == request.owner_id:
+    if answer is None and state.has_left(request.owner_id):
         answer = _released(request)
     return answer or NotHeld(lock_name=request.lock_name, owner_id=request.owner_id)
 
 
-def _close_claim(context: LockContext, request: ReleaseRequest, answer: Released | NotHeld) -> None:
+def _close_claim(
+    context: LockContext, request: ReleaseRequest, answer: Released | NotHeld
+) -> Released | NotHeld:
     """Marks the claim of an acquisition as done, or removes it; never fails, as the lock is free.
+
+    Returns the answer: "released" for a repeat if the claim says that an earlier call gave the
+    lock back, though others have used it since.
 
     The claim of an owner that gave up waiting stays marked as ended: an acquire of that owner may
     still be under way.
     """
     gave_back = isinstance(answer, Released) and answer.gave_back
     if request.waits and not gave_back:
-        return
+        return answer
     execution_arn = request.execution_arn
     if execution_arn is None and isinstance(answer, Released):
         execution_arn = answer.execution_arn
     if execution_arn is None:
-        return
+        return answer
     claim = claim_of(request, execution_arn)
     try:
         if request.execution_arn is None:
             # Perhaps a stranger released it: then the workflow's heartbeats must report a loss.
             context.table.delete(forget_claim(claim))
         else:
-            context.table.update(mark_done(claim, now_ms=context.aws_clock.now_ms()))
+            now_ms, is_released = context.aws_clock.now_ms(), isinstance(answer, Released)
+            marked = context.table.update(mark_done(claim, gave_back=is_released, now_ms=now_ms))
+            if isinstance(marked, Written) and gave_back_before(marked.item) and not is_released:
+                return _released(request)
     except LockStoreUnavailable:
         context.observe(ClaimNotRemoved(lock_name=request.lock_name, execution_arn=execution_arn))
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,43 +182,39 @@ def _only_holder(seen: LockState, request: ReleaseRequest) -> Holder | None:
 def _release_permit(
     context: LockContext, request: ReleaseRequest, check: Check | None = None
 ) -> tuple[Released | None, LockState]:
-    """Takes the caller out of the lock; if it is no holder, returns the state that says so."""
-    began, state = context.retry_budget.clock.monotonic(), LockState()
-    for attempt in itertools.count():
-        outcome = _send(context, request, state, check)
-        if outcome is None or isinstance(outcome, Released):
-            return outcome, LockState()
-        state = read_state(outcome.item)
-        me = _granted(state, request)
-        if me is None:
-            _require_known(request, state, outcome)
-            return None, state
-        if state.contended:
-            departing = DepartingHolder(me, voluntary=True)
-            if hand_over(context, request.lock_name, state, departing=departing):
-                return _gave_back(context, request, me), state
-            return None, state
-        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
-        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
-    raise AssertionError  # pragma: no cover - count() has no end
+    """Takes the caller out of the lock; if it is no holder, returns the state that says so.
 
+    None as well if what the release depends on (`check`) no longer holds.
+    """
 
-def _send(
-    context: LockContext, request: ReleaseRequest, seen: LockState, check: Check | None
-) -> Released | ConditionFailed | None:
-    """Sends the release of an uncontended lock; None if what it depends on no longer holds."""
-    departure = release_permit(request, left_at_ms=context.leaving_ms(seen))
-    if check is not None:
-        result = context.table.transact(Transaction(state=departure, other=check))
-        if isinstance(result, Written):
+    def send(left_at_ms: int) -> Released | ConditionFailed | None:
+        departure = release_permit(request, left_at_ms=left_at_ms)
+        if check is not None:
+            result = context.table.transact(Transaction(state=departure, other=check))
+            if isinstance(result, Written):
+                return _released(request, gave_back=True)
+            return None if result.state is None else ConditionFailed(result.state)
+        outcome = context.table.update(departure)
+        if isinstance(outcome, ConditionFailed):
+            return outcome
+        if not request.tells_grant:
             return _released(request, gave_back=True)
-        return None if result.state is None else ConditionFailed(result.state)
-    outcome = context.table.update(departure)
-    if isinstance(outcome, ConditionFailed):
-        return outcome
-    if not request.tells_grant:
-        return _released(request, gave_back=True)
-    return _gave_back(context, request, read_holder(outcome.item, request.owner_id))
+        return _gave_back(context, request, read_holder(outcome.item, request.owner_id))
+
+    def holds_alone(state: LockState) -> bool:
+        return _granted(state, request) is not None and not state.contended
+
+    outcome, state = leave(context, request.lock_name, send, may_leave=holds_alone)
+    if not isinstance(outcome, ConditionFailed):
+        return outcome, state
+    me = _granted(state, request)
+    if me is None:
+        _require_known(request, state, outcome)
+        return None, state
+    # Others wait: the permit is the oldest waiter's in the very write that takes it from us.
+    departing = DepartingHolder(me, voluntary=True)
+    has_left = hand_over(context, request.lock_name, state, departing=departing)
+    return (_gave_back(context, request, me) if has_left else None), state
 
 
 def _require_known(request: ReleaseRequest, state: LockState, outcome: ConditionFailed) -> None:
@@ -233,47 +236,40 @@ def _stop_waiting(
     entered_at_ms = request.ticket
     if request.execution_arn is not None:
         entered_at_ms = end_claim(context, request, request.execution_arn).entered_at_ms
-    # The mark and the waiter go in one transaction, so a hand-off comes before both or finds
-    # neither.
     place = entered_at_ms if is_queued else None
-    began, state = context.retry_budget.clock.monotonic(), LockState()
-    for attempt in itertools.count():
-        left = _leave(context, request, state, place)
-        if left is None:  # No waiter of ours was there. It may join in this moment, and be granted.
-            place = None
-            continue
-        if isinstance(left, Written):
-            return _left(
-                context,
-                request,
-                left,
-                check=check,
-                place=place,
-                entered_at_ms=entered_at_ms,
-                is_queued=is_queued,
-            )
-        state = left
+
+    def give_up_waiting(left_at_ms: int) -> Written | ConditionFailed:
+        nonlocal place
+        if place is not None:
+            # The mark and the waiter go in one transaction, so a hand-off comes before both or
+            # finds neither.
+            leaving = give_up(request, entered_at_ms=place, left_at_ms=left_at_ms)
+            outcome = context.table.transact(leaving)
+            if isinstance(outcome, Written):
+                return outcome
+            if outcome.state is not None:
+                return ConditionFailed(outcome.state)
+            place = None  # No waiter of ours was there. It may join in this moment, and be granted.
+        return context.table.update(mark_given_up(request, left_at_ms=left_at_ms))
+
+    left, _ = leave(
+        context,
+        request.lock_name,
+        give_up_waiting,
+        may_leave=lambda state: state.holder(request.owner_id) is None,
+    )
+    if isinstance(left, ConditionFailed):
         # Handed over while we were leaving: a transaction moved us from the queue to the holders.
-        if state.holder(request.owner_id) is not None:
-            return _release_permit(context, request, check)[0]
-        # An owner whose clock is ahead of ours left last: our departure must not seem earlier.
-        pause_or_give_up(context, request.lock_name, began=began, attempt=attempt)
-    raise AssertionError  # pragma: no cover - count() has no end
-
-
-def _leave(
-    context: LockContext, request: ReleaseRequest, seen: LockState, place: int | None
-) -> Written | LockState | None:
-    """Marks the owner as gone, with its waiter if its place is known; None if none is there."""
-    left_at_ms = context.leaving_ms(seen)
-    if place is None:
-        marked = context.table.update(mark_released(request, left_at_ms=left_at_ms))
-        return marked if isinstance(marked, Written) else read_state(marked.item)
-    leaving = give_up(request, entered_at_ms=place, left_at_ms=left_at_ms)
-    outcome = context.table.transact(leaving)
-    if isinstance(outcome, Written):
-        return outcome
-    return None if outcome.state is None else read_state(outcome.state)
+        return _release_permit(context, request, check)[0]
+    return _left(
+        context,
+        request,
+        left,
+        check=check,
+        place=place,
+        entered_at_ms=entered_at_ms,
+        is_queued=is_queued,
+    )
 
 
 def _left(

@@ -1,8 +1,7 @@
 """`FakeLockClient`: a `LockClient` without AWS and without threads.
 
-Heartbeats without threads: each is sent at its moment, while a `ManualClock` lets time pass.
-
-Calls a user's functions in the thread of the test; a real client has threads for that.
+Each heartbeat is sent at its moment, while a `ManualClock` lets time pass. A user's functions are
+called in the thread of the test; a real client has threads for that.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import replace
 from typing import Self, Unpack
 
 from fairlock.client.heartbeats import Heartbeats, HeartbeatSchedule, ScheduledHeartbeat
-from fairlock.client.lease_handle import LeaseHandle
+from fairlock.client.lease_handle import LeaseHandle, Releasable
 from fairlock.client.lock import LockServices
 from fairlock.client.lock_client import LockClient
 from fairlock.client.reporting import LockEvent, LockEvents
@@ -168,7 +167,8 @@ class FakeLockClient(LockClient):
             events=EventsInLine(self._settings.on_event),
         )
 
-    def _release_all(self, handles: Sequence[LeaseHandle]) -> None:
+    def _release_all(self, handles: Sequence[Releasable]) -> None:
         for handle in handles:
-            self._services.heartbeats.remove(handle)
+            if isinstance(handle, LeaseHandle):
+                self._services.heartbeats.remove(handle)
             handle.release_at_close()

@@ -1,6 +1,7 @@
-"""`ManualClock`: time that passes when a test says so, or when something waits for it.
+"""Time for tests: a clock that is moved by hand, and an event loop that does not wait.
 
-An event loop that does not wait: when nothing can go on, its time jumps to the next timer.
+`ManualClock` passes time when a test says so, or when something waits for it. The event loop jumps
+to the next timer when nothing can go on.
 """
 
 from __future__ import annotations

@@ -71,13 +71,14 @@ def fairlock_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     import boto3  # noqa: PLC0415 - costs nothing if not used
 
     from fairlock.client.create_table import create_table  # noqa: PLC0415 - same
+    from fairlock.names import TABLE_NAME_VARIABLE  # noqa: PLC0415 - same
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", _TABLE_NAME)
+    monkeypatch.setenv(TABLE_NAME_VARIABLE, _TABLE_NAME)
     with mock_aws():
         client = boto3.client("dynamodb")
         create_table(client, _TABLE_NAME)

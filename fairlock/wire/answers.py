@@ -1,31 +1,30 @@
-"""The answers and errors of the functions as JSON. Times are ISO 8601 in UTC, with milliseconds.
+"""JSON out: the answers and errors of the functions. Times are ISO 8601 in UTC, with milliseconds.
 
 A caller is told how long it may rely on its own lease in seconds from its sending, not when: its
-clock may be wrong. A grant that is pushed to a waiter has been under way for a time that nobody
-knows, so it does not tell: a heartbeat does.
+clock may be wrong. A grant that is pushed to a waiter has been under way for an unknown time, so it
+does not tell: a heartbeat does.
 
-The JSON of a lock's description, as `fairlock show --json` and the functions answer it.
-
-The answer of a list: as many locks as fit into one, and where the next call goes on.
+A lock is described in one form, by `fairlock show --json` and by the functions. A list has as many
+locks as fit into one answer, and tells where the next call goes on.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any, Final
 
-from fairlock.clock import iso_utc
-from fairlock.errors import InvalidRequest, LockItemMalformed
+from fairlock.clock import iso, iso_utc
+from fairlock.errors import DescribedHolder, InvalidRequest, LockItemMalformed
 from fairlock.protocol.description import (
     DescribedForcedRelease,
-    DescribedHolder,
     DescribedWaiter,
     LockDescription,
+    describe_holder,
 )
 from fairlock.protocol.model import ForceReleaseRequest, Holder
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
 from fairlock.protocol.waiters import MOST_WAITERS
 
 
@@ -34,23 +33,24 @@ def lock_json(lock: LockDescription) -> dict[str, Any]:
     last = lock.last_forced_release
     return {
         "lock_name": lock.name,
-        "seen_at": _iso(lock.seen_at),
+        "seen_at": iso(lock.seen_at),
         "limit": lock.limit,
-        "holders": [_holder(holder) for holder in lock.holders],
+        "holders": [holder_json(holder) for holder in lock.holders],
         "waiters": {
             "count": lock.waiters.count,
-            "oldest": _iso_or_none(lock.waiters.oldest),
+            "oldest": None if lock.waiters.oldest is None else iso(lock.waiters.oldest),
             "first": [_waiter(waiter) for waiter in lock.waiters.first],
         },
         "last_forced_release": None if last is None else _forced_release(last),
     }
 
 
-def _holder(holder: DescribedHolder) -> dict[str, Any]:
+def holder_json(holder: DescribedHolder) -> dict[str, Any]:
+    """One holder. Whatever tells less of a holder takes its fields from here."""
     return {
         "owner_name": holder.owner_name,
-        "acquired_at": _iso(holder.acquired_at),
-        "expires_at": _iso(holder.expires_at),
+        "acquired_at": iso(holder.acquired_at),
+        "expires_at": iso(holder.expires_at),
         "lease_seconds": holder.lease,
         "limit": holder.limit,
         "fencing_token": holder.fencing_token,
@@ -62,7 +62,7 @@ def _holder(holder: DescribedHolder) -> dict[str, Any]:
 def _waiter(waiter: DescribedWaiter) -> dict[str, Any]:
     return {
         "owner_name": waiter.owner_name,
-        "entered_at": _iso(waiter.entered_at),
+        "entered_at": iso(waiter.entered_at),
         "limit": waiter.limit,
         "execution_arn": waiter.execution_arn,
     }
@@ -71,18 +71,10 @@ def _waiter(waiter: DescribedWaiter) -> dict[str, Any]:
 def _forced_release(last: DescribedForcedRelease) -> dict[str, Any]:
     return {
         "fencing_token": last.fencing_token,
-        "at": _iso(last.at),
+        "at": iso(last.at),
         "requested_by": last.requested_by,
         "reason": last.reason,
     }
-
-
-def _iso(moment: datetime) -> str:
-    return iso_utc(round(moment.timestamp() * 1000))
-
-
-def _iso_or_none(moment: datetime | None) -> str | None:
-    return None if moment is None else _iso(moment)
 
 
 Json = dict[str, Any]
@@ -104,6 +96,8 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
             details = {"detail": _LIVENESS_UNKNOWN}
         if answer.reason is RefusalReason.QUEUE_FULL:
             details = {"detail": _QUEUE_FULL}
+        if answer.reason is RefusalReason.ASK_AGAIN:
+            details = {"detail": _ASK_AGAIN, "entered_at_ms": answer.called_at_ms}
     return {
         "acquired": False,
         "lock_name": answer.lock_name,
@@ -144,6 +138,19 @@ def force_release_answer(request: ForceReleaseRequest, answer: Released | None) 
     return {"released": True, **asked}
 
 
+def pace_answer(request: PaceRequest, answer: Slot | TooLate, now: AwsTime) -> Json:
+    """Makes the answer of pace. Whole seconds, rounded up: a Wait state takes no others."""
+    asked = {"pace_name": request.name, "reservation_id": request.reservation_id}
+    if isinstance(answer, TooLate):
+        seconds = _whole_seconds(answer.wait_us)
+        return {"reserved": False, **asked, "reason": "TOO_LATE", "retry_after_seconds": seconds}
+    return {"reserved": True, **asked, "wait_seconds": _whole_seconds(answer.wait_us(now))}
+
+
+def _whole_seconds(microseconds: int) -> int:
+    return -(-microseconds // MICROSECONDS)
+
+
 def invalid_request_text(error: InvalidRequest) -> str:
     """The `errorMessage` of a refused request: a line for people, and the same as JSON.
 
@@ -174,6 +181,11 @@ _LIVENESS_UNKNOWN = (
 
 _QUEUE_FULL = f"{MOST_WAITERS:,} callers wait for this lock, the most that may: not in the queue"
 
+_ASK_AGAIN = (
+    "by AWS's clock an owner has left the lock since the entered_at_ms of this call, or that is in "
+    "the future: the call may be a late copy. To get the lock, call again with this entered_at_ms"
+)
+
 
 def _held(answer: Grant) -> Json:
     return {
@@ -191,11 +203,9 @@ def _not_held(answer: NotHeld) -> Json:
 
 
 def _shown(holder: Holder) -> Json:
-    return {
-        "owner_name": holder.owner_name,
-        "acquired_at": iso_utc(holder.acquired_at_ms),
-        "expires_at": iso_utc(holder.expires_at_ms),
-    }
+    """A holder, as far as it concerns a caller that was refused."""
+    whole = holder_json(describe_holder(holder))
+    return {name: whole[name] for name in ("owner_name", "acquired_at", "expires_at")}
 
 
 def _seconds(milliseconds: int) -> float:

@@ -1,9 +1,7 @@
-"""What a write has changed for a lock's owners, told by the item before and after it.
+"""Lifecycle events: what a write has changed for a lock's owners, as EventBridge is told it.
 
-The lock table's stream has both. So nothing on the way of a call has to tell, and nothing is told
-that was not written.
-
-The JSON of a lifecycle event: `detail` of an event in EventBridge.
+The lock table's stream has the item before and after each write. So nothing on the way of a call
+has to tell, and nothing is told that was not written.
 """
 
 from __future__ import annotations
@@ -16,9 +14,11 @@ from typing import Any
 from fairlock.clock import iso_utc
 from fairlock.protocol import schema
 from fairlock.protocol.claims import is_fenced, read_claim
+from fairlock.protocol.description import describe_holder
 from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import Holder, LockState
+from fairlock.wire.answers import holder_json
 
 
 class LifecycleKind(StrEnum):
@@ -147,13 +147,11 @@ def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[
     }
     holder = event.holder
     if holder is not None:
-        told |= {
-            "owner_name": holder.owner_name,
-            "fencing_token": holder.fencing_token,
-            "acquired_at": iso_utc(holder.acquired_at_ms),
-        }
+        whole = holder_json(describe_holder(holder))
+        fields = ["owner_name", "fencing_token", "acquired_at"]
         if event.kind is LifecycleKind.GRANTED:
-            told |= {"limit": holder.limit, "lease_seconds": holder.lease_ms / 1000}
+            fields += ["limit", "lease_seconds"]
         else:
             told["held_ms"] = max(0, at_ms - holder.acquired_at_ms)
+        told |= {name: whole[name] for name in fields}
     return {name: value for name, value in told.items() if value is not None}

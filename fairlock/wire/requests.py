@@ -16,6 +16,7 @@ from fairlock.protocol.model import (
     KeepAliveRequest,
     ReleaseRequest,
 )
+from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.protocol.schema import WAITER_GRACE_MS
 from fairlock.wire import rules
 from fairlock.wire.rules import callback_token, is_durable, require_room_for_all
@@ -28,6 +29,7 @@ _RULES: Final = {
     "limit": rules.LIMIT,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
+    "redrive_count": rules.RUN_OF_EXECUTION,
     "entered_at_ms": rules.EPOCH_MS,
     "waiting_since_ms": rules.EPOCH_MS,
     "ticket": rules.TICKET,
@@ -41,6 +43,11 @@ _RULES: Final = {
     "fencing_token": rules.FENCING_TOKEN,
     "requested_by": rules.REQUESTED_BY,
     "reason": rules.REASON,
+    "pace_name": rules.LOCK_NAME,
+    "rate": rules.PACE_RATE,
+    "burst": rules.BURST,
+    "max_wait_seconds": rules.PACE_WAIT_SECONDS,
+    "reservation_id": rules.RESERVATION_ID,
 }
 
 
@@ -59,15 +66,16 @@ def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
 
 _ACQUIRE: Final = _schema(
     "lock_name",
-    "owner_id owner_name lease_seconds limit data execution_arn entered_at_ms queue "
+    "owner_id owner_name lease_seconds limit data execution_arn redrive_count entered_at_ms queue "
     "ticket waiting_since_ms task_token fallback_seconds",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
     "lock_name owner_id task_token execution_arn",
-    "owner_name lease_seconds limit",
+    "owner_name lease_seconds limit redrive_count",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
+_PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id")
 _DESCRIBE: Final = _schema("lock_name", "")
 _LIST: Final = _schema("", "prefix after free")
 _FORCE_RELEASE: Final = _schema("lock_name fencing_token requested_by reason", "")
@@ -77,16 +85,21 @@ _RELEASE: Final = _schema("lock_name owner_id", "queue ticket execution_arn keep
 def parse_acquire(event: object) -> AcquireRequest:
     """An acquire request. Without an owner_id one is made, and the call is then not repeatable.
 
-    `entered_at_ms`, the time of this call, is checked and has no effect yet. It says neither where
-    the caller is in the queue (`ticket`) nor since when it waits (`waiting_since_ms`).
+    `entered_at_ms` is when this call was made. It says neither where the caller is in the queue
+    (`ticket`) nor since when it waits (`waiting_since_ms`).
     """
     fields = _checked(_ACQUIRE, event)
     _require_execution(fields, "task_token")
+    if "task_token" in fields and "entered_at_ms" in fields:
+        # Its state would sleep on, and a Retry repeats the call with the same time for ever.
+        rule = "must not be sent with task_token: the claim of the execution tells a late call"
+        raise _fault("entered_at_ms", rule, fields["entered_at_ms"])
     fallback_ms = _milliseconds(fields.get("fallback_seconds"))
     return replace(
         _acquisition(fields),
         data=_json_or_none(fields),
         ticket=_whole_or_none(fields, "ticket"),
+        called_at_ms=_whole_or_none(fields, "entered_at_ms"),
         waits=fields.get("queue", False) or "task_token" in fields,
         task_token=_token(fields),
         waiter_timeout_ms=None if fallback_ms is None else fallback_ms + WAITER_GRACE_MS,
@@ -154,6 +167,22 @@ def parse_force_release(event: object) -> ForceReleaseRequest:
     return ForceReleaseRequest(**{**fields, "fencing_token": int(fields["fencing_token"])})
 
 
+def parse_pace(event: object) -> PaceRequest:
+    """A request for a slot. Without a reservation_id one is made; the call is not repeatable then.
+
+    Without `max_wait_seconds` it takes the next slot only if that begins at once.
+    """
+    fields = _checked(_PACE, event)
+    count, period_seconds = fields["rate"]
+    return PaceRequest(
+        name=fields["pace_name"],
+        reservation_id=fields.get("reservation_id") or str(uuid.uuid4()),
+        interval_us=interval_us(int(count), period_seconds),
+        burst=int(fields.get("burst", 1)),
+        max_wait_us=round(fields.get("max_wait_seconds", 0) * MICROSECONDS),
+    )
+
+
 def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
     """What an acquire request and the heartbeat of a workflow have in common."""
     limit, owner_name = int(fields.get("limit", 1)), fields.get("owner_name", "")
@@ -166,8 +195,17 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         lease_ms=_milliseconds(fields.get("lease_seconds")) or DEFAULT_LEASE_MS,
         limit=limit,
         execution_arn=execution_arn,
+        redrives=_redrives(fields),
         waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
     )
+
+
+def _redrives(fields: Mapping[str, Any]) -> int | None:
+    """Which run of its execution asks. A durable execution has one only."""
+    execution_arn = fields.get("execution_arn")
+    if execution_arn is not None and is_durable(execution_arn):
+        return 0
+    return _whole_or_none(fields, "redrive_count")
 
 
 def _token(fields: Mapping[str, Any]) -> str | None:

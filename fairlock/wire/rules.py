@@ -2,7 +2,7 @@
 
 Each rule is a predicate, with the sentence that the error shows to a caller.
 
-The two kinds of executions that hold locks, told apart by their ARNs and by their tokens.
+Two kinds of executions hold locks. Their ARNs tell them apart, and their tokens do:
 
     arn:…:states:…:execution:MACHINE:NAME                               Standard workflow
     arn:…:lambda:…:function:NAME:VERSION/durable-execution/NAME/ID      durable function
@@ -10,10 +10,9 @@ The two kinds of executions that hold locks, told apart by their ARNs and by the
 A workflow that waits names a task token, a durable execution a callback id. Both are opaque texts
 that look alike. So a callback id is stored with a prefix that no task token has.
 
-A lock is one item of at most 400 KB in DynamoDB: requests are refused long before.
-
-No more hold than the limit of any holder. So if the limit of each, times its own bytes, is within
-a bound, all of them together are.
+A lock is one item of at most 400 KB in DynamoDB: requests are refused long before. No more hold
+than the limit of any holder. So if the limit of each, times its own bytes, is within a bound, all
+of them together are.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from typing import Any, Final
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import DEFAULT_LEASE_MS
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS
+from fairlock.text import DEEPEST, is_nested_at_most
 
 _NAMED: Final = r"[^:\s<>{}\[\]?*\"#%\\^|~`$&,;]"  # as StartExecution has it, and a map's label
 _STANDARD: Final = re.compile(
@@ -50,6 +50,12 @@ def is_standard(arn: str) -> bool:
 def is_durable(arn: str) -> bool:
     """Whether this is the ARN of a durable execution."""
     return _DURABLE.fullmatch(arn) is not None
+
+
+def place_in(arn: str) -> tuple[str, str, str]:
+    """Partition, region and account of `arn:partition:service:region:account:…`."""
+    _, partition, _, region, account, *_ = arn.split(":")
+    return partition, region, account
 
 
 def is_callback_id(text: str) -> bool:
@@ -80,12 +86,18 @@ SHORTEST_FALLBACK_SECONDS: Final = 10
 SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
+LONGEST_PERIOD_SECONDS: Final = 31 * 24 * 3600
+MOST_A_SECOND: Final = 500
+"""DynamoDB takes 1,000 writes a second to one item, and a caller may need two."""
+HIGHEST_BURST: Final = 1_000
+LONGEST_PACE_WAIT_SECONDS: Final = 7 * 24 * 3600
 LARGEST_DATA_BYTES: Final = 2048
 LONGEST_EXECUTION_ARN_BYTES: Final = 512
 LONGEST_TASK_TOKEN: Final = 2048
 LONGEST_REASON_BYTES: Final = 512
 LONGEST_REQUESTED_BY_BYTES: Final = 256
 HIGHEST_FENCING_TOKEN: Final = 10**18
+MOST_REDRIVES: Final = 10**9 - 1
 LATEST_EPOCH_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -97,6 +109,8 @@ _INVISIBLE: Final = re.compile(
 """What Unicode lets a font ignore (zero-width, direction of writing), and separators of lines."""
 _LIKE_A_SPACE: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]")
 """Blanks that no reader tells from a space: no-break ones, as copied text has them, and others."""
+_WITHOUT_MEANING: Final = frozenset({"Cn", "Co"})
+"""Unassigned and private characters: readers see the same box for all of them."""
 _OWNER_ID: Final = re.compile(r"[\x20-\x7e]{16,128}")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,1024}")
 _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
@@ -161,6 +175,8 @@ def _is_lock_name(value: object) -> bool:
         and _LIKE_A_SPACE.search(value) is None
         and value == value.strip()
         and unicodedata.is_normalized("NFC", value)
+        # A later Unicode may compose what has no meaning yet: then one name would be two.
+        and not any(unicodedata.category(letter) in _WITHOUT_MEANING for letter in value)
     )
 
 
@@ -171,6 +187,16 @@ def _is_number(value: object, low: float, high: float) -> bool:
 
 def _is_whole(value: object, low: int, high: int) -> bool:
     return _is_number(value, low, high) and not math.modf(value)[0]  # type: ignore[arg-type]  # a number by now
+
+
+def _is_rate(value: object) -> bool:
+    """Whether the value is a pair of numbers that makes a rate within bounds."""
+    if not isinstance(value, list | tuple) or len(value) != len(("count", "period")):
+        return False
+    count, period = value
+    if not _is_number(period, 1, LONGEST_PERIOD_SECONDS):
+        return False
+    return _is_whole(count, 1, int(period * MOST_A_SECOND))
 
 
 def compact_json(value: object) -> str | None:
@@ -186,12 +212,15 @@ def _is_small_object(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     text = compact_json(value)
-    return text is not None and len(text.encode()) <= LARGEST_DATA_BYTES
+    if text is None or len(text.encode()) > LARGEST_DATA_BYTES:
+        return False
+    return is_nested_at_most(value, DEEPEST)
 
 
 LOCK_NAME: Final = Rule(
-    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control or "
-    "invisible characters, without blanks other than spaces and without blanks at its ends",
+    f"must be a string of 1 to {LONGEST_LOCK_NAME_BYTES} bytes of UTF-8 in NFC, without control, "
+    "invisible, unassigned or private characters, without blanks other than spaces and without "
+    "blanks at its ends",
     _is_lock_name,
 )
 TABLE_NAME: Final = Rule(
@@ -222,7 +251,8 @@ LIMIT: Final = Rule(
     lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
 )
 DATA: Final = Rule(
-    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8, without NaN",
+    f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8 and {DEEPEST} "
+    "levels, without NaN",
     _is_small_object,
 )
 EXECUTION_ARN: Final = Rule(
@@ -267,6 +297,24 @@ CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
     lambda value: isinstance(value, str) and is_callback_id(value),
 )
+PACE_RATE: Final = Rule(
+    "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "
+    f"many seconds, from 1 to {LONGEST_PERIOD_SECONDS:,} (31 days); at most {MOST_A_SECOND} a "
+    "second",
+    _is_rate,
+)
+BURST: Final = Rule(
+    f"must be a whole number from 1 to {HIGHEST_BURST}",
+    lambda value: _is_whole(value, 1, HIGHEST_BURST),
+)
+PACE_WAIT_SECONDS: Final = Rule(
+    f"must be a number of seconds from 0 to {LONGEST_PACE_WAIT_SECONDS} (7 days)",
+    lambda value: _is_number(value, 0, LONGEST_PACE_WAIT_SECONDS),
+)
+RESERVATION_ID: Final = Rule(
+    "must be a string of 16 to 128 printable ASCII characters, unique to this reservation",
+    lambda value: isinstance(value, str) and _OWNER_ID.fullmatch(value) is not None,
+)
 FLAG: Final = Rule("must be true or false", lambda value: isinstance(value, bool))
 EPOCH_MS: Final = Rule(
     "must be a whole number of milliseconds since the epoch",
@@ -275,6 +323,11 @@ EPOCH_MS: Final = Rule(
 TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
     lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
+)
+RUN_OF_EXECUTION: Final = Rule(
+    "must be how often the execution was redriven, $states.context.Execution.RedriveCount, a whole "
+    "number; or null if that is not known",
+    lambda value: value is None or _is_whole(value, 0, MOST_REDRIVES),
 )
 FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",

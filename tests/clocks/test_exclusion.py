@@ -16,7 +16,7 @@ import pytest
 
 from fairlock.aws import aws_clock
 from fairlock.protocol import lease_time
-from fairlock.store import keep_alive
+from fairlock.store import context
 from tests.clocks.world import ELSEWHERE, Node, Outcome, Sabotage, Weather, contend
 
 TRIALS: Final = int(os.environ.get("CLOCK_TRIALS", "40"))
@@ -44,9 +44,11 @@ WEATHER: Final = {
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Thousands of holders lose their locks."""
-    logging.getLogger("fairlock").setLevel(logging.CRITICAL)
+    logger = logging.getLogger("fairlock")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
     yield
-    logging.getLogger("fairlock").setLevel(logging.NOTSET)
+    logger.setLevel(before)
 
 
 def outcomes(weather: Weather, *, patient_each: int = 20) -> list[Outcome]:
@@ -108,7 +110,7 @@ def counted_from_the_answer(grant: Any, *, sent: float, date_ms: int) -> Any:  #
     return replace(late, since=sent + 6)
 
 
-shown: Final = keep_alive.shown
+shown: Final = context.shown
 
 CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
     "all go by their wall clocks": ("clocks 4 minutes off", by_the_wall_clock, {}),
@@ -118,16 +120,16 @@ CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
         "clocks 4 minutes off",
         nothing,
         {
-            (keep_alive, "own_ms"): a_whole_lease,
-            (keep_alive, "was_written_by_a_wrong_clock"): never,
+            (context, "own_ms"): a_whole_lease,
+            (context, "was_written_by_a_wrong_clock"): never,
         },
     ),
     "a holder that was frozen relies on its whole lease": (
         "frozen before a write",
         nothing,
         {
-            (keep_alive, "own_ms"): a_whole_lease,
-            (keep_alive, "was_written_by_a_wrong_clock"): never,
+            (context, "own_ms"): a_whole_lease,
+            (context, "was_written_by_a_wrong_clock"): never,
         },
     ),
     "no margin for front ends": (
@@ -143,7 +145,7 @@ CONTROLS: Final[dict[str, tuple[str, Sabotage, dict[tuple[Any, str], Any]]]] = {
     "a lease counts from the answer": (
         "answers and requests 5 s late",
         nothing,
-        {(keep_alive, "shown"): counted_from_the_answer},
+        {(context, "shown"): counted_from_the_answer},
     ),
     "a Date of a cache counts": (
         "Dates from a cache",

@@ -59,7 +59,7 @@ COMMENT = re.compile(r"\s+#\s.*$")
 ASSIGNED = re.compile(r"[A-Z_]+=\S*")
 OF_THE_CLI_ALONE = {"s3 cp", "cloudformation deploy", "cloudformation package"}
 """Commands of the AWS CLI that are no operation of AWS: their options are not compared."""
-OTHERS = {"cat", "pip-audit", "npx", "uv"}
+OTHERS = {"cat", "npm", "npx", "pip-audit", "uv"}
 """Programs of others, whose words are not parsed."""
 
 
@@ -93,15 +93,28 @@ def check_command(words: list[str]) -> None:
             check_aws(rest)
         case "cdk":
             assert rest[0] in {"bootstrap", "deploy", "destroy"}, words
-        case "python" if rest[0] == "-m":
-            assert find_spec(rest[1]), words
-        case "pip" if rest[0] == "install":
-            check_extras(rest[1:])
+        case "python" | "python3" | "pip":
+            check_python_words(rest)
         case "export":
             assert all(ASSIGNED.fullmatch(word) for word in rest), words
         case ".":
             assert rest == [".venv/bin/activate"]
         case name if name not in OTHERS:
+            raise NotCheckedError(words)
+
+
+def check_python_words(words: list[str]) -> None:
+    """A module that is there, a script of examples/app, or what pip installs."""
+    match words:
+        case ["-m", module, *_]:
+            assert find_spec(module), words
+        case [script, *_] if script.endswith(".py"):
+            assert (ROOT / "examples" / "app" / script).exists(), words
+        case ["install", "-r", file]:
+            assert (ROOT / "examples" / "app" / file).exists(), words
+        case ["install", *asked]:
+            check_extras(asked)
+        case _:
             raise NotCheckedError(words)
 
 
@@ -297,6 +310,9 @@ BROKEN = [
     ("sh", "make demos\n"),
     ("sh", "frobnicate --all\n"),
     ("sh", ".venv/bin/python -m localawz\n"),
+    ("sh", "python settles.py 7\n"),
+    ("sh", "pip install -r requirement.txt\n"),
+    ("sh", "pip list\n"),
     ("sh", "pip install 'fairlock[cdk,everything]'\n"),
     ("console", "$ aws lambda invoke --function-nam x\n"),
     ("console", '$ aws lambda invoke --function-name $ACQUIRE --payload \'{"lock": "x"}\' out\n'),

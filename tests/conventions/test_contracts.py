@@ -16,13 +16,13 @@ PUBLIC: dict[str, str] = {
         AsyncLock AsyncLockClient CancellationReason ClientUnusable DescribedForcedRelease
         DescribedHolder DescribedQueue DescribedWaiter HolderChanged InvalidRequest FairlockError
         Lock LockClient LockDescription LockEvent LockEventKind LockItemMalformed LockLost
-        LockStoreMisconfigured LockStoreUnavailable LockWaitTimeout OutcomeUnknown
-        TransactionRefused VersionConflict VisibleHolder composite_name create_table locked
+        LockStoreMisconfigured LockStoreUnavailable LockWaitTimeout OutcomeUnknown SlotTooLate
+        TransactionRefused VersionConflict composite_name create_table locked
     """,
     "fairlock.aio": "AsyncLock AsyncLockClient",
     "fairlock.cdk": """
         ExecutionReaper ILockService LockAlarms LockGuard LockMonitoring LockService MetricName
-        OptimisticUpdate SharedLockService Waiting
+        OptimisticUpdate Pace SharedLockService Waiting
     """,
     "fairlock.durable": "DurableLock LockFunctions hold",
     "fairlock.guarded": "FenceCondition GuardedWrites condition_check fence_condition",

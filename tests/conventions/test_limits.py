@@ -27,6 +27,9 @@ def test_the_limits_of_the_page_are_those_of_the_rules() -> None:
     assert f"1 to {rules.HIGHEST_LIMIT};" in row("permits of a lock")
     assert f"1 s to {rules.LONGEST_LEASE_SECONDS // 3600} h" in row("lease")
     assert f"{MOST_WAITERS:,};" in row("waiters of a lock")
+    assert f"{rules.LONGEST_PERIOD_SECONDS // 86_400} days" in row("rate of a pace")
+    assert f"{rules.MOST_A_SECOND} a second" in row("rate of a pace")
+    assert row("wait for a slot of a pace") == f"{rules.LONGEST_PACE_WAIT_SECONDS // 86_400} days"
     assert row("wait of a Python client") == f"{LONGEST_WAIT_SECONDS // 86_400} days"
 
 

@@ -17,6 +17,7 @@ from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
 from tests.e2e.lifetimes.dying_workflows import Unreaped
 from tests.e2e.optimistic.stack import OptimisticForms
+from tests.e2e.pace.stack import PaceForms
 from tests.e2e.queue.stack import QueueForms
 from tests.e2e.readme.stack import guard_sample
 
@@ -26,6 +27,7 @@ WORKFLOWS = {
     "QueueForms": QueueForms,
     "KnownFailures": KnownFailures,
     "OptimisticForms": OptimisticForms,
+    "PaceForms": PaceForms,
     "Unreaped": Unreaped,
     "DurableForms": DurableForms,
     "Billing": guard_sample,

@@ -2,7 +2,11 @@
 
 All requests go through a faulty endpoint to the embedded AWS's DynamoDB, or with `--memory` to a
 table in memory. Tells after each round how far it has come; ends with 1 if a history is not
-linearizable, and with 2 if there was no time for so many calls.
+linearizable, or if the end of a lease has moved back (seen with `--memory` only), and with 2 if
+there was no time for so many calls.
+
+With `--census` so many random runs in which writes land late instead (`census.py`); ends with 1 if
+one of them did harm.
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ from contextlib import contextmanager
 
 from testbed.localaws import LocalAws
 from tests.histories.calls import Answer
+from tests.histories.census import run_census
 from tests.histories.checker import Violation
 from tests.histories.faulty_endpoint import Backend, Faults, faulty_endpoint, passing_to
-from tests.histories.memory_backend import memory_backend
+from tests.histories.memory_backend import WatchedTable, memory_backend
 from tests.histories.plans import LARGE
 from tests.histories.runs import check
 from tests.histories.two_processes import two_processes
@@ -34,13 +39,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the faults and of the clients")
     parser.add_argument("--faults", type=float, default=0.05, help="share of the requests")
     parser.add_argument("--memory", action="store_true", help="a table in memory: cheaper")
+    parser.add_argument("--census", type=int, help="random runs in which writes land late")
     arguments = parser.parse_args()
-    began, faults = time.monotonic(), Faults(share=arguments.faults, seed=arguments.seed)
+    if arguments.census is not None:
+        census = run_census(arguments.census, first=arguments.seed)
+        for line in census.lines():
+            _tell(line)
+        return 1 if census.violations else 0
+    began, table = time.monotonic(), WatchedTable()
+    faults = Faults(share=arguments.faults, seed=arguments.seed, flaps=True)
     answers: Counter[Answer] = Counter()
     violations: list[Violation] = []
     histories, numbers = 0, itertools.count(arguments.seed * 1_000)
     with (
-        _backend(in_memory=arguments.memory) as backend,
+        _backend(table if arguments.memory else None) as backend,
         faulty_endpoint(backend, faults) as url,
         two_processes(url) as run_round,
     ):
@@ -66,16 +78,17 @@ def main() -> int:
     )
     for violation in violations:
         _tell(f"not linearizable: {violation.why}: {violation.call}")
-    _tell(f"{len(violations)} violations")
-    if violations:
+    _tell(f"{faults.landed:,} writes landed after their callers had given them up")
+    _tell(f"{len(violations)} violations, {len(table.moved_back)} ends of leases moved back")
+    if violations or table.moved_back:
         return 1
     return 0 if answers.total() >= arguments.calls else 2
 
 
 @contextmanager
-def _backend(*, in_memory: bool) -> Iterator[Backend]:
-    if in_memory:
-        yield memory_backend()
+def _backend(table: WatchedTable | None) -> Iterator[Backend]:
+    if table is not None:
+        yield memory_backend(table)
         return
     with LocalAws() as aws:
         create_lock_table(aws.client("dynamodb"))

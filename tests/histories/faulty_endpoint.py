@@ -4,7 +4,8 @@
 
 Each fault happens to one request, chosen by a seeded source: the same seed gives the same faults in
 the order in which requests arrive. A request is repeated by the client only, never by the network:
-TCP delivers once, and who repeats a POST must know that its answer was lost.
+TCP delivers once, and who repeats a POST must know that its answer was lost. But what the client
+has given up may be delivered up to a minute later, after its repeats and all that followed them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from heapq import heappop, heappush
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 _LONGEST_DELAY_SECONDS: Final = 0.05
 """Much shorter than the clients' read timeout: no request arrives after its caller has given up."""
+_GIVEN_UP_SECONDS: Final = 1.6
+"""As long as a client waits for an answer; no repeat comes before."""
+_WRITES: Final = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"})
+_FLAP_SECONDS: Final = 4.0
+_DOWN_SECONDS: Final = 0.1
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -40,6 +47,7 @@ class Fault(Enum):
     DELAY = "the request is passed on late"
     THROTTLE = "refused, because there are too many"
     ERROR = "passed on, and answered as an internal error"
+    HELD_BACK = "given up by the client, and passed on afterwards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,8 @@ class Faults:
     Attributes:
         share: of all requests, from 0 to 1, that meet a fault.
         kinds: of faults.
+        flaps: whether the network is down for a moment every few seconds: it holds all back then.
+        latest: most seconds for which a request is held back, after it was given up.
         met: how often each fault has happened.
         requests: how many requests came in.
     """
@@ -69,8 +79,12 @@ class Faults:
     share: float
     seed: int
     kinds: tuple[Fault, ...] = tuple(Fault)
+    flaps: bool = False
+    latest: float = 60.0
     met: Counter[Fault] = field(default_factory=Counter)
     requests: int = 0
+    landed: int = 0
+    _held_back: list[tuple[float, int, str, bytes, Mapping[str, str]]] = field(default_factory=list)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -82,10 +96,30 @@ class Faults:
             self.requests += 1
             late = self._random.random() * _LONGEST_DELAY_SECONDS
             fault = self._random.choice(self.kinds)
-            if self._random.random() >= self.share:
+            is_down = self.flaps and time.monotonic() % _FLAP_SECONDS < _DOWN_SECONDS
+            if self._random.random() >= self.share and not is_down:
                 return None, 0.0
+            fault = Fault.HELD_BACK if is_down else fault
             self.met[fault] += 1
             return fault, late
+
+    def hold_back(self, operation: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Keeps a write until its client has given it up; mostly for seconds, at most a minute."""
+        with self._mutex:
+            late = self._random.random() ** 2 * self.latest
+            due = time.monotonic() + _GIVEN_UP_SECONDS + late
+            if operation in _WRITES:
+                heappush(self._held_back, (due, self.requests, operation, body, headers))
+
+    def due(self) -> Iterator[tuple[str, bytes, Mapping[str, str]]]:
+        """The writes that were held back for long enough."""
+        while True:
+            with self._mutex:
+                if not self._held_back or self._held_back[0][0] > time.monotonic():
+                    return
+                _, _, *request = heappop(self._held_back)
+                self.landed += 1
+            yield cast("tuple[str, bytes, Mapping[str, str]]", tuple(request))
 
 
 @contextmanager
@@ -145,7 +179,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         operation = self.headers["X-Amz-Target"].rpartition(".")[2]
+        for request in self.faults.due():
+            self.backend(*request)
         fault, late = self.faults.next()
+        if fault is Fault.HELD_BACK:
+            self.faults.hold_back(operation, body, self.headers)  # type: ignore[arg-type]  # a Message maps names to values
+            time.sleep(_GIVEN_UP_SECONDS)
+            self._end_connection(reset=True)
+            return
         if fault is Fault.LOST_REQUEST:
             self._end_connection(reset=True)
             return

@@ -19,5 +19,6 @@ LARGE: Final = {
     "waiters": Plan(threads=4, turns=10, max_wait=30, lease=3),
     "waiters, five permits": Plan(threads=5, turns=10, limit=5, max_wait=30, lease=3),
     "holders that die": Plan(threads=2, turns=2, max_wait=30, lease=1, dies=0.3),
+    "long holds": Plan(threads=1, turns=2, max_wait=60, lease=10, beats=30),
 }
 """Of each of two processes."""

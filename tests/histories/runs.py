@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LONGEST_SECONDS: Final = 600
 _TRIES_TO_RELEASE: Final = 3
+_BEAT_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Plan:
         lease: seconds.
         dies: share of the holders that are never heard of again.
         held: longest seconds for which a lock is held.
+        beats: heartbeats of a holder, a tenth of a second after each other.
     """
 
     threads: int
@@ -48,6 +50,7 @@ class Plan:
     lease: float = 30
     dies: float = 0
     held: float = 0.01
+    beats: int = 0
 
 
 def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
@@ -56,7 +59,7 @@ def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
         Config(
             max_pool_connections=64,
             proxies={},
-            # No request may arrive after its caller has given up, however busy the machine is.
+            # The network decides which request its caller gives up, not a busy machine.
             connect_timeout=30,
             read_timeout=30,
             retries={"mode": "standard", "total_max_attempts": tries},
@@ -132,6 +135,9 @@ def _take_turn(
     if random.random() < plan.dies:
         return
     if random.random() < 1 / 2:
+        recorder.heartbeat(lock, owner)
+    for _ in range(plan.beats):
+        time.sleep(_BEAT_SECONDS)
         recorder.heartbeat(lock, owner)
     _release(recorder, lock, owner)
 

@@ -14,7 +14,7 @@ from fairlock.clock import BootClock
 from fairlock.testing.fake_table import MemoryTable
 from tests.histories.calls import Answer, Call
 from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint
-from tests.histories.memory_backend import memory_backend
+from tests.histories.memory_backend import WatchedTable, memory_backend
 from tests.histories.plans import SMALL
 from tests.histories.runs import Plan, check, dynamodb_at, new_client, run_plans
 from tests.property.bench import FaultyClient
@@ -32,6 +32,13 @@ def tokens_that_repeat(name: str, request: dict[str, Any]) -> dict[str, Any]:
     count = "#fencing_token = if_not_exists(#fencing_token, :seed)"
     change = request["UpdateExpression"].replace(f"{count} + :one", count)
     return {**request, "UpdateExpression": change}
+
+
+def renewals_that_move_back(_name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """A heartbeat sets the end, whatever it is."""
+    condition = request.get("ConditionExpression", "")
+    end = "#mine.#h_expires_at_ms <= :expires_at_ms"
+    return {**request, "ConditionExpression": condition.replace(end, "attribute_exists(#mine)")}
 
 
 WRONG = {**MUTANTS, "a grant does not count the token": tokens_that_repeat}
@@ -105,6 +112,24 @@ def test_the_history_of_a_wrong_protocol_shows_it(
         if check(history, plan) is not None:
             return
     pytest.fail(f"not found in {ROUNDS} histories")
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_a_heartbeat_that_was_given_up_never_moves_the_end_of_a_lease_back(
+    monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    monkeypatch.setattr("tests.histories.faulty_endpoint._GIVEN_UP_SECONDS", 0.05)
+    plan = Plan(threads=1, turns=1, lease=20, beats=25)
+    for seed in range(1 if protected else ROUNDS):
+        table = WatchedTable()
+        client = FaultyClient(table, None if protected else renewals_that_move_back)
+        held_back = Faults(share=0.2, seed=seed, kinds=(Fault.HELD_BACK,), latest=2)
+        [history] = histories(client, {"beats": plan}, held_back).values()
+        assert held_back.landed
+        if table.moved_back:
+            break
+    assert bool(table.moved_back) is not protected
+    assert check(history, plan) is None or not protected
 
 
 @pytest.mark.parametrize("ahead", [0, 60])

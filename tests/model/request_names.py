@@ -12,16 +12,26 @@ from unittest.mock import patch
 
 from fairlock.protocol import claims, leaving, permits, waiters
 from fairlock.protocol.expressions import Transaction
-from fairlock.store import acquire, administration, hand_off, keep_alive, queue, reap, release
+from fairlock.store import (
+    acquire,
+    administration,
+    context,
+    hand_off,
+    keep_alive,
+    queue,
+    reap,
+    release,
+)
 
 _NO_REQUESTS: Final = frozenset(
     {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}
+    | {"gave_back_before"}
     # A part of a transaction whose other part gives it its name.
     | {"still_reaped"}
     # The poll of a Python client: it decides nothing, and no operation of the model makes it.
     | {"lock_and_oldest_waiters"}
     # Parts of requests, and the rules that choose one.
-    | {"delete_waiter", "is_dead", "needs_longer_retention", "next_step", "removal", "retain_item"}
+    | {"delete_waiter", "eviction", "next_step", "removal"}
 )
 
 
@@ -44,7 +54,7 @@ def _places(
 _PLACES: Final = _places(
     (permits, waiters, leaving),
     (
-        *(acquire, queue, release, administration, keep_alive),
+        *(acquire, queue, release, administration, keep_alive, context),
         *(hand_off, leaving),
     ),
 )

@@ -1,4 +1,8 @@
-"""All searches in processes of their own, the longest first, making way for other tests."""
+"""All searches in processes of their own, the longest first, making way for other tests.
+
+A search reads nothing but modules of this checkout. What one found on the same modules before is
+taken from the cache (`tests/support/cache.py`); `FAIRLOCK_SEARCH=all` searches in any case.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Final
 
 from tests.model.catalogue import (
@@ -20,6 +25,7 @@ from tests.model.catalogue import (
     search_protocol,
 )
 from tests.model.search import Report
+from tests.support.cache import Cache, digest_of, files_of_imported_packages
 
 LONGEST_SECONDS: Final = 1_200
 """Of one test: beside others that use all of the machine, a search gets a tenth of it."""
@@ -34,10 +40,10 @@ class Searches:
 
     def __init__(self, submit: Submit) -> None:
         names = [*_FIRST, *(name for name in SEARCHES if name not in _FIRST)]
-        self._protocol = {name: submit(search_protocol, name) for name in names}
-        self._mutants = {name: submit(search_mutant, name) for name in MUTANTS}
+        self._protocol = {name: submit(_protocol, name) for name in names}
+        self._mutants = {name: submit(_mutant, name) for name in MUTANTS}
         alone = [name for name in MUTANTS if control_of(name) is None]
-        self._controls = {name: submit(search_control, name) for name in alone}
+        self._controls = {name: submit(_control, name) for name in alone}
 
     def protocol(self, name: str) -> Report:
         return self._protocol[name].result(LONGEST_SECONDS)
@@ -51,6 +57,27 @@ class Searches:
         if same is not None:
             return self.protocol(same)
         return self._controls[name].result(LONGEST_SECONDS)
+
+
+def _found(search: Callable[[str], Report], name: str) -> Report:
+    """What a search finds, or has found on the same modules before."""
+    key = f"{search.__name__} {name}"
+    report = None if os.environ.get("FAIRLOCK_SEARCH") == "all" else Cache().get(_digest(), key)
+    if not isinstance(report, Report):
+        report = search(name)
+        Cache().put(_digest(), key, report)
+    return report
+
+
+_protocol = partial(_found, search_protocol)
+_mutant = partial(_found, search_mutant)
+_control = partial(_found, search_control)
+
+
+@cache
+def _digest() -> str:
+    """Of the modules that this process has imported for the searches: it does nothing else."""
+    return digest_of(files_of_imported_packages())
 
 
 @contextmanager

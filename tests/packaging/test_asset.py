@@ -69,7 +69,7 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
 ADMINISTRATION = ("force_release", "inspect")
 HANDLERS = [
     f"lambdas.{name}"
-    for name in ("acquire", "heartbeat", "release", "reap", "publish", *ADMINISTRATION)
+    for name in ("acquire", "heartbeat", "release", "reap", "publish", "pace", *ADMINISTRATION)
 ]
 
 
@@ -167,7 +167,7 @@ def test_a_missing_distribution_is_told_with_the_cure(
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(_asset, "distribution", nothing_installed)
-    with pytest.raises(AssetError, match=r"is not installed: it comes with Fairlock's extra 'cdk'"):
+    with pytest.raises(AssetError, match=r"asset needs .* with the extra 'cdk'"):
         assemble(tmp_path)
 
 

@@ -132,6 +132,7 @@ def run_alone(
         ("inspect", 1),
         ("force_release", 2),
         ("publish", 1),
+        ("pace", 1),
     ],
 )
 def test_importing_a_handler_on_lambda_makes_its_clients_and_touches_no_network(

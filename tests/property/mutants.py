@@ -80,6 +80,7 @@ MUTANTS: dict[str, Mutation] = {
     "the limit is compared with <=": _in_condition(r"#held < :limit", "#held <= :limit"),
     "a delayed duplicate may acquire again": _in_condition(
         r" AND \(attribute_not_exists\(#last_released\) OR #last_released <> :me\)"
+        r" AND \(attribute_not_exists\(#last_given_up\) OR #last_given_up <> :me\)"
     ),
     "a holder may acquire again": _in_condition(r"^attribute_not_exists\(#mine\) AND "),
     "a takeover ignores a heartbeat in between": _in_condition(

@@ -11,8 +11,9 @@ NAMED: Final = {"lock_name": "nightly-report", "owner_id": VALID_OWNER}
 BEAT: Final = {**NAMED, "task_token": "a-task-token", "execution_arn": VALID_EXECUTION}
 
 TEXT_NAME = (
-    "must be a string of 1 to 512 bytes of UTF-8 in NFC, without control or invisible "
-    "characters, without blanks other than spaces and without blanks at its ends"
+    "must be a string of 1 to 512 bytes of UTF-8 in NFC, without control, "
+    "invisible, unassigned or private characters, without blanks other than spaces and without "
+    "blanks at its ends"
 )
 TEXT_OWNER = "must be a string of 16 to 128 printable ASCII characters, unique to this acquisition"
 TEXT_OWNER_NAME = (
@@ -20,7 +21,9 @@ TEXT_OWNER_NAME = (
 )
 TEXT_LEASE = "must be a number of seconds from 1 to 43200 (12 h)"
 TEXT_LIMIT = "must be a whole number from 1 to 100"
-TEXT_DATA = "must be a JSON object of at most 2048 bytes of compact UTF-8, without NaN"
+TEXT_DATA = (
+    "must be a JSON object of at most 2048 bytes of compact UTF-8 and 32 levels, without NaN"
+)
 TEXT_EXECUTION = "must be the ARN of a Standard workflow execution"
 TEXT_ENTERED = "must be a whole number of milliseconds since the epoch"
 TEXT_TICKET = "must be the ticket of an earlier answer, a whole number; or null for none"
@@ -104,6 +107,9 @@ NAMES: Final = [
             "not composed": "cafe\N{COMBINING ACUTE ACCENT}",
             "a sign that has another": "\N{KELVIN SIGN}elvin",
             "lone surrogate": "a\ud800b",
+            "unassigned": "a\u0378b",
+            "no character": "a\ufdd0b",
+            "private": "a\ue000b",
             "null": None,
             "number": 5,
             "true": True,
@@ -160,6 +166,7 @@ DATAS: Final = _field(
         "2049 bytes": {"a": "x" * 2041},
         "683 characters of 3 bytes": {"a": "€" * 681},
         "100 levels of nesting, and too large": {"pad": "x" * 1700, **nested(100)},
+        "33 levels of nesting": nested(33),
         "bottomless nesting": nested(700),
         "NaN inside": {"a": [NAN]},
         "Infinity inside": {"a": INFINITY},
@@ -237,6 +244,17 @@ ACQUIRES: Final = [
             "text": "1900000000000",
             "null": None,
         },
+    ),
+    BadInput(
+        name="entered_at_ms: with task_token",
+        event={
+            **NAMED,
+            "task_token": "a-task-token",
+            "execution_arn": VALID_EXECUTION,
+            "entered_at_ms": 1_900_000_000_000,
+        },
+        field="entered_at_ms",
+        rule="must not be sent with task_token: the claim of the execution tells a late call",
     ),
     *_field("waiting_since_ms", TEXT_ENTERED, {"negative": -1, "text": "1", "null": None}),
     *_field("ticket", TEXT_TICKET, {"negative": -1, "text": "1", "a fraction": 1.5, "true": True}),

@@ -35,7 +35,18 @@ class Block:
 
 def documents() -> list[Path]:
     """What people read who use or change the project."""
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("testbed/**/*.md")])
+    folders = ("docs", "testbed", "examples/app")
+    return sorted(
+        [
+            *ROOT.glob("*.md"),
+            *(
+                path
+                for one in folders
+                for path in ROOT.glob(f"{one}/**/*.md")
+                if "node_modules" not in path.parts
+            ),
+        ]
+    )
 
 
 def blocks_of(document: str, text: str) -> list[Block]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.claims import write_claim
+from fairlock.protocol.expressions import Update
 from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
@@ -25,6 +28,14 @@ Sight = Callable[[Bench], object]
 MARKS_RELEASED: Final = "#last_released = :me"
 SETS_STAGE: Final = "SET #fenced = :stage"
 POLLING: Final = {"waits": True, "poll_interval_ms": 500}
+
+
+def claim_whatever_has_ended(*args: Any, **kwargs: Any) -> Update:  # noqa: ANN401 - as `write_claim`
+    """For controls: the claim of an acquisition that is over is written again."""
+    update, alive = write_claim(*args, **kwargs), "attribute_not_exists(#ended)"
+    assert alive in update.condition
+    always = f"({alive} OR attribute_exists(#ended))"
+    return replace(update, condition=update.condition.replace(alive, always))
 
 
 def late(bench: Bench, text: str, send: Callable[[Any], object]) -> Wire:
@@ -232,7 +243,8 @@ def give_up_before_others_released(bench: Bench, *, joins: bool = False) -> Wire
         bench.store().acquire(acquire("anna", **POLLING))
     ticket = {"ticket": bench.clock.now_ms} if joins else {}
     gives_up = release("anna", waits=True, **ticket)
-    wire = late(bench, f"SET {MARKS_RELEASED}", lambda store: store.release(gives_up))
+    mark = f"SET {MARKS_RELEASED}" if joins else "SET #last_given_up = :me"
+    wire = late(bench, mark, lambda store: store.release(gives_up))
     bench.clock.advance(2)
     if joins:
         bench.store().release(release("holder"))
@@ -314,7 +326,7 @@ def claim_of_an_acquisition_that_is_done(bench: Bench) -> Wire:
 def done_under_a_pass(bench: Bench) -> Wire:
     bench.store().acquire(acquire("anna", execution_arn=RUN))
     leaving = release("anna", execution_arn=RUN)
-    wire = late(bench, "#done = :yes", lambda store: store.release(leaving))
+    wire = late(bench, "#done = if_not_exists(#done, :done)", lambda store: store.release(leaving))
     bench.end()
     bench.reap()
     return wire
@@ -323,12 +335,25 @@ def done_under_a_pass(bench: Bench) -> Wire:
 def done_before_a_redrive(bench: Bench) -> Wire:
     bench.wait("anna")
     leaving = release("anna", execution_arn=RUN)
-    wire = late(bench, "#done = :yes", lambda store: store.release(leaving))
+    wire = late(bench, "#done = if_not_exists(#done, :done)", lambda store: store.release(leaving))
     bench.end()
     bench.reap()
     bench.redrive()
     bench.clock.advance(1)
     assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.REACQUIRED
+    return wire
+
+
+def removal_of_a_claim(bench: Bench) -> Wire:
+    """The release names no execution, so the claim of its grant is removed."""
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    return late(bench, " | attribute_not_exists", lambda store: store.release(release("anna")))
+
+
+def removal_of_a_claim_under_a_pass(bench: Bench) -> Wire:
+    wire = removal_of_a_claim(bench)
+    bench.end()
+    bench.reap()
     return wire
 
 
@@ -411,6 +436,10 @@ def holders(bench: Bench) -> list[str]:
 
 def last_released(bench: Bench) -> object:
     return state(bench).last_released
+
+
+def last_given_up(bench: Bench) -> object:
+    return state(bench).last_given_up
 
 
 def task_tokens(bench: Bench) -> list[str]:

@@ -99,10 +99,11 @@ class Bench:
         place = {"task_token": name, "execution_arn": RUN}
         return self.store().acquire(acquire(name, waits=True, **{**place, **fields}))
 
-    def pass_through(self) -> None:
-        """Somebody acquires and releases: the lock forgets who released before."""
-        self.store().acquire(acquire("passing"))
-        self.store().release(release("passing"))
+    def pass_through(self, lock_name: str = LOCK) -> None:
+        """Others release and give up: the lock forgets who did so before."""
+        self.store().acquire(acquire("passing", lock_name=lock_name))
+        self.store().release(release("passing", lock_name=lock_name))
+        self.store().release(release("giving up", waits=True, lock_name=lock_name))
 
     def end(self, execution_arn: str = RUN, *, redrives: int = 0) -> None:
         self.executions[execution_arn] = Execution(Liveness.OVER, redrives)

@@ -20,6 +20,7 @@ from fairlock import (
     LockDescription,
     LockLost,
     LockWaitTimeout,
+    SlotTooLate,
     create_table,
     locked,
     optimistic,
@@ -69,6 +70,16 @@ def acquire() -> float:
         raise ValueError(refused.field + refused.rule) from refused
     with lock:
         return lock.remaining
+
+
+def take_turns() -> float:
+    try:
+        locks.pace("vendor", rate=(10, 60), max_wait=timedelta(seconds=30), burst=2)
+        locks.pace("report", rate=(1, timedelta(hours=1)), max_wait=0)
+    except SlotTooLate as late:
+        assert_type(late.pace_name, str)
+        return late.wait_seconds
+    return 0
 
 
 def try_acquire() -> bool:
@@ -159,6 +170,7 @@ async def use_async_client() -> None:
             waiting = asyncio.create_task(lock.lost.wait())
             waiting.cancel()
         assert_type(await async_locks.try_acquire("nightly"), AsyncLock | None)
+        await async_locks.pace("vendor", rate=(10, 60.5))
         another = await async_locks.acquire("other", max_wait=3)
         assert_type(await another.release(), bool)
     assert_type(await charge_soon("7"), str)

@@ -6,13 +6,13 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from fairlock.cdk import LockGuard, LockService, Waiting
+from fairlock.cdk import LockGuard, LockService, Pace, Waiting
 
 
 class Billing(Stack):
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
-        locks = LockService(self, "Locks")
+        locks = LockService(self, "Locks", pace=True)
         charge = sfn.Pass(self, "Charge")
         guard = LockGuard(
             self,
@@ -25,9 +25,11 @@ class Billing(Stack):
             max_wait=Duration.minutes(30),
             waiting=Waiting.queue(),
         )
+        rate = (10, Duration.minutes(1))
+        pace = Pace(self, "Vendor", service=locks, pace_name="vendor", rate=rate)
         done = sfn.Succeed(self, "Done")
         sfn.StateMachine(
             self,
             "Machine",
-            definition_body=sfn.DefinitionBody.from_chainable(guard.next(done)),
+            definition_body=sfn.DefinitionBody.from_chainable(pace.next(guard.next(done))),
         )

@@ -18,12 +18,12 @@ import fairlock
 from fairlock import errors
 from fairlock.errors import (
     CancellationReason,
+    DescribedHolder,
     FairlockError,
     InvalidRequest,
     LockLost,
     LockStoreUnavailable,
     LockWaitTimeout,
-    VisibleHolder,
 )
 from fairlock.text import shorten
 
@@ -91,11 +91,15 @@ def all_errors() -> list[type[FairlockError]]:
     return [kind for kind in kinds if issubclass(kind, FairlockError)]
 
 
-HOLDER = VisibleHolder(
+HOLDER = DescribedHolder(
     owner_name="anna",
     acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
     expires_at=datetime(2030, 1, 2, tzinfo=UTC),
     fencing_token=7,
+    lease=60.0,
+    limit=1,
+    data={"order": 7},
+    execution_arn=None,
 )
 SAMPLES: dict[str, Any] = {
     "str": "some text",
@@ -104,7 +108,7 @@ SAMPLES: dict[str, Any] = {
     "int": 7,
     "bool": False,
     "object": {"a": 1},
-    "tuple[VisibleHolder, ...]": (HOLDER,),
+    "tuple[DescribedHolder, ...]": (HOLDER,),
     "tuple[CancellationReason, ...]": (CancellationReason(code="ConditionalCheckFailed"),),
 }
 

@@ -61,10 +61,14 @@ async function acquire(
 ): Promise<{ fencingToken: number; safeUntil: number }> {
   const deadline = performance.now() + maxWaitSeconds * 1000;
   let ticket: number | undefined; // finds the place in the queue when the caller asks again
+  let behindMs = 0; // how far this machine's clock is behind AWS's, as far as the service has told
   for (let isFirst = true; ; isFirst = false) {
     const asked = performance.now();
     const place = maxWaitSeconds === 0 ? {} : { queue: true, ...(ticket && { ticket }) };
-    const answer = await answered(() => call("acquire", { ...request, ...place }));
+    // So that a copy of this call that is delivered late takes no lock for a caller that has gone on.
+    const called = { entered_at_ms: Date.now() + behindMs };
+    const answer = await answered(() => call("acquire", { ...request, ...place, ...called }));
+    if (answer?.reason === "ASK_AGAIN") behindMs = answer.entered_at_ms - Date.now();
     // A later call may be told a grant that began before it. Half of the lease is left then.
     const safeMs = request.lease_seconds * (isFirst ? 1000 : 500);
     if (answer?.acquired) return { fencingToken: answer.fencing_token, safeUntil: asked + safeMs };

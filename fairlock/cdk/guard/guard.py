@@ -1,6 +1,7 @@
 """`LockGuard`: runs a part of a workflow while it holds a lock.
 
-The numbers and choices of a guard, checked together, and their defaults.
+The construct checks the numbers and choices that it is given together, and takes defaults for the
+others.
 """
 
 from __future__ import annotations

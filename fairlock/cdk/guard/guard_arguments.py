@@ -1,6 +1,6 @@
 """The guard's arguments, checked at synth by the rules of the service.
 
-The guard's `lock_name`: a literal, JSONata or a JsonPath token, made into a JSONata value.
+The lock's name may be a literal, JSONata or a JsonPath token; each becomes one JSONata value.
 """
 
 from __future__ import annotations
@@ -187,23 +187,23 @@ _FORMAT: Final = re.compile(r"States\.Format\((?P<arguments>.*)\)")
 _QUOTED: Final = re.compile(r"'(?P<text>(?:[^'\\]|\\.)*)'")
 
 
-def workflow_lock_name(scope: Construct, lock_name: str) -> str:
-    """A value for a JSONata state.
+def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_name") -> str:
+    """A value for a JSONata state; `field` is the argument that gives it.
 
     Raises:
         InvalidRequest: the literal is no lock name, or the path has no counterpart in JSONata.
     """
     if is_jsonata(lock_name):
-        return checked_jsonata("lock_name", lock_name)
+        return checked_jsonata(field, lock_name)
     if not isinstance(lock_name, str):
-        return checked("lock_name", LOCK_NAME, lock_name)
+        return checked(field, LOCK_NAME, lock_name)
     if lock_name.startswith("$") and not Token.is_unresolved(lock_name):
         rule = "must not start with $: write JsonPath.string_at('$.…') or '{% $states.input.… %}'"
-        raise InvalidRequest(field="lock_name", rule=rule, value=lock_name)
-    _refuse_parts_that_nobody_evaluates(lock_name)
+        raise InvalidRequest(field=field, rule=rule, value=lock_name)
+    _refuse_parts_that_nobody_evaluates(lock_name, field)
     if Token.is_unresolved(lock_name):
-        return _from_token(scope, lock_name)
-    return checked("lock_name", LOCK_NAME, lock_name)
+        return _from_token(scope, lock_name, field)
+    return checked(field, LOCK_NAME, lock_name)
 
 
 def literal_lock_name(lock_name: str) -> str | None:
@@ -211,7 +211,7 @@ def literal_lock_name(lock_name: str) -> str | None:
     return None if is_jsonata(lock_name) or Token.is_unresolved(lock_name) else lock_name
 
 
-def _refuse_parts_that_nobody_evaluates(literal: str) -> None:
+def _refuse_parts_that_nobody_evaluates(literal: str, field: str) -> None:
     """Step Functions takes such a text as it is: it would be one lock for all customers."""
     found = next((part for part in _NOT_EVALUATED if part in literal), None)
     if found is not None:
@@ -220,26 +220,30 @@ def _refuse_parts_that_nobody_evaluates(literal: str) -> None:
             "write JSONata as a whole, '{% 'customer/' & $states.input.id %}', "
             "or JsonPath.format('customer/{}', JsonPath.string_at('$.id'))"
         )
-        raise InvalidRequest(field="lock_name", rule=rule, value=literal)
+        raise InvalidRequest(field=field, rule=rule, value=literal)
 
 
-def _from_token(scope: Construct, lock_name: str) -> str:
+def _from_token(scope: Construct, lock_name: str, field: str) -> str:
     """A JsonPath token becomes JSONata; any other token is a literal known at deployment."""
     try:
         is_path = sfn.JsonPath.is_encoded_json_path(lock_name)
     except RuntimeError as error:  # how jsii hands over that a path is only a part of the string
         rule = "must be a JsonPath token as a whole: join with JsonPath.format or in JSONata"
-        raise InvalidRequest(field="lock_name", rule=rule, value=str(error)) from error
-    return jsonata(_translated(str(Stack.of(scope).resolve(lock_name)))) if is_path else lock_name
+        raise InvalidRequest(field=field, rule=rule, value=str(error)) from error
+    return (
+        jsonata(_translated(str(Stack.of(scope).resolve(lock_name)), field))
+        if is_path
+        else lock_name
+    )
 
 
-def _translated(path: str) -> str:
+def _translated(path: str, field: str) -> str:
     """`$.a[0]`, `$$.Execution.Name`, `$variable.a` or `States.Format` of such, as JSONata."""
     call = _FORMAT.fullmatch(path)
     translated = _format_call(call["arguments"]) if call else _path(path)
     if translated is None:
         rule = "uses a JSONPath that has no simple counterpart; write it as JSONata, '{% … %}'"
-        raise InvalidRequest(field="lock_name", rule=rule, value=path)
+        raise InvalidRequest(field=field, rule=rule, value=path)
     return translated
 
 

@@ -1,8 +1,7 @@
 """The guard's own states. All are JSONata states, legal in JSONPath and in JSONata machines.
 
-The states from the grant to the end of a guard: the work, and the release after it.
-
-Without keep_alive:
+*Enter* evaluates the lock's name and notes when the guard was first entered; its wait ends
+`max_wait` after that. After the grant come the work and the release. Without keep_alive:
 
     Work ──▶ Release
 
@@ -14,8 +13,6 @@ With it:
     └────────────────────────────────────────┘
 
 In either form an error of the work leads to a release of its own.
-
-The end of a guard's wait, in JSONata: `max_wait` after the guard was first entered.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """The states that call the service: acquire, release and the heartbeat beside the work.
 
-Dividing `max_wait` into equal periods, after each of which a waiter asks again.
+A waiter asks again after each fallback period; these divide `max_wait` into equal parts.
 
-A guard believes only the answer to its own acquisition.
+A guard believes only the answer to its own acquisition. Every caller that knows a task token can
+complete the task with anything. The owner id is known to the service and to this workflow only, so
+an answer that names another one is not the service's.
 
-A task token can be completed by every caller that knows it, with anything. The owner id is known
-to the service and to this workflow only, so an answer that names another one is not the service's.
-
-An acquisition that was released meanwhile begins anew: another owner, in the same wait.
-
-Somebody released it by hand, or the reaper did, before its execution was redriven. The pauses
-before each new beginning double, so a wait has few of them, whatever happens to it.
+An acquisition that was released meanwhile, by an operator or by the reaper before its execution was
+redriven, begins again as another owner in the same wait. The pauses before each new beginning
+double, so a wait has few of them, whatever happens to it.
 """
 
 from __future__ import annotations
@@ -146,6 +144,8 @@ def restarted(variable: WorkflowVariable) -> str:
 
 
 _EXECUTION: Final = jsonata("$states.context.Execution.Id")
+_RUN: Final = "$states.context.Execution.RedriveCount"
+_REDRIVES: Final = jsonata(f"$exists({_RUN}) ? {_RUN} : null")
 _TASK_TOKEN: Final = jsonata("$states.context.Task.Token")
 _REQUEST_SECONDS: Final = 30
 """The function's own 20 s, and a cold start."""
@@ -310,6 +310,7 @@ class ServiceCalls:
     def _request(self) -> dict[str, object]:
         return {
             **self._acquisition(),
+            **({} if self.express else {"redrive_count": _REDRIVES}),
             "owner_name": _EXECUTION,
             "lease_seconds": self.options.lease_seconds,
             "limit": self.variable.jsonata("limit")

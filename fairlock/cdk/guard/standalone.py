@@ -1,9 +1,7 @@
 """A whole state machine with one guard, as the JSON that Step Functions takes: no app, no stack.
 
 The guard is made by `LockGuard` around a placeholder, and the task that was given takes its place.
-So its states are those of every other guard.
-
-The work that a user gives as JSON: checked, and put where the guard has its placeholder.
+So its states are those of every other guard. The task is JSON of a user's: it is checked first.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@
 The same sources and versions give the same bytes, so the same asset hash, in a checkout, an
 editable install and a wheel.
 
-Byte code beside the modules of the asset, so that a cold start compiles nothing.
-
-Lambda's /var/task is read-only, so what is not compiled in the asset is compiled at each cold
+Byte code may stand beside the modules, so that a cold start compiles nothing. Lambda's /var/task is
+read-only, so what is not compiled in the asset is compiled at each cold
 start. Python looks for the byte code of `x.py` in `__pycache__/x.cpython-313.pyc`, where 313 is its
 own minor version. Architecture and operating system do not matter. Byte code of another version,
 or of other source text, is not used: Python compiles the source then. So byte code makes a cold
@@ -32,6 +31,8 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from fairlock.text import extra_missing
 
 DISTRIBUTIONS: Final = ("aws-lambda-powertools", "typing-extensions")
 """All pure Python. boto3 comes with the Lambda runtime, and jmespath with boto3.
@@ -139,9 +140,8 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
     try:
         found = distribution(name)
     except PackageNotFoundError as error:
-        raise AssetError(
-            f"{name} is not installed: it comes with Fairlock's extra 'cdk'"
-        ) from error
+        message = extra_missing(f"the functions' asset needs {name}", extra="cdk")
+        raise AssetError(message) from error
     _check_age(name, found.version)
     modules = 0
     for file in found.files or []:

@@ -1,17 +1,13 @@
 """The functions of the service, each with a log group and a role of its own.
 
-Tracing, processors and loops of the functions, with defaults that exist in the stack's region.
-
 Lambda has no X-Ray in the regions of China, and not everywhere arm64 or a setting for recursive
 loops. A stack may name no region, so CloudFormation decides by the partition, when the stack is
 deployed.
 
-The functions by which people see locks and free them without access to the table.
-
-Two functions, because IAM grants whole functions: many may see, and few may free. Neither shows an
-owner_id, and only these two roles read all of the table.
-
-The function that tells EventBridge of grants, releases and losses, by the table's stream.
+People see and free locks without access to the table by two functions, because IAM grants whole
+functions: many may see, and few may free. Neither shows an owner_id, and only these two roles read
+all of the table. One more function tells EventBridge of grants, releases and losses, by the table's
+stream.
 """
 
 from __future__ import annotations
@@ -91,10 +87,11 @@ class Platform:
         """
         if self._recursive_loop is False:
             return
-        always = self._recursive_loop
-        allow = "Allow" if always else Fn.condition_if(self._usual, "Allow", Aws.NO_VALUE)
+        value: object = "Allow"
+        if self._recursive_loop is None:
+            value = Fn.condition_if(self._usual, value, Aws.NO_VALUE)
         resource = cast("lambda_.CfnFunction", function.node.default_child)
-        resource.add_property_override("RecursiveLoop", allow)
+        resource.add_property_override("RecursiveLoop", value)
 
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
@@ -298,6 +295,16 @@ def make_administration(functions: FunctionFactory) -> OwnAdministrationFunction
     )
 
 
+def make_pace(functions: FunctionFactory) -> lambda_.Function:
+    """Makes the function that reserves slots; it may read and update items, and nothing else."""
+    return functions.make(
+        "Pace",
+        description="Fairlock: reserves slots of a pace",
+        table_actions=["UpdateItem", "GetItem"],
+        workflow_actions=[],
+    )
+
+
 _BATCH_SIZE: Final = 100
 _BATCHING_SECONDS: Final = 1
 _LOCKS: Final = {"Keys": {schema.SORT_KEY: {"S": [schema.STATE]}}}
@@ -331,6 +338,8 @@ def make_publisher(functions: FunctionFactory) -> lambda_.Function:
             functions.table,
             starting_position=lambda_.StartingPosition.LATEST,
             batch_size=_BATCH_SIZE,
+            # A record that fails holds up as few others as possible.
+            bisect_batch_on_error=True,
             max_batching_window=Duration.seconds(_BATCHING_SECONDS),
             filters=[
                 lambda_.FilterCriteria.filter({"dynamodb": pattern})

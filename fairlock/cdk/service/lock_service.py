@@ -1,8 +1,7 @@
 """`LockService`: the lock table and the functions that decide who holds a lock.
 
-Checks the settings of a service: what would fail at deployment, or when a function is imported.
-
-Each check raises `InvalidRequest` with the name of the argument and its rule.
+Its settings are checked first: what would fail at deployment, or when a function is imported, is
+`InvalidRequest` at synth, with the name of the argument and its rule.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from fairlock.cdk.service.functions import (
     Platform,
     handler_code,
     make_administration,
+    make_pace,
     make_publisher,
 )
-from fairlock.cdk.service.reaper import ExecutionReaper
+from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, check_concurrency
 from fairlock.cdk.service.served_functions import ServedFunctions
 from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, serve_all
 from fairlock.cdk.service.shared_service import (
@@ -157,9 +157,11 @@ class LockService(LockServiceBase):
         construct_id: str,
         *,
         reaper: bool = True,
+        reaper_concurrency: int = DEFAULT_CONCURRENCY,
         durable: bool = False,
         administration: bool = False,
         lifecycle_events: bool = False,
+        pace: bool = False,
         table: dynamodb.ITable | None = None,
         table_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
@@ -180,6 +182,9 @@ class LockService(LockServiceBase):
             reaper: whether to free the locks of executions that fail, time out or are aborted, as
                 soon as Step Functions reports it; of all state machines of the account and region,
                 or of those that `watch` names. Without it a lock is free when its lease is over.
+            reaper_concurrency: how many of its functions run at once at most, from 2 to 1,000; stay
+                below the account's concurrency. 50 free the locks of 100,000 executions that are
+                stopped together in about five minutes.
             durable: whether to serve every durable function of the account and region, also those
                 of other apps. Without it the service serves those that `grant_durable` names.
             administration: whether to make two functions more, by which people see locks and
@@ -189,6 +194,8 @@ class LockService(LockServiceBase):
             lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
                 taken over or reaped, by the table's stream and a function that reads it; see
                 docs/lifecycle-events.md. Calls send no request more for it.
+            pace: whether to make one more function, which the states `Pace` of workflows call, and
+                any caller whom `grant_pace` lets. Python clients take turns without it.
             table: a table that exists, for instance one that an earlier stack has retained, in this
                 account and region. It must have the key and the TTL attribute that this service
                 makes. Default is a new table.
@@ -234,6 +241,7 @@ class LockService(LockServiceBase):
                 deletion_protection=deletion_protection,
                 encryption_key=encryption_key,
             )
+        check_concurrency(reaper_concurrency)
         super().__init__(scope, construct_id)
         self._table = table or lock_table(
             self,
@@ -275,13 +283,18 @@ class LockService(LockServiceBase):
             table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
         )
-        self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
+        self.reaper = (
+            ExecutionReaper(self, "Reaper", functions=functions, concurrency=reaper_concurrency)
+            if reaper
+            else None
+        )
         self.administration: OwnAdministrationFunctions | None = (
             make_administration(functions) if administration else None
         )
         self.publish_function: lambda_.Function | None = (
             make_publisher(functions) if lifecycle_events else None
         )
+        self._pace_function = make_pace(functions) if pace else None
         self._meet_durable = [
             self.acquire_function,
             self.heartbeat_function,
@@ -323,6 +336,14 @@ class LockService(LockServiceBase):
     def reap_function(self) -> lambda_.IFunction | None:
         """The reaper's function; None without a reaper."""
         return None if self.reaper is None else self.reaper.function
+
+    @property
+    def pace_function(self) -> lambda_.Function:
+        """See `LockServiceBase.pace_function`."""
+        if self._pace_function is None:
+            rule = "must be True where the service is made, which so has no function for a pace"
+            raise InvalidRequest(field="pace", rule=rule, value=False)
+        return self._pace_function
 
     @property
     def has_dead_letters(self) -> bool:
@@ -389,6 +410,8 @@ class LockService(LockServiceBase):
         if self.administration is not None:
             functions["Inspect"] = self.administration.inspect
             functions["ForceRelease"] = self.administration.force_release
+        if self._pace_function is not None:
+            functions["Pace"] = self._pace_function
         if self.publish_function is not None:
             functions["Publish"] = self.publish_function
         if self.reaper is not None:

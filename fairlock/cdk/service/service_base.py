@@ -1,10 +1,8 @@
-"""What every lock service offers, made here or found by the name of its stack.
+"""What every lock service offers, whether it is made here or found by the name of its stack.
 
-The service's metrics as CloudWatch metrics, for alarms and dashboards.
-
-Their only dimension is the service, because lock names are unbounded.
-
-Durable functions and the lock service: what each may do with the other.
+Grants of its functions and its table, its metrics for alarms and dashboards, and what it and
+durable functions may do with each other. The only dimension of the metrics is the service, because
+lock names are unbounded.
 """
 
 from __future__ import annotations
@@ -173,6 +171,15 @@ class LockServiceBase(LockMetrics, Construct):
         raise NotImplementedError
 
     @property
+    def pace_function(self) -> lambda_.IFunction:
+        """Reserves slots of a pace.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        raise NotImplementedError
+
+    @property
     def has_dead_letters(self) -> bool:
         """Whether `metric_dead_letters` can be asked for."""
         raise NotImplementedError
@@ -240,6 +247,14 @@ class LockServiceBase(LockMetrics, Construct):
             InvalidRequest: the service has no such function.
         """
         return self._required("force_release").grant_invoke(grantee)
+
+    def grant_pace(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        return self.pace_function.grant_invoke(grantee)
 
     def _required(self, name: Literal["inspect", "force_release"]) -> lambda_.IFunction:
         found: lambda_.IFunction | None = getattr(self.administration, name, None)

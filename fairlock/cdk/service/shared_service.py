@@ -1,8 +1,7 @@
 """`SharedLockService`: a service that another stack deployed, found by the name of that stack.
 
-The names of what a service deploys: as outputs of its stack, and as parameters for other stacks.
-
-The parameters are in the Parameter Store of Systems Manager, not exports of the stack:
+A service tells the names of what it deploys as outputs of its stack, and as parameters for other
+stacks. The parameters are in the Parameter Store of Systems Manager, not exports of the stack:
 CloudFormation refuses to change or remove an export that another stack imports, so one user of the
 service could block its deployments. A parameter binds nobody: a stack that uses the service reads
 it at each of its own deployments.
@@ -217,6 +216,11 @@ class SharedLockService(LockServiceBase):
     def reap_function(self) -> lambda_.IFunction:
         """Frees the locks of executions that ended. Deploying fails without a reaper."""
         return self._function("Reap")
+
+    @property
+    def pace_function(self) -> lambda_.IFunction:
+        """Reserves slots of a pace. Deploying fails without this function."""
+        return self._function("Pace")
 
     @property
     def has_dead_letters(self) -> bool:

@@ -86,6 +86,34 @@ def test_refusals_answer_in_the_documented_shapes(functions: Functions) -> None:
     assert (late["acquired"], late["reason"], late["holders"]) == (False, "ALREADY_RELEASED", [])
 
 
+def test_an_invocation_that_comes_late_is_told_when_to_say_that_it_was_made(
+    functions: Functions,
+) -> None:
+    lock_name = unique("late")
+    anna = {"lock_name": lock_name, "owner_id": unique("anna")}
+    ben = {"lock_name": lock_name, "owner_id": unique("ben")}
+    late = {**anna, "entered_at_ms": time.time_ns() // 1_000_000 - 5_000}
+    for owner in (anna, ben):
+        assert functions.ask("acquire", owner)["acquired"]
+        functions.ask("release", owner)
+    refused = functions.ask("acquire", late)
+    shown = {name: refused.pop(name) for name in ("detail", "entered_at_ms")}
+    assert refused == {
+        "acquired": False,
+        **anna,
+        "reason": "ASK_AGAIN",
+        "holders": [],
+        "retry_after_seconds": 1,
+    }
+    assert shown["detail"].startswith("by AWS's clock an owner has left the lock since")
+    again = {**anna, "entered_at_ms": shown["entered_at_ms"]}
+    assert functions.ask("acquire", again)["acquired"]
+    functions.ask("release", anna)
+    unprotected = functions.ask("acquire", ben)  # It does not say when it was made.
+    assert unprotected["acquired"] is True
+    functions.ask("release", ben)
+
+
 def test_an_owner_id_is_made_for_a_caller_who_brings_none(functions: Functions) -> None:
     lock_name = unique("anonymous")
     granted = functions.ask("acquire", {"lock_name": lock_name})

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from fairlock.aws.lock_table import LockTable
-from fairlock.protocol import limits
+from fairlock.protocol import admission
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import LockContext
@@ -49,7 +49,7 @@ def test_with_another_comparison_a_lowered_limit_grants_without_bound(
     lock: Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     different = "(attribute_not_exists(#held) OR #held <> :limit)"
-    monkeypatch.setattr(limits, "PERMIT_FREE", different)
+    monkeypatch.setattr(admission, "PERMIT_FREE", different)
     table = LockTable(lock.dynamodb, lock.table_name)
     store = Operations(LockContext(table=table))
 

@@ -62,6 +62,9 @@ class Client:
         remembers: whether it releases by the lock and the queue as they were when it was told of
             its grant, however long ago.
         supposes_busy: whether it asks as if others held the lock and waited for it.
+        says_when: whether it says when it made each call, as a direct caller of the functions may.
+        late_call_of: the client whose late call this is: a function at work for nobody. It begins
+            when a fault has put that call on the wire.
     """
 
     name: str
@@ -75,14 +78,21 @@ class Client:
     forces: bool = False
     remembers: bool = False
     supposes_busy: bool = False
+    says_when: bool = False
+    late_call_of: str = ""
 
     @property
     def owner_id(self) -> str:
-        return f"{self.name:->16}"
+        return f"{self.late_call_of or self.name:->16}"
 
     @property
     def execution_arn(self) -> str | None:
         return f"execution-of-{self.name}" if self.pushed else None
+
+    @property
+    def begins(self) -> Status:
+        """How far it is at the beginning; no function is at work for a late call yet."""
+        return Status.DEAD if self.late_call_of else Status.IDLE
 
 
 class Status(Enum):
@@ -137,6 +147,7 @@ class Local(NamedTuple):
         claimed_at: the instant of its first call, which its claim remembers.
         ticket: of its place in the queue, if it polls and was told; else 0.
         remembered: number of the table that it remembers, plus 1; 0 if it remembers none.
+        called_at: the instant at which it made the call that it is in, if it says when.
         half_joined: whether its join has happened, and queries do not show its waiter yet.
         answers: numbers of the answers that the operation under way has had.
         instants: when that operation began, and when each answer came; empty if it must yet begin.
@@ -152,6 +163,7 @@ class Local(NamedTuple):
     claimed_at: int = 0
     ticket: int = 0
     remembered: int = 0
+    called_at: int = 0
     half_joined: bool = False
     answers: tuple[int, ...] = ()
     instants: tuple[int, ...] = ()
@@ -161,10 +173,15 @@ class Local(NamedTuple):
             changes["remembered"] = 0
         return self._replace(status=status, half_joined=False, answers=(), instants=(), **changes)
 
-    def begun(self, instant: int) -> Local:
+    def begun(self, instant: int, *, says_when: bool) -> Local:
         """It begins an operation at this instant."""
         claims = self.status is Status.ACQUIRING and self.calls == 1
-        return self._replace(instants=(instant,), claimed_at=instant if claims else self.claimed_at)
+        calls = self.status is Status.ACQUIRING and says_when and not self.orphaned
+        return self._replace(
+            instants=(instant,),
+            claimed_at=instant if claims else self.claimed_at,
+            called_at=instant if calls else self.called_at,
+        )
 
     def again(self) -> Local:
         """Its reply was lost, or its handler was killed: it begins the operation anew."""
@@ -231,6 +248,7 @@ def operate(
                 limit=client.limit,
                 execution_arn=client.execution_arn,
                 ticket=ticket,
+                called_at_ms=time_ms(local.called_at) if client.says_when else None,
                 waits=client.waits,
                 task_token=task_token(client, local) if client.waits else None,
             )
@@ -279,6 +297,8 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
             after, told = Status.FORCING, oldest.fencing_token
         case Refusal() if answer.reason is RefusalReason.ALREADY_RELEASED:
             after = Status.FENCED
+        case Refusal() if answer.reason is RefusalReason.ASK_AGAIN:
+            return local.again()
     return local.at(after, told=told)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -49,6 +49,19 @@ ONE_GIVES_UP_LATE: Final = Configuration(
     name="a late copy beside a waiter that gives up",
     clients=(_ANNA, Client(name="ben", gives_up=True), _CARL),
     faults=Faults(copies=1),
+)
+_ANNA_CALLS: Final = Client(name="anna", pushed=False, waits=False, says_when=True)
+_BEN_CALLS: Final = Client(name="ben", pushed=False, waits=False, says_when=True)
+_CARL_CALLS: Final = Client(name="carl", pushed=False, polls=2, gives_up=True, says_when=True)
+A_CALL_IS_LATE: Final = Configuration(
+    name="a late call of a direct caller",
+    clients=(_ANNA_CALLS, _BEN_CALLS, replace(_ANNA_CALLS, name="late", late_call_of="anna")),
+    faults=Faults(late_calls=1, lost_replies=1),
+)
+A_WAITER_CALLS_LATE: Final = Configuration(
+    name="a late call of a direct caller that waits",
+    clients=(_BEN, _CARL_CALLS, replace(_CARL_CALLS, name="late", late_call_of="carl")),
+    faults=Faults(late_calls=1),
 )
 
 CONFIGURATIONS: Final = (
@@ -250,6 +263,17 @@ CONFIGURATIONS: Final = (
         name="a late copy, a workflow dies, and leases end",
         clients=workflows(2),
         faults=Faults(copies=1, crashes=1, epochs=1),
+    ),
+    A_CALL_IS_LATE,
+    A_WAITER_CALLS_LATE,
+    Configuration(
+        name="a late call and a late copy beside two permits",
+        clients=(
+            replace(_ANNA_CALLS, limit=2),
+            replace(_BEN_CALLS, limit=2),
+            replace(_ANNA_CALLS, name="late", limit=2, late_call_of="anna"),
+        ),
+        faults=Faults(late_calls=1, copies=1),
     ),
     Configuration(
         name="a late copy beside two permits",

@@ -22,6 +22,8 @@ class Faults:
         late_joins: a join has happened, and its waiter is not seen by queries until its next step.
         copies: a write is given up after its time-out and sent again, and the first sending stays
             on the wire; or its caller begins the operation anew.
+        late_calls: an invocation of acquire is given up after its time-out and sent again; the
+            first one reaches the function later, which then does all that an acquire does.
     """
 
     crashes: int = 0
@@ -32,12 +34,13 @@ class Faults:
     epochs: int = 0
     late_joins: int = 0
     copies: int = 0
+    late_calls: int = 0
 
 
-CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH, LATE_JOIN, COPY = range(8)
-LANDS: Final = 8
+CRASH, ORPHAN, LOST_REPLY, LOST_PUSH, REPEAT, EPOCH, LATE_JOIN, COPY, LATE_CALL = range(9)
+LANDS: Final = 9
 """What a copy does when it may: it needs no allowance."""
-HELD_BACK: Final = 9
+HELD_BACK: Final = 10
 """As `COPY`, but no sending arrived: the caller begins anew."""
 NONE: Final = -1
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fairlock.protocol.lease_time import is_over
 from fairlock.protocol.model import Holder, LockState
 from tests.model.contention.clients import Status
-from tests.model.contention.faults import COPY, CRASH, LOST_PUSH, LOST_REPLY, ORPHAN
+from tests.model.contention.faults import COPY, CRASH, LATE_CALL, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.model.numbered_tables import LockOfTable
@@ -118,7 +118,7 @@ class Checker:
             self._tables[table] = self._table(self.world.tables.lock(table))
         if self._tables[table] is not None:
             return self._tables[table]
-        lost = int(self.world.budget.spent(rest, LOST_REPLY, COPY))
+        lost = int(self.world.budget.spent(rest, LOST_REPLY, COPY, LATE_CALL))
         for number in state[FIRST_CLIENT:-1]:
             key = (table, instant, number, lost)
             if key not in self._clients:
@@ -165,7 +165,7 @@ class Checker:
         known, rest = self.world.progress.known, state[2]
         if any(known[number].active for number in state[FIRST_CLIENT:-1]):
             return None
-        if self.world.budget.spent(rest, CRASH, ORPHAN, LOST_PUSH, LOST_REPLY, COPY):
+        if self.world.budget.spent(rest, CRASH, ORPHAN, LOST_PUSH, LOST_REPLY, COPY, LATE_CALL):
             heals = Invariant.HEALS not in self._wanted or self._recovery.works(state)
             return self._pick((Invariant.HEALS, heals))
         seen = self.world.tables.lock(state[0])

@@ -5,17 +5,18 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from fairlock.protocol import departure, leaving, permits, waiters
-from fairlock.protocol.departure import not_outdated
+from fairlock.protocol import leaving, outcomes, permits, waiters
+from fairlock.protocol.admission import NOBODY_CAME_IN, PERMIT_FREE, not_outdated
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
-from fairlock.protocol.limits import NOBODY_CAME_IN, PERMIT_FREE
 from fairlock.protocol.model import LockState
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
 from fairlock.store.hand_off import SeenQueue
 from tests.model.contention import weak_functions
 from tests.model.contention.clients import Client
 from tests.model.contention.configurations import (
+    A_CALL_IS_LATE,
     A_HEARTBEAT_IS_LATE,
+    A_WAITER_CALLS_LATE,
     OLGA,
     ONE_GIVES_UP_LATE,
     Configuration,
@@ -24,6 +25,7 @@ from tests.model.contention.configurations import (
 from tests.model.contention.faults import Faults
 from tests.model.contention.invariants import Invariant
 from tests.model.mutant import Mutant, Patch, weak
+from tests.model.replay import EPOCH_MS, TICKS
 
 _NO_FAULTS: Final = Faults()
 _ONE_COPY: Final = Faults(copies=1)
@@ -265,6 +267,16 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "an acquire does not ask who left after it was sent": _mutant(
         Invariant.ENDED, weak(acquire, "acquire_permit", _NOT_OUTDATED), faults=_ONE_COPY
     ),
+    "a call that is late goes again on the state it was shown": Mutant(
+        Invariant.ENDED,
+        A_CALL_IS_LATE,
+        ((outcomes, "is_outdated", lambda *_args, **_kwargs: False),),
+    ),
+    "a call that is late joins the queue": Mutant(
+        Invariant.QUEUE,
+        A_WAITER_CALLS_LATE,
+        ((queue, "SLACK_MS", TICKS * EPOCH_MS),),
+    ),
     "a join does not ask who left after it was sent": Mutant(
         Invariant.GONE, ONE_GIVES_UP_LATE, (weak(queue, "join_queue", _NOT_OUTDATED),)
     ),
@@ -275,8 +287,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.GONE,
         ONE_GIVES_UP_LATE,
         (
-            *((place, "LEFT_LAST", "attribute_exists(#held)") for place in (departure, waiters)),
-            (permits, "LEFT_LAST", "attribute_exists(#held)"),
+            (leaving, "LEFT_LAST", "attribute_exists(#held)"),
+            (waiters, "LEFT_LAST_OF_ALL", "attribute_exists(#held)"),
         ),
     ),
     "a ticket is believed": _mutant(

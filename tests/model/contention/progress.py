@@ -67,7 +67,7 @@ class Progress:
     def first(self) -> tuple[int, ...]:
         """All clients before they begin."""
         return tuple(
-            self.number(Local(i, Status.IDLE, polls=c.polls, heartbeats=c.heartbeats))
+            self.number(Local(i, c.begins, polls=c.polls, heartbeats=c.heartbeats))
             for i, c in enumerate(self.clients)
         )
 
@@ -93,7 +93,10 @@ class Progress:
         found = known.starts.get(instant)
         if found is None:
             client = self.clients[known.local.client]
-            begun = [b.begun(instant) for b in beginnings(client, known.local)]
+            begun = [
+                b.begun(instant, says_when=client.says_when)
+                for b in beginnings(client, known.local)
+            ]
             found = known.starts[instant] = [self._run(local) for local in begun]
         return found
 

@@ -10,6 +10,7 @@ from tests.model.contention.faults import (
     EPOCH,
     HELD_BACK,
     LANDS,
+    LATE_CALL,
     LATE_JOIN,
     LOST_PUSH,
     LOST_REPLY,
@@ -28,6 +29,7 @@ _FAULTS = {
     LATE_JOIN: "happens, but queries do not show its waiter yet",
     COPY: "is sent again after its time-out; the first sending stays on the wire",
     HELD_BACK: "stays on the wire; the caller begins anew after its time-out",
+    LATE_CALL: "calls, and calls again after its time-out; the first call stays on the wire",
     EPOCH: "time passes, until all leases of before are over",
 }
 

@@ -8,13 +8,14 @@ from fairlock.aws.executions import Delivery, Execution
 from fairlock.aws.lock_table import Written
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant
-from tests.model.contention.clients import OVER, Client, Status
+from tests.model.contention.clients import OVER, Client, Local, Status
 from tests.model.contention.faults import (
     COPY,
     CRASH,
     EPOCH,
     HELD_BACK,
     LANDS,
+    LATE_CALL,
     LATE_JOIN,
     LOST_PUSH,
     LOST_REPLY,
@@ -173,6 +174,24 @@ class World:
             found.append(Move(_with(_spent(after, again), at, answered), at, asked, REPEAT))
 
         self._add_copies(state, at, number, found)
+        self._add_late_calls(state, at, number, found)
+
+    def _add_late_calls(self, state: State, at: int, number: int, found: list[Move]) -> None:
+        """This invocation stays on the wire, for at least as long as a time-out.
+
+        Its caller gives it up and calls again. The function is invoked at any time later.
+        """
+        local, left = self.progress.known[number].local, self.budget.spend(state[2], LATE_CALL)
+        if left == NONE or local.status is not Status.ACQUIRING or local.answers or local.orphaned:
+            return
+        name = self.clients[local.client].name
+        for i, client in enumerate(self.clients):
+            if client.late_call_of == name:
+                late = Local(i, Status.ACQUIRING, calls=1, orphaned=True, called_at=local.called_at)
+                waited = (state[0], state[1] + 1, left, *state[WIRE:])
+                waited = _with(waited, FIRST_CLIENT + i, self.progress.number(late))
+                anew = self.progress.number(local.again())
+                found.append(Move(_with(waited, at, anew), at, NONE, LATE_CALL))
 
     def _add_copies(self, state: State, at: int, number: int, found: list[Move]) -> None:
         """A sending of this write stays on the wire, for at least as long as a time-out.

@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol import schema
+from fairlock.protocol.admission import NOBODY_CAME_IN
 from fairlock.protocol.expressions import Delete, Put, Transaction, Update
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
-from fairlock.protocol.limits import NOBODY_CAME_IN
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
 from fairlock.protocol.permits import acquire_permit_as_seen
 from fairlock.store import hand_off as hand_off_module

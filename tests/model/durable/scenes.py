@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fairlock.durable import durable_lock, holding
+from fairlock.store import release
 from tests.model.durable.recorded_context import Recorded, RecordedContext
 from tests.model.durable.scene import DurableScene, Invariant
 
@@ -105,6 +106,10 @@ DURABLE_MUTANTS: Final = {
     "a release does not count its repeats": (
         Invariant.FALSE_LOSS,
         DurableScene(name="repeated", kills=1, passes_through=True),
-        ((durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),),
+        (
+            (durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),
+            # The claim knows it too, unless the function died before it had marked that.
+            (release, "gave_back_before", lambda _item: False),
+        ),
     ),
 }

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.errors import LockLost
+from fairlock.protocol.claims import SECOND_PASS_MS
 from fairlock.protocol.model import AcquireRequest, ExecutionEnded, KeepAliveRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.model.executions.state import Local, Operation, Status
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import RecordedWorld
+from tests.support import START_MS
 from tests.support.operations import Operations
 
 LEASE_MS: Final = 10_000
@@ -62,13 +64,14 @@ class Workflow:
     def task_token(self, number: int) -> str:
         return f"{self.name}-{number}"
 
-    def acquisition(self, owner: int) -> AcquireRequest:
+    def acquisition(self, owner: int, run: int) -> AcquireRequest:
         return AcquireRequest(
             lock_name=LOCK,
             owner_id=self.owner_id(owner),
             owner_name=self.name,
             lease_ms=LEASE_MS,
             execution_arn=self.execution_arn,
+            redrives=run if self.stoppable else 0,
         )
 
     def beginnings(self, local: Local) -> Iterator[Beginning]:
@@ -81,7 +84,7 @@ class Workflow:
                 yield RELEASE_AFTER_ERROR, True
 
     def operate(self, call: Operation, store: Operations, _world: RecordedWorld) -> object:
-        acquisition = self.acquisition(call.owner)
+        acquisition = self.acquisition(call.owner, call.run)
         if call.name == ACQUIRE:
             task_token = self.task_token(call.number)
             return store.acquire(replace(acquisition, waits=True, task_token=task_token))
@@ -129,7 +132,7 @@ class Heartbeats:
 
     def operate(self, call: Operation, store: Operations, world: RecordedWorld) -> object:
         request = KeepAliveRequest(
-            acquisition=self.workflow.acquisition(call.owner),
+            acquisition=self.workflow.acquisition(call.owner, call.run),
             execution_arn=self.workflow.execution_arn,
             task_token=self.task_token(call.number),
         )
@@ -151,6 +154,7 @@ class ReapPass:
         redrives: how often the execution had been redriven when it ended.
         second: whether it comes when no call of that run is under way any more.
         after: the pass that sends it, if it is not an event's.
+        sure: whether it tells of which run it is, so that nobody is asked.
         forged: whether it may come at any time. If it comes too early it is dropped: it might as
             well have come later.
     """
@@ -160,11 +164,16 @@ class ReapPass:
     second: bool = False
     after: str | None = None
     forged: bool = False
+    sure: bool = False
     stoppable: bool = False
 
     def operate(self, _call: Operation, store: Operations, _world: RecordedWorld) -> object:
         ended = ExecutionEnded(
-            execution_arn=STOPPABLE, redrives=self.redrives, second_pass=self.second
+            execution_arn=STOPPABLE,
+            redrives=self.redrives,
+            # So early that it may be a second pass, though all was claimed by then.
+            ended_at_ms=START_MS - SECOND_PASS_MS + 1_000 if self.sure else None,
+            second_pass=self.second,
         )
         return store.reap(ended)
 

@@ -26,6 +26,8 @@ from tests.model.executions.scenes import (
     REDRIVEN_IN_THAT_MOMENT,
     RENEWING,
     SECOND,
+    TOLD,
+    TOLD_AGAIN,
     ZITA,
 )
 from tests.model.mutant import Mutant, weak
@@ -97,7 +99,27 @@ def _pass_without_asking(_context: Any, ended: Any) -> Any:  # noqa: ANN401 - as
     return reap._SECOND_PASS if ended.second_pass else reap._FIRST_PASS  # noqa: SLF001 - same
 
 
+def _of_any_run(claim: claims.Claim, **_ended: int) -> bool:
+    return claim.redrives is not None
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
+    "an event frees what a later run of its execution has claimed": Mutant(
+        Invariant.SPARED,
+        replace(_REDRIVEN, actors=(ANNA, TOLD, TOLD_AGAIN)),
+        ((reap, "is_of_a_run_that_ended", _of_any_run),),
+    ),
+    "a late call of a run that ended takes the claim of the redriven one for its own": Mutant(
+        Invariant.SPARED,
+        replace(_REDRIVEN, actors=(ANNA, TOLD, TOLD_AGAIN)),
+        (
+            weak(
+                acquire,
+                "write_claim",
+                "(attribute_not_exists(#redrives) OR #redrives <= :redrives)",
+            ),
+        ),
+    ),
     "a forged message about an execution that runs is believed": Mutant(
         Invariant.SPARED, _FORGED, ((reap, "_choose_pass", _pass_of_an_execution_that_runs),)
     ),

@@ -15,6 +15,13 @@ RENEWING: Final = Workflow(name="anna", place=0, stoppable=True, keep_alive=True
 FAILING: Final = Workflow(name="anna", place=0, stoppable=True, keep_alive=True, may_fail=True)
 FIRST: Final = ReapPass(name="first pass")
 SECOND: Final = ReapPass(name="second pass", second=True, after=FIRST.name)
+TOLD: Final = ReapPass(name="first pass that asks nobody", sure=True)
+TOLD_AGAIN: Final = ReapPass(
+    name="second pass that asks nobody", second=True, sure=True, after=TOLD.name
+)
+TOLD_OF_LATER_RUN: Final = ReapPass(
+    name="pass of the second run", redrives=1, second=True, sure=True
+)
 _FIRST_AGAIN: Final = ReapPass(name="first pass, delivered twice")
 _SECOND_AGAIN: Final = ReapPass(name="second pass, delivered twice", second=True, after=SECOND.name)
 LAST: Final = ReapPass(name="last pass", second=True)
@@ -124,6 +131,47 @@ REAPING: Final = (
         stopped_in_calls=False,
     ),
 )
+EVENTS_OF_A_RUN: Final = (
+    Scene(
+        name="an event tells its run, while an acquire is under way",
+        actors=(ANNA, BEN, TOLD, TOLD_AGAIN),
+        stops=1,
+        invariants=_WITH_CALLS_UNDER_WAY,
+    ),
+    Scene(
+        name="an event tells its run, and its execution is redriven while its acquire is under way",
+        actors=(ANNA, TOLD, TOLD_AGAIN),
+        stops=1,
+        redrives=1,
+        invariants=_WITH_CALLS_UNDER_WAY,
+    ),
+    Scene(
+        name="an event tells its run, and its execution is redriven that waits behind another",
+        actors=(ANNA, BEN, TOLD, TOLD_AGAIN),
+        arrived=("ben", "anna"),
+        stops=1,
+        redrives=1,
+        stopped_in_calls=False,
+        invariants=_WITH_CALLS_UNDER_WAY,
+    ),
+    Scene(
+        name="events of two runs, each of which tells its own",
+        actors=(ANNA, TOLD, TOLD_AGAIN, TOLD_OF_LATER_RUN),
+        stops=2,
+        redrives=1,
+        stopped_in_calls=False,
+        invariants=_WITH_CALLS_UNDER_WAY,
+    ),
+    Scene(
+        name="an event tells its run, and its execution is redriven with keep_alive",
+        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), TOLD, TOLD_AGAIN),
+        arrived=("anna",),
+        stops=1,
+        redrives=1,
+        stopped_in_calls=False,
+        invariants=_AFTER_A_LOSS,
+    ),
+)
 KEEP_ALIVE: Final = (
     Scene(
         name="the work ends while heartbeats are under way, and another execution waits",
@@ -214,6 +262,6 @@ STALLED_CALL: Final = Scene(
 )
 """Between the release and the note in the claim that the work is done, the stalled call finds that
 its claim stands. Its grant ends with its lease, and with the execution at the latest."""
-SCENES: Final = (*REAPING, *KEEP_ALIVE, *LATE_COPIES)
+SCENES: Final = (*REAPING, *EVENTS_OF_A_RUN, *KEEP_ALIVE, *LATE_COPIES)
 KNOWN_GAPS: Final = (STALLED_CALL,)
 """Each search finds something: what the protocol does not do yet, or cannot do."""

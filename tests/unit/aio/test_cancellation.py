@@ -165,7 +165,9 @@ async def delay_the_request_of_a_cancelled_task(
         keep(cancelled(task))
         await asyncio.sleep(0.5)
         async with others.hold("a"):
-            pass
+            keep(cancelled(late := asyncio.create_task(others.acquire("a"))))
+            await asyncio.sleep(0.1)
+            assert late.done()
         await asyncio.sleep(5)
         return table.traces("a")
 

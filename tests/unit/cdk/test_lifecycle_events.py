@@ -71,6 +71,7 @@ def test_lambda_leaves_out_waiters_and_claims_that_nobody_reaps(template: Json) 
     ]
     patterns = [json.loads(each["Pattern"]) for each in source["FilterCriteria"]["Filters"]]
     assert [list(pattern["dynamodb"]) for pattern in patterns] == [["Keys"], ["Keys", "NewImage"]]
+    assert source["BisectBatchOnFunctionError"] is True
     assert "MaximumRetryAttempts" not in source  # Until the record is a day old.
 
 

@@ -33,6 +33,7 @@ def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_templat
         "source": ["aws.states"],
         "detail-type": ["Step Functions Execution Status Change"],
         "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"]},
+        "replay-name": [{"exists": False}],
     }
 
 
@@ -49,9 +50,13 @@ def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter
                 "InputPathsMap": {
                     "arn": "$.detail.executionArn",
                     "redrives": "$.detail.redriveCount",
+                    "stopped": "$.detail.stopDate",
+                    "status": "$.detail.status",
+                    "time": "$.time",
                 },
                 "InputTemplate": '{"detail": {"executionArn": "<arn>", '
-                '"redriveCount": "<redrives>"}}',
+                '"redriveCount": "<redrives>", "stopDate": "<stopped>", "status": "<status>"}, '
+                '"time": "<time>"}',
             },
         }
     ]
@@ -71,6 +76,28 @@ def test_the_handler_understands_what_the_rule_makes_of_an_event(
         message = message.replace(f"<{name}>", value)
     ended = ExecutionEnded(execution_arn=EXECUTION, redrives=redrives)
     assert parse_reap_message(message).ended == ended
+
+
+def test_an_event_that_an_archive_brings_again_is_not_for_the_reaper(lock_template: Json) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    assert rule["Properties"]["EventPattern"]["replay-name"] == [{"exists": False}]
+
+
+def test_of_a_full_event_the_handler_learns_which_run_ended_and_when(lock_template: Json) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    [target] = rule["Properties"]["Targets"]
+    message = target["InputTransformer"]["InputTemplate"]
+    values = {"arn": EXECUTION, "redrives": "2", "stopped": "1893456000500", "status": "ABORTED"}
+    for name, value in values.items():
+        message = message.replace(f"<{name}>", value)
+    ended = ExecutionEnded(execution_arn=EXECUTION, redrives=2, ended_at_ms=1893456000500)
+    assert parse_reap_message(message).ended == ended
+
+
+@pytest.mark.parametrize("concurrency", [1, 1001, True, 2.5, "50"])
+def test_a_concurrency_that_lambda_would_not_take_is_refused(concurrency: int) -> None:
+    with pytest.raises(InvalidRequest, match="reaper_concurrency"):
+        LockService(Stack(), "Locks", reaper_concurrency=concurrency)
 
 
 def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes(lock_template: Json) -> None:
@@ -172,7 +199,7 @@ def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting
     assert loops == {loop}
 
 
-def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(
+def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
     lock_template: Json,
 ) -> None:
     [mapping] = resources(lock_template, "AWS::Lambda::EventSourceMapping").values()
@@ -182,7 +209,7 @@ def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(
         "EventSourceArn": queue_arn(lock_template, "Queue"),
         "FunctionName": {"Ref": function},
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
-        "ScalingConfig": {"MaximumConcurrency": 5},
+        "ScalingConfig": {"MaximumConcurrency": 50},
     }
 
 

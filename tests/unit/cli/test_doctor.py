@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import SimpleNamespace
@@ -241,3 +242,18 @@ def test_the_findings_fit_the_terminal_and_a_failure_has_a_status(
     console = terminal(width)
     assert doctor(Target(table=NAME), console, account.clock) == 1
     assert "FAILURE" in text_of(console)
+
+
+def test_as_json_the_findings_are_one_object_and_a_failure_has_a_status(
+    account: Account,
+) -> None:
+    for denied, status in (set[str](), 0), ({"get_item"}, 1):
+        account.denied = denied
+        console = terminal(80)
+        target = Target(table=NAME, region="us-east-1")
+        assert doctor(target, console, account.clock, as_json=True) == status
+        told = json.loads(text_of(console))
+        assert (told["table"], told["region"], told["fit"]) == (NAME, "us-east-1", status == 0)
+        verdicts = {one["check"]: one["verdict"] for one in told["findings"]}
+        assert verdicts["GetItem"] == ("failure" if status else "ok")
+        assert set(verdicts.values()) <= {verdict.name.lower() for verdict in Verdict}

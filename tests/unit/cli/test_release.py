@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,16 @@ def forced(locks: LockClient, **changes: Any) -> int:  # noqa: ANN401 - of the c
         **changes,
     }
     return force_release(locks, "lock table 'locks'", ForcedRelease(**options))
+
+
+@pytest.mark.parametrize("data", ['{"a":' * 1018, "[1]"])
+def test_data_that_cannot_be_read_keeps_nobody_from_releasing(
+    locks: LockClient, store: Operations, table: Table, capsys: Output, data: str
+) -> None:
+    store.acquire(acquire("anna", lock_name="a", data=data))
+    assert forced(locks) == 0
+    assert f"data: {data}" in capsys.readouterr().err
+    assert table.state("a").holders == ()
 
 
 def test_the_holder_is_shown_then_asked_about_then_released(
@@ -198,3 +209,26 @@ def test_who_releases_is_the_principal_and_the_user_of_the_machine(
 def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert intervene.ask_at_the_terminal() is None
+
+
+def test_as_json_a_release_says_which_grant_has_ended(
+    locks: LockClient, store: Operations, capsys: Output
+) -> None:
+    held = store.acquire(acquire("anna", lock_name="a"))
+    token = locks.describe("a").holders[0].fencing_token  # type: ignore[union-attr]  # it is held
+    assert held
+    assert forced(locks, as_json=True) == 0
+    ended = {"lock_name": "a", "released": True, "fencing_token": token}
+    assert json.loads(capsys.readouterr().out) == ended
+
+
+def test_as_json_an_owner_that_does_not_hold_has_released_nothing(
+    locks: LockClient, store: Operations, capsys: Output
+) -> None:
+    store.acquire(acquire("anna", lock_name="a"))
+    assert release_own(locks, "a", owner("ben"), as_json=True) == exit_codes.LOST
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {"lock_name": "a", "released": False}
+    assert "nothing was released" in told.err
+    assert release_own(locks, "a", owner("anna"), as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == {"lock_name": "a", "released": True}

@@ -16,7 +16,8 @@ from tests.unit.cli.fleet import TABLE
 
 RUN = (sys.executable, "-m", "fairlock", "run")
 INNER_WAITS = ("--max-wait", "0.1")
-SECONDS = 60
+SECONDS = 180
+"""Three processes, one inside the other, on a machine that may be busy."""
 
 
 @pytest.fixture

@@ -50,6 +50,17 @@ def test_show_prints_no_character_that_a_terminal_obeys(table: MemoryTable, caps
     assert commands(output) == []
 
 
+def test_data_that_is_no_json_is_shown_as_it_is_stored_and_commands_nothing(
+    capsys: Output,
+) -> None:
+    table = MemoryTable()
+    store_over(table, FakeClock()).acquire(acquire("anna", data="{" + EVIL))
+    assert show(table) == 0
+    output = capsys.readouterr().out
+    assert r"data: {anna\x1b[2J" in output
+    assert commands(output) == []
+
+
 def test_show_without_its_protection_would_clear_the_screen(
     table: MemoryTable, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -24,7 +25,12 @@ def locks(table: Table, clock: FakeClock) -> LockClient:
 
 
 def watched(
-    locks: LockClient, console: Console, clock: FakeClock, *steps: Step, names: Iterable[str] = ()
+    locks: LockClient,
+    console: Console,
+    clock: FakeClock,
+    *steps: Step,
+    names: Iterable[str] = (),
+    as_json: bool = False,
 ) -> None:
     """Reads before the first step, and after each."""
     read, rest = reader(locks, list(names), None), list(steps)
@@ -36,7 +42,7 @@ def watched(
         return found
 
     times = len(steps) + 1
-    assert watch(read_after_step, console, clock, every=5, times=times) == 0
+    assert watch(read_after_step, console, clock, every=5, times=times, as_json=as_json) == 0
 
 
 @pytest.mark.parametrize("names", [(), ("a",)], ids=["all", "by name"])
@@ -115,3 +121,22 @@ def test_ctrl_c_ends_it_cleanly(locks: LockClient, *, is_terminal: bool) -> None
     console, clock = terminal(80) if is_terminal else pipe(), InterruptedClock()
     assert watch(reader(locks, [], None), console, clock, every=5) == 0
     assert clock.waits == [5]
+
+
+@pytest.mark.parametrize("console", [pipe(), terminal(80)], ids=["pipe", "terminal"])
+def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
+    locks: LockClient, store: Operations, clock: FakeClock, console: Console
+) -> None:
+    watched(
+        *(locks, console, clock),
+        lambda: store.acquire(acquire("anna", lock_name="a")),
+        lambda: None,
+        lambda: store.release(release("anna", lock_name="a")),
+        as_json=True,
+    )
+    told = [json.loads(line) for line in text_of(console).splitlines()]
+    assert [(one["lock_name"], len(one["holders"]), one["waiters"]["count"]) for one in told] == [
+        ("a", 1, 0),
+        ("a", 0, 0),
+    ]
+    assert told[0].keys() == told[1].keys()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fairlock import (
+    DescribedHolder,
     HolderChanged,
     InvalidRequest,
     LockDescription,
@@ -16,7 +17,6 @@ from fairlock import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
     LockWaitTimeout,
-    VisibleHolder,
 )
 from fairlock.errors import ClientUnusable
 from fairlock.protocol.outcomes import Queued
@@ -103,10 +103,12 @@ def test_who_and_why_are_logged_and_stored(
 
 
 def test_the_holder_that_a_waiter_was_told_of_can_be_named(make_client: MakeClient) -> None:
-    make_client("anna").acquire("orders/7")
+    make_client("anna").acquire("orders/7", data={"order": 7})
     operator = make_client("olga")
     with pytest.raises(LockWaitTimeout) as caught:
         operator.acquire("orders/7", max_wait=0)
+    assert caught.value.holders == described(operator.describe("orders/7")).holders
+    assert caught.value.holders[0].data == {"order": 7}
     operator.force_release("orders/7", holder=caught.value.holders[0], reason=WHY)
     assert operator.try_acquire("orders/7") is not None
 
@@ -217,11 +219,15 @@ def test_a_lock_that_somebody_has_changed_is_logged_and_left_out(
     assert "LOCK#a" in caplog.text
 
 
-HOLDER = VisibleHolder(
+HOLDER = DescribedHolder(
     owner_name="anna",
     acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
     expires_at=datetime(2030, 1, 2, tzinfo=UTC),
     fencing_token=7,
+    lease=60.0,
+    limit=1,
+    data={"order": 7},
+    execution_arn=None,
 )
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "no name": ("name", {"name": ""}),

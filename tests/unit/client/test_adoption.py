@@ -42,6 +42,18 @@ def test_an_adopted_lock_is_the_one_that_was_granted(
     lock.check()
 
 
+def test_a_lock_whose_data_another_program_has_spoilt_can_be_adopted(
+    make_client: MakeClient, table: Table, clock: EventfulClock
+) -> None:
+    request = acquire("a workflow", lock_name="spoilt", data="{no JSON")
+    assert isinstance(store_over(table, clock).acquire(request), Grant)
+    client = make_client()
+    assert client.adopt("spoilt", request.owner_id).data is None
+    found = client.describe("spoilt")
+    assert found is not None
+    assert [holder.data for holder in found.holders] == ["{no JSON"]
+
+
 def test_an_adopted_lock_is_renewed_in_the_background(
     beating: Beating, table: Table, clock: EventfulClock, grant: Grant
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from fairlock import Lock, LockClient
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lease_handle import UnreleasedHandles
+from fairlock.client.lease_handle import Unreleased
 from fairlock.client.reporting import LockEventKind, LockEvents
 from fairlock.client.threads import WorkerPool
 from tests.unit.client.conftest import MakeClient
@@ -153,7 +153,7 @@ def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(
 def test_a_client_that_knows_only_what_it_renews_would_leave_it_to_the_lease(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(UnreleasedHandles, "handles", lambda _self: [])
+    monkeypatch.setattr(Unreleased, "unsettled", lambda _self: [])
     assert interrupted_twice(make_client(lease=LEASE_SECONDS), table) == 1
 
 
@@ -189,11 +189,11 @@ def test_what_is_free_or_over_is_not_remembered(
             lock.release()
         table.outage = None
     remembered = locks._services.unreleased  # noqa: SLF001 - nothing outside tells that
-    assert len(remembered.handles()) == 3
+    assert len(remembered.unsettled()) == 3
     clock.advance(11)
-    assert remembered.handles() == []
+    assert remembered.unsettled() == []
     locks.acquire("free").release()
-    assert remembered._handles == {}  # noqa: SLF001 - same
+    assert remembered._all == {}  # noqa: SLF001 - same
 
 
 def moments_that_leave_the_lock(
@@ -237,6 +237,7 @@ def test_without_the_last_steps_a_lock_would_stay_that_not_even_its_client_knows
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlock.client.lock_client._release_if_held", lambda _lock: None)
+    monkeypatch.setattr(Acquisition, "is_abandoned", lambda _acquisition: False)
     with pytest.raises(AssertionError, match="the client knows of the grant"):
         moments_that_leave_the_lock(make_client, table, hold)
 
@@ -287,6 +288,7 @@ def test_a_grant_that_is_not_undone_would_be_unknown_to_the_client(
     make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Acquisition, "undo", lambda _acquisition: None)
+    monkeypatch.setattr(Acquisition, "is_abandoned", lambda _acquisition: False)
     with pytest.raises(AssertionError, match="the client knows of the grant"):
         moments_that_leave_the_lock(make_client, table, hold)
 

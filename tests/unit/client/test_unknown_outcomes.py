@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from fairlock import (
 )
 from fairlock.client import acquisition
 from fairlock.errors import FairlockError
-from fairlock.protocol.model import AcquireRequest
+from fairlock.protocol.model import AcquireRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Grant
 from fairlock.store import acquire
 from fairlock.store.context import LockContext
@@ -88,6 +89,31 @@ def test_a_grant_whose_reply_was_lost_is_given_back_if_nobody_waits_for_it(
     with pytest.raises(LockStoreUnavailable):
         make_client().try_acquire("a")
     assert table.state("a").held == 0
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_a_try_that_lands_after_its_caller_has_given_it_up_is_refused(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """Else it would be granted to no one, until its lease ends."""
+    if not protected:
+        without_mark = partial(replace, waits=False)
+        monkeypatch.setattr(
+            acquisition, "ReleaseRequest", lambda **named: without_mark(ReleaseRequest(**named))
+        )
+    late: list[dict[str, Any]] = []
+
+    def hold_back(_name: str, arguments: dict[str, Any]) -> None:
+        table.before = None
+        late.append(arguments)
+        raise lost_reply()
+
+    table.before = hold_back
+    with pytest.raises(LockStoreUnavailable):
+        make_client().try_acquire("a")
+    with suppress(ClientError):
+        table.update_item(**late[0])
+    assert table.state("a").held == (0 if protected else 1)
 
 
 def test_a_grant_whose_reply_was_lost_is_found_by_asking_again(

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from string import Formatter
 from typing import Any
@@ -52,6 +53,13 @@ def names_in(table: Table) -> set[str]:
         ("{event}-{context}", lambda f: f(event=1, context=2), "1-2"),
         ("{more[1]}/{region}", lambda f: f({}, 0, "a", "b", region="eu"), "b/eu"),
         ("{{{event}}}", lambda f: f(1), "{1}"),
+        ("{event}", lambda f: f(7.0), "7"),
+        ("{event}", lambda f: f(Decimal("7.00")), "7"),
+        ("{event}", lambda f: f(Decimal("1E+2")), "100"),
+        ("{event}", lambda f: f(-0.0), "0"),
+        ("{event}", lambda f: f(Decimal("2.50")), "2.5"),
+        ("{event}", lambda f: f(2.5), "2.5"),
+        ("{event:.2f}", lambda f: f(7.0), "7.00"),
         (lambda event, **_: f"made/{event['id']}", lambda f: f({"id": 3}), "made/3"),
     ],
 )
@@ -132,6 +140,17 @@ def test_a_name_that_cannot_be_formed_is_refused_before_anything_is_written(
         locked(template, client=locks)(handle)(event)  # type: ignore[arg-type]  # odd events
     assert refused.value.field == "name"
     assert table.log == []
+
+
+def test_a_plain_format_would_make_three_names_of_one_number() -> None:
+    numbers = (7, 7.0, Decimal("7.00"))
+    assert len({Formatter().format("{event}", event=number) for number in numbers}) == len(numbers)
+
+
+def test_a_number_that_is_not_finite_is_refused(locks: LockClient, table: Table) -> None:
+    with pytest.raises(InvalidRequest, match="a number is not finite"):
+        locked("{event}", client=locks)(handle)(float("nan"))  # type: ignore[arg-type]  # as data may have it
+    assert names_in(table) == set()
 
 
 def test_a_plain_format_would_make_a_name_that_nobody_else_arrives_at() -> None:

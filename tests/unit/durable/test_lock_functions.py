@@ -17,7 +17,7 @@ from fairlock.errors import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
-from lambdas.faults import InvalidRequest as InvalidRequestOfAFunction
+from lambdas.runtime import InvalidRequest as InvalidRequestOfAFunction
 from tests.support.faults import client_error
 
 REQUEST = {"lock_name": "a", "owner_id": "o" * 16}

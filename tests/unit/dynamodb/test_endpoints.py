@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import boto3
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -23,11 +21,13 @@ def host_of_a_request(monkeypatch: pytest.MonkeyPatch, mode: str | None) -> str:
     client = session.client("dynamodb", region_name="eu-central-1")
     hosts: list[str] = []
 
-    def answer(request: AWSPreparedRequest, **_: object) -> Any:  # noqa: ANN401 - typed as None
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
         hosts.append(request.url.split("/")[2])
-        return AWSResponse(request.url, 200, HTTPHeaders(), _Body())
+        return AWSResponse(
+            request.url, 200, HTTPHeaders.from_dict({"x-amzn-requestid": "1"}), _Body()
+        )
 
-    client.meta.events.register("before-send.dynamodb", answer)
+    client.meta.events.register("before-send.dynamodb", answer)  # type: ignore[arg-type]  # it answers
     client.list_tables()
     client.close()
     return hosts[0]

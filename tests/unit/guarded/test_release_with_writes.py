@@ -10,9 +10,9 @@ import pytest
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockLost, LockStoreUnavailable, TransactionRefused
+from fairlock.protocol.leaving import release_permit
 from fairlock.protocol.model import AcquireRequest, Liveness, ReleaseRequest
 from fairlock.protocol.outcomes import NotHeld, Released
-from fairlock.protocol.permits import release_permit
 from fairlock.protocol.schema import lock_key
 from tests.support import LOCK, START_MS, TABLE, CountingClient, owner
 from tests.support.faults import FaultyClient, client_error

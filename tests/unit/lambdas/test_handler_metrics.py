@@ -14,7 +14,7 @@ from tests.support import TABLE
 from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
 from tests.support.lambda_context import LambdaContextStub
 from tests.support.workflows import FakeWorkflows
-from tests.unit.lambdas.output import lines, metrics, values
+from tests.unit.lambdas.output import lines, logged, metrics, values
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -78,6 +78,17 @@ def test_a_delayed_duplicate_is_not_counted_as_busy(capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert acquire.handler(dict(NAMED), CONTEXT)["reason"] == "ALREADY_RELEASED"
     assert values(lines(capsys)) == {}
+
+
+def test_a_call_that_is_told_to_ask_again_is_logged_and_not_counted_as_busy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = acquire.handler({**NAMED, "entered_at_ms": 253_402_300_799_999}, CONTEXT)
+    assert answer["reason"] == "ASK_AGAIN"
+    found = lines(capsys)
+    assert values(found) == {}
+    assert [line["reason"] for line in logged(found)] == ["ASK_AGAIN"]
+    assert acquire.handler({**NAMED, "entered_at_ms": answer["entered_at_ms"]}, CONTEXT)["acquired"]
 
 
 def test_a_takeover_is_counted_beside_the_grant(

@@ -100,3 +100,18 @@ def test_an_item_that_somebody_has_changed_stops_no_other_event(
 def test_a_batch_of_renewals_asks_nothing_of_eventbridge(bus: Bus) -> None:
     assert published({"Records": []}) == {"published": 0}
     assert bus.batches == []
+
+
+def test_an_event_that_eventbridge_would_never_take_holds_up_no_other(
+    table: StreamedTable, clock: FakeClock, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a principal that writes the table makes one."""
+    store = store_over(table, clock)
+    store.acquire(acquire("anna", lock_name="spoilt", owner_name="x" * 300_000))
+    store.acquire(acquire("ben", lock_name="good"))
+    batch = {"Records": table.take()}
+    published(batch)
+    assert [detail["lock_name"] for detail in bus.details()] == ["good"]
+    monkeypatch.setattr(publish, "_LARGEST_DETAIL", 10**6)  # The control: it would be sent.
+    published(batch)
+    assert len(bus.details()) == 3

@@ -17,7 +17,7 @@ ANNA = {**LOCK, "owner_id": "anna-0123456789ab"}
 BEN = {**LOCK, "owner_id": "ben_-0123456789ab"}
 TOKEN = "task-token-of-ben"
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
-BEN_WAITS = {**BEN, "task_token": TOKEN, "execution_arn": EXECUTION, "entered_at_ms": 1}
+BEN_WAITS = {**BEN, "task_token": TOKEN, "execution_arn": EXECUTION}
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 

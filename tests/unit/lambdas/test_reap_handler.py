@@ -165,7 +165,7 @@ def test_what_is_freed_is_counted_and_logged_by_execution(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     acquire.handler(dict(WORKFLOW), CONTEXT)
-    waits = {**WORKFLOW, "owner_id": "waits-0123456789", "queue": True, "entered_at_ms": 1}
+    waits = {**WORKFLOW, "owner_id": "waits-0123456789", "queue": True}
     acquire.handler(waits, CONTEXT)
     capsys.readouterr()
     failed(status_change())

@@ -48,7 +48,7 @@ def test_a_claim_that_is_done_refuses_late_calls_for_an_hour(bench: Bench) -> No
     bench.store().acquire(acquire("anna", execution_arn=RUN))
     bench.store().release(release("anna", execution_arn=RUN))
     (claim,) = bench.claims(done=True)
-    assert (claim["ended"], claim["done"]) == ({"BOOL": True}, {"BOOL": True})
+    assert (claim["ended"], claim["done"]) == ({"BOOL": True}, {"S": "gave back"})
     assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + 3600
     bench.pass_through()
     late = bench.store().acquire(acquire("anna", execution_arn=RUN))
@@ -119,6 +119,7 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
         "lock_name": {"S": LOCK},
         "owner_id": {"S": owner("anna")},
         "entered_at_ms": {"N": str(bench.clock.now_ms)},
+        "written_at_ms": {"N": str(bench.clock.now_ms)},
         "revision": {"N": "1"},
         "expiry_time": {"N": str(bench.clock.now_ms // 1000 + DAYS_400)},
     }

@@ -9,9 +9,9 @@ import pytest
 
 from fairlock.aws.executions import Execution
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol import departure, permits
-from fairlock.protocol.departure import removal
+from fairlock.protocol import leaving
 from fairlock.protocol.expressions import Removal
+from fairlock.protocol.leaving import removal
 from fairlock.protocol.model import ForceReleaseRequest, Liveness, LockState
 from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, RefusalReason, Released
 from fairlock.store.context import HandedOver, ReleasedByForce
@@ -145,7 +145,7 @@ def test_without_the_mark_a_repeat_could_not_tell_its_own_doing(
 ) -> None:
     """The control of the test above."""
 
-    def unmarked(departing: departure.DepartingHolder | None, *, left_at_ms: int) -> Removal:
+    def unmarked(departing: leaving.DepartingHolder | None, *, left_at_ms: int) -> Removal:
         found = removal(departing, left_at_ms=left_at_ms)
         return Removal(
             conditions=found.conditions,
@@ -157,7 +157,7 @@ def test_without_the_mark_a_repeat_could_not_tell_its_own_doing(
             },
         )
 
-    monkeypatch.setattr(permits, "removal", unmarked)
+    monkeypatch.setattr(leaving, "removal", unmarked)
     grant = granted(bench.store().acquire(acquire("anna")))
     assert isinstance(bench.store().force_release(force(grant.fencing_token)), Released)
     assert bench.store().force_release(force(grant.fencing_token)) is None
@@ -213,7 +213,7 @@ def test_by_the_owner_alone_a_later_grant_would_be_taken_out(
 ) -> None:
     """The control of the test above."""
 
-    def by_owner(holder: departure.DepartingHolder | None, *, left_at_ms: int) -> Removal:
+    def by_owner(holder: leaving.DepartingHolder | None, *, left_at_ms: int) -> Removal:
         found = removal(holder, left_at_ms=left_at_ms)
         unused = (":seen_grant", ":late_limit")
         values = {name: v for name, v in found.values.items() if name not in unused}
@@ -224,7 +224,7 @@ def test_by_the_owner_alone_a_later_grant_would_be_taken_out(
             values=values,
         )
 
-    monkeypatch.setattr(permits, "removal", by_owner)
+    monkeypatch.setattr(leaving, "removal", by_owner)
     grant = granted(bench.store().acquire(acquire("anna")))
     between = Between(bench.client, before={1: lambda: grant_anew(bench)})
     assert isinstance(bench.store(between).force_release(force(grant.fencing_token)), Released)

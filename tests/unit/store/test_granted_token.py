@@ -142,3 +142,31 @@ def test_a_token_that_is_no_number_is_a_malformed_item() -> None:
 
     with pytest.raises(LockItemMalformed):
         store_over(Odd(), FakeClock()).acquire(acquire("anna"))
+
+
+def tokens_around_a_deletion(clock: FakeClock, *, seconds: float) -> tuple[int, int]:
+    """The item began by a clock that is 5 minutes ahead; the second token is of the next item."""
+    table = MemoryTable()
+    clock.skew_ms = 300_000
+    old = store_over(table, clock).acquire(acquire("anna"))
+    table.items.clear()
+    clock.skew_ms = 0
+    clock.advance(seconds)
+    new = store_over(table, clock).acquire(acquire("ben"))
+    assert isinstance(old, Grant)
+    assert isinstance(new, Grant)
+    return old.fencing_token, new.fencing_token
+
+
+def test_five_minutes_after_an_item_was_deleted_by_hand_its_next_token_is_larger(
+    clock: FakeClock,
+) -> None:
+    old, new = tokens_around_a_deletion(clock, seconds=301)
+    assert new > old
+
+
+def test_at_once_it_is_smaller_if_the_clock_that_began_the_old_item_was_ahead(
+    clock: FakeClock,
+) -> None:
+    old, new = tokens_around_a_deletion(clock, seconds=0)
+    assert new < old

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from fairlock.clock import utc
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.wire.answers import lock_json
 from tests.support import LOCK, CountingClient, FakeClock, acquire, owner, release, store_over
 from tests.support.operations import Operations
 from tests.support.store_bench import RUN, Between
@@ -161,14 +163,30 @@ def test_a_lock_that_somebody_has_changed_hides_no_other(
     ]
 
 
-@pytest.mark.parametrize("data", ["[1]", "{", "[" * 2000])
-def test_data_that_is_no_object_is_malformed(
+UNREADABLE = ("[1]", "{", "[" * 2000, '{"a":' * 33 + "1" + "}" * 33, '{"a":' * 1018 + "1")
+
+
+@pytest.mark.parametrize("data", UNREADABLE)
+def test_data_that_is_no_readable_object_is_shown_as_its_text(
     table: MemoryTable, clock: FakeClock, data: str
 ) -> None:
     store = store_over(table, clock)
     store.acquire(acquire("anna", data=data))
-    with pytest.raises(LockItemMalformed, match=LOCK):
-        store.describe(LOCK)
+    described = store.describe(LOCK)
+    assert described is not None
+    assert [holder.data for holder in described.holders] == [data]
+    assert listed(store) == [described]
+    assert json.loads(json.dumps(lock_json(described)))["holders"][0]["data"] == data
+
+
+def test_data_of_as_many_levels_as_may_be_stored_is_shown_as_an_object(
+    table: MemoryTable, clock: FakeClock
+) -> None:
+    store = store_over(table, clock)
+    store.acquire(acquire("anna", data='{"a":' * 32 + "1" + "}" * 32))
+    described = store.describe(LOCK)
+    assert described is not None
+    assert isinstance(described.holders[0].data, dict)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from tests.support.store_bench import RUN, Bench, Between, workflow_heartbeat
 
 OUTDATED: Final = "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)"
 LEFT_LAST: Final = "(attribute_not_exists(#released_at) OR #released_at <= :late_limit)"
+LEFT_LAST_OF_ALL: Final = "(attribute_not_exists(#released_at) OR #released_at <= :released_at)"
 MY_GRANT: Final = "#my_token = :seen_grant"
 NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"
 STAGE: Final = "(attribute_not_exists(#fenced) OR #fenced <= :stage)"
@@ -169,17 +170,17 @@ CASES: Final = {
         wrong=False,
     ),
     "a mark of an owner that gave up": Case(
-        makers="mark_released",
+        makers="mark_given_up",
         scene=scenes.give_up_before_others_released,
-        by=(LEFT_LAST,),
-        sees=scenes.last_released,
-        right=owner("zoe"),
+        by=(LEFT_LAST_OF_ALL,),
+        sees=scenes.last_given_up,
+        right=None,
         wrong=owner("anna"),
     ),
     "a waiter that gave up and was served": Case(
         makers="give_up leave_queue",
         scene=partial(scenes.give_up_before_others_released, joins=True),
-        by=(LEFT_LAST, "#owner_id = :me"),
+        by=(LEFT_LAST_OF_ALL, "#owner_id = :me"),
         sees=scenes.last_released,
         right=owner("zoe"),
         wrong=owner("anna"),
@@ -225,6 +226,14 @@ CASES: Final = {
     "a claim that is done, under a pass": Case(
         makers="mark_done",
         scene=scenes.done_under_a_pass,
+        by=("attribute_not_exists(#fenced)",),
+        sees=scenes.stages,
+        right=["2"],
+        wrong=[],
+    ),
+    "the removal of a claim, under a pass": Case(
+        makers="forget_claim",
+        scene=scenes.removal_of_a_claim_under_a_pass,
         by=("attribute_not_exists(#fenced)",),
         sees=scenes.stages,
         right=["2"],
@@ -294,7 +303,7 @@ CASES: Final = {
         wrong=["first"],
     ),
 }
-HARMLESS: Final = {"confirm_join", "fence_claim", "forget_claim", "leave_queue"}
+HARMLESS: Final = {"confirm_join", "fence_claim", "leave_queue"}
 """Their copies may be written; tests of their own say why that does not matter."""
 
 
@@ -352,6 +361,16 @@ def test_a_late_fence_is_taken_away_by_the_next_heartbeat(bench: Bench) -> None:
     assert ["fenced" in claim for claim in bench.claims()] == [False]
     assert bench.reap(second=True).holders == 0
     assert bench.holders() == ["anna"]
+
+
+def test_a_late_removal_of_a_claim_leaves_the_heartbeats_of_a_reused_owner_id(
+    bench: Bench,
+) -> None:
+    wire = scenes.removal_of_a_claim(bench)
+    scenes.passes(bench, "zoe")
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    assert wire.land()
+    assert bench.store().keep_alive(workflow_heartbeat("anna")) is KeepAliveOutcome.RENEWED
 
 
 def test_a_late_departure_of_a_dead_waiter_finds_nobody(bench: Bench) -> None:

@@ -45,7 +45,7 @@ def test_a_caller_with_a_higher_limit_does_not_get_in_beside_a_mutex(bench: Benc
 def test_without_the_limit_in_force_it_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the condition of before."""
     own_limit_only = "(attribute_not_exists(#held) OR #held < :limit)"
-    monkeypatch.setattr("fairlock.protocol.limits.PERMIT_FREE", own_limit_only)
+    monkeypatch.setattr("fairlock.protocol.admission.PERMIT_FREE", own_limit_only)
     grant(bench, "guard", limit=1)
     assert is_granted(bench, "attacker", limit=2)
 
@@ -101,7 +101,7 @@ def test_without_the_token_in_its_condition_it_does_not(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""
-    monkeypatch.setattr("fairlock.protocol.limits.NOBODY_CAME_IN", ":seen_token = :seen_token")
+    monkeypatch.setattr("fairlock.protocol.admission.NOBODY_CAME_IN", ":seen_token = :seen_token")
     grant(bench, "anna", limit=3)
     between = Between(bench.client, before={1: lambda: grant(bench, "ben", limit=3)})
     assert isinstance(bench.store(between).acquire(acquire("carl", limit=2)), Grant)

@@ -23,9 +23,8 @@ WAITER = "WAITER#"
 ATTACKS: dict[str, dict[str, Any]] = {
     "ticket 0": {"ticket": 0},
     "ticket 1": {"ticket": 1},
-    "time of the call 0": {"entered_at_ms": 0},
     "waiting since 0": {"waiting_since_ms": 0},
-    "all": {"ticket": 0, "entered_at_ms": 0, "waiting_since_ms": 0},
+    "both": {"ticket": 0, "waiting_since_ms": 0},
     "of a workflow": {"ticket": 0, "waiting_since_ms": 0, "execution_arn": RUN},
 }
 
@@ -64,7 +63,13 @@ def test_nobody_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> N
     assert bench.holders() == ["ben"]
 
 
-@pytest.mark.parametrize("attack", ["ticket 0", "ticket 1", "all"])
+def test_a_call_that_says_it_was_made_long_ago_gets_no_place_at_all(bench: Bench) -> None:
+    answer = asks(bench, "mallory", entered_at_ms=0, ticket=0)
+    assert getattr(answer, "reason", None) == "ASK_AGAIN"
+    assert in_order(bench) == ["ben"]
+
+
+@pytest.mark.parametrize("attack", ["ticket 0", "ticket 1", "both"])
 def test_if_a_ticket_were_believed_it_would_overtake(
     bench: Bench, attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

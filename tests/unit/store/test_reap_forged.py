@@ -12,7 +12,7 @@ from fairlock.protocol.outcomes import Grant, Reaped
 from fairlock.store import reap
 from fairlock.store.reap import AskedTooEarly
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import CountingClient, FakeClock, acquire, release
+from tests.support import CountingClient, FakeClock, acquire
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between
 
 FORGED: dict[str, dict[str, Any]] = {
@@ -114,8 +114,7 @@ def forged_second_pass_before_a_late_acquire(bench: Bench) -> None:
             bench.reap(second=True)
         except AskedTooEarly:
             bench.reap()
-        bench.store().acquire(acquire("passing", lock_name="late"))
-        bench.store().release(release("passing", lock_name="late"))
+        bench.pass_through("late")
 
     late = Between(bench.client, before={1: stopped})
     request = acquire("late", lock_name="late", execution_arn=RUN)

@@ -87,6 +87,26 @@ def test_a_refusal_of_a_lock_that_nobody_holds_any_more() -> None:
     assert acquire_answer(refusal) == {**REFUSED, "reason": "ALREADY_RELEASED", "holders": []}
 
 
+def test_a_caller_that_is_to_ask_again_is_told_the_time_and_why() -> None:
+    refusal = Refusal(
+        lock_name="customer/1",
+        owner_id=MINE,
+        reason=RefusalReason.ASK_AGAIN,
+        called_at_ms=1_900_000_000_000,
+    )
+    answer = acquire_answer(refusal)
+    assert "call again with this entered_at_ms" in answer.pop("detail")
+    assert answer == {
+        "acquired": False,
+        "lock_name": "customer/1",
+        "owner_id": MINE,
+        "reason": "ASK_AGAIN",
+        "entered_at_ms": 1_900_000_000_000,
+        "holders": [],
+        "retry_after_seconds": 1,
+    }
+
+
 def test_a_refusal_says_when_step_functions_did_not_tell_whether_a_holder_lives() -> None:
     refusal = replace(REFUSAL, liveness_unknown=1)
     assert acquire_answer(refusal) == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from fairlock.protocol.model import (
     ReleaseRequest,
 )
 from fairlock.wire.requests import parse_acquire, parse_heartbeat, parse_release
-from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER
+from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION, VALID_OWNER, nested
 
 
 def test_all_fields_of_acquire() -> None:
@@ -36,6 +37,7 @@ def test_all_fields_of_acquire() -> None:
         limit=3,
         data='{"why":"é","list":[1,null]}',
         execution_arn=VALID_EXECUTION,
+        called_at_ms=1_900_000_000_005,
         waiting_since_ms=1_900_000_000_000,
     )
 
@@ -135,7 +137,8 @@ def test_a_release_leaves_the_queue_if_it_names_the_queue_or_a_ticket(
 
 
 def test_the_time_of_the_call_says_nothing_of_the_wait() -> None:
-    assert parse_acquire({**NAMED, "entered_at_ms": 7}) == parse_acquire(dict(NAMED))
+    parsed = parse_acquire({**NAMED, "entered_at_ms": 7})
+    assert parsed == replace(parse_acquire(dict(NAMED)), called_at_ms=7)
 
 
 @pytest.mark.parametrize("fields", [{}, {"ticket": None}])
@@ -214,8 +217,14 @@ def test_the_begin_of_the_wait_is_a_whole_number_up_to_the_year_9999(value: floa
 
 @pytest.mark.parametrize(
     ("data", "size"),
-    [({}, 2), ({"a": "x" * 2040}, 2048), ({"a": "€" * 680}, 2048), ({"a": 1e300}, 12)],
-    ids=["empty", "2048 bytes", "2048 bytes of 3-byte characters", "a large number"],
+    [
+        ({}, 2),
+        ({"a": "x" * 2040}, 2048),
+        ({"a": "€" * 680}, 2048),
+        ({"a": 1e300}, 12),
+        (nested(32), 188),
+    ],
+    ids=["empty", "2048 bytes", "2048 bytes of 3-byte characters", "a large number", "32 levels"],
 )
 def test_data_is_measured_in_bytes_of_compact_utf8(data: dict[str, Any], size: int) -> None:
     kept = parse_acquire({**NAMED, "data": data}).data

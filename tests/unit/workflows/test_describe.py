@@ -23,8 +23,13 @@ def answer_of(status: str) -> dict[str, object]:
     }
 
 
-def liveness_of(workflows: SFNClient) -> Liveness:
-    return StepFunctions(lambda: workflows).describe(VALID_EXECUTION).liveness
+ACCOUNT = "123456789012"
+
+
+def liveness_of(
+    workflows: SFNClient, arn: str = VALID_EXECUTION, account: str | None = ACCOUNT
+) -> Liveness:
+    return StepFunctions(lambda: workflows, account=lambda: account).describe(arn).liveness
 
 
 @pytest.mark.parametrize(
@@ -49,6 +54,24 @@ def test_an_execution_that_step_functions_has_forgotten_is_over(workflows: SFNCl
     with Stubber(workflows) as stub:
         stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
         assert liveness_of(workflows) is Liveness.OVER
+
+
+@pytest.mark.parametrize(
+    ("arn", "account"),
+    [
+        (VALID_EXECUTION.replace("us-east-1", "eu-central-1"), ACCOUNT),
+        (VALID_EXECUTION.replace(ACCOUNT, "210987654321"), ACCOUNT),
+        (VALID_EXECUTION, None),
+    ],
+    ids=["another region", "another account", "an account that nobody knows"],
+)
+def test_an_execution_that_was_asked_for_elsewhere_is_not_over(
+    workflows: SFNClient, arn: str, account: str | None
+) -> None:
+    """It runs where it is, and its lock must not be taken from it."""
+    with Stubber(workflows) as stub:
+        stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
+        assert liveness_of(workflows, arn, account) is Liveness.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -114,6 +137,5 @@ def test_it_is_told_when_an_execution_ended_if_it_has(
 def test_a_forgotten_execution_was_never_redriven(workflows: SFNClient) -> None:
     with Stubber(workflows) as stub:
         stub.add_client_error("describe_execution", "ExecutionDoesNotExist")
-        assert StepFunctions(lambda: workflows).describe(VALID_EXECUTION) == Execution(
-            Liveness.OVER, 0
-        )
+        engine = StepFunctions(lambda: workflows, account=lambda: ACCOUNT)
+        assert engine.describe(VALID_EXECUTION) == Execution(Liveness.OVER, 0)

@@ -59,7 +59,8 @@ def stub(lambda_client: LambdaClient) -> Iterator[Stubber]:
 
 
 def engine(client: Any) -> DurableFunctions:  # noqa: ANN401 - a client or a stand-in
-    return DurableFunctions(lambda: client, RetryBudget(clock=FakeClock(), random=lambda: 0.5))
+    budget = RetryBudget(clock=FakeClock(), random=lambda: 0.5)
+    return DurableFunctions(lambda: client, budget, account=lambda: "123456789012")
 
 
 def answer_of(status: str, **more: object) -> dict[str, object]:
@@ -150,6 +151,9 @@ def test_a_callback_that_an_earlier_sending_may_have_completed_is_unknown(
         ("FAILED", Liveness.OVER),
         ("TIMED_OUT", Liveness.OVER),
         ("STOPPED", Liveness.OVER),
+        ("PAUSING", Liveness.RUNNING),
+        ("PAUSED", Liveness.RUNNING),
+        ("DELETING", Liveness.OVER),
         ("NEW_STATUS", Liveness.UNKNOWN),
     ],
 )
@@ -199,6 +203,17 @@ def test_an_execution_that_lambda_has_forgotten_is_over(
 ) -> None:
     stub.add_client_error("get_durable_execution", "ResourceNotFoundException")
     assert engine(lambda_client).describe(EXECUTION) == Execution(Liveness.OVER)
+
+
+@pytest.mark.parametrize(
+    ("part", "other"), [("us-east-1", "eu-west-1"), ("123456789012", "2" * 12)]
+)
+def test_an_execution_that_was_asked_for_elsewhere_is_not_over(
+    lambda_client: LambdaClient, stub: Stubber, part: str, other: str
+) -> None:
+    stub.add_client_error("get_durable_execution", "ResourceNotFoundException")
+    found = engine(lambda_client).describe(EXECUTION.replace(part, other))
+    assert found == Execution(Liveness.UNKNOWN)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from fairlock.aws.executions import require_same_account
 from fairlock.errors import InvalidRequest
 from lambdas import acquire, heartbeat, release
+from lambdas.runtime import require_same_account
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.lambda_context import LambdaContextStub
 

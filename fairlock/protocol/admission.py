@@ -1,0 +1,173 @@
+"""Admission: what must hold of a lock's item when an owner comes in.
+
+A permit is free. Each holder is protected by the limit that its own request named: an owner comes
+in only if fewer hold than its own limit, and fewer than the limit of each holder. The item has the
+limit in force, which is never above the limit of a holder. So most grants are one write:
+
+    nobody holds            one write; the limit in force becomes mine
+    limit in force = mine   one write, if fewer than that hold
+    they differ             the first write fails, and its answer tells the limits of the holders;
+                            the second is on condition that nobody came in since (the fencing token
+                            is as seen); the limit in force becomes the lowest of mine and theirs
+
+A release leaves the limit in force as it is: too low perhaps, which costs the next owner the second
+write; never too high.
+
+The write is not outdated. Every write by which a holder or a waiter leaves stores when that was, as
+`released_at`:
+
+    anna     acquire ┄ time-out ┄ sent again ─▶ granted ─▶ released
+    ben                                                        granted ─▶ released
+    network     └┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ the first sending lands
+
+No caller would know of that grant. So the first write of an acquire, and a join, ask that no owner
+has left since they were sent (`not_outdated`). A caller that is refused although it is alive writes
+again, on condition that no owner came and none left since it was shown the lock (`nobody_left`).
+The fencing token alone would not do: it stands still while waiters give up.
+
+The item lasts: TTL must never delete a lock while an owner holds it. A direct holder renews at
+least every 12 h, so 48 h after the last write are enough. A workflow holds as long as its execution
+runs, up to a year, without a heartbeat: its grant retains the item for 400 days, and writes of
+others in between do not shorten that. Those 400 days may then come to their end under a later,
+direct holder. So no owner becomes or stays a holder of an item that has less than 48 h left: that
+write fails, and is sent again with 400 days more. One request more, once in 398 days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from fairlock.protocol import schema
+from fairlock.protocol.expressions import Condition, Values, number
+from fairlock.protocol.lease_time import DATE_RESOLUTION_MS
+from fairlock.protocol.model import AcquireRequest, Holder, LockState
+
+PERMIT_FREE: Final = (
+    "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
+)
+"""`<`, never `<>`: lowering a limit while more permits are out must grant nothing."""
+NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"
+SET_LIMIT: Final = "#limit = :limit"
+
+
+def may_enter(limit: int) -> Condition:
+    """A permit is free for an owner with this limit, if nothing is known of the lock."""
+    return Condition(PERMIT_FREE, {":limit": number(limit)})
+
+
+def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = ()) -> Condition:
+    """There is as much room for an owner with this limit as was seen, or more: others may leave.
+
+    Args:
+        limit: the owner's own.
+        seen: the state, which has room for the owner once the leaving holders are out.
+        leaving: the holders that leave by the same write, on conditions of their own.
+    """
+    gone = {holder.owner_id for holder in leaving}
+    staying = tuple(holder for holder in seen.holders if holder.owner_id not in gone)
+    in_force = replace(seen, holders=staying).limit_for(limit)
+    values: Values = {":limit": number(in_force)}
+    if not seen.fencing_token:  # Only its waiters have written this item.
+        return Condition("attribute_not_exists(#fencing_token)", values)
+    return Condition(NOBODY_CAME_IN, values | {":seen_token": number(seen.fencing_token)})
+
+
+def may_not_enter(limit: int, seen: LockState) -> Condition:
+    """No permit is free for an owner with this limit.
+
+    If only the limits of holders are in its way, they must be there as they were seen.
+    """
+    values: Values = {":limit": number(limit)}
+    lowest = seen.limit_for(limit)
+    if lowest == limit:
+        return Condition("#held >= :limit", values)
+    values |= {":lowest": number(lowest), ":seen_token": number(seen.fencing_token)}
+    expression = f"(#held >= :limit OR ({NOBODY_CAME_IN} AND #held >= :lowest))"
+    return Condition(expression, values)
+
+
+SLACK_MS: Final = 1_000
+"""A sending is given up and repeated after a time-out, which is never shorter than this. So a
+release within the slack is none of a later sending of the same caller."""
+LEFT_NOW: Final = "#released_at = :released_at"
+LEFT_LAST: Final = "(attribute_not_exists(#released_at) OR #released_at <= :late_limit)"
+"""A write that leaves and was held up must not move the mark of a later departure back. Within the
+slack it may: the clocks of two holders differ, and neither should pay a second request for that."""
+LEFT_LAST_OF_ALL: Final = "(attribute_not_exists(#released_at) OR #released_at <= :released_at)"
+"""The same without the slack, for a write that names no grant: nothing else refuses a late copy of
+it. An owner that is refused although it leaves just now writes again, with the time it was shown.
+"""
+
+
+def departure_times(left_at_ms: int) -> Values:
+    """The values of `LEFT_NOW` and `LEFT_LAST`.
+
+    Args:
+        left_at_ms: when the write is sent, by the sender's estimate of AWS's time.
+    """
+    return {":released_at": number(left_at_ms), ":late_limit": number(left_at_ms + SLACK_MS)}
+
+
+def made_at_ms(request: AcquireRequest, *, now_ms: int) -> int:
+    """When a call was made, as far as that is known, and never in the future."""
+    known = (request.called_at_ms, request.registered_at_ms)
+    return min([now_ms, *(at_ms for at_ms in known if at_ms is not None)])
+
+
+def not_outdated(sent_at_ms: int) -> Condition:
+    """No holder and no waiter has left since a request was sent, but for the slack.
+
+    Args:
+        sent_at_ms: when it was sent, by the sender's estimate of AWS's time. If that is wrong by
+            more than the slack, a living caller is refused and writes again, or a very late copy is
+            granted to no one until its lease ends.
+    """
+    return Condition(
+        "(attribute_not_exists(#released_at) OR #released_at <= :outdated_at)",
+        {":outdated_at": number(sent_at_ms + SLACK_MS)},
+    )
+
+
+def is_outdated(seen: LockState, sent_at_ms: int | None, *, date_ms: int) -> bool:
+    """Whether `not_outdated` refuses a request that was sent at this time, and rightly.
+
+    Args:
+        seen: the lock, as an answer shows it.
+        sent_at_ms: when the request was sent; None if that is not known.
+        date_ms: the Date of that answer. A mark in the future comes from a wrong clock: whoever
+            left had left by then.
+    """
+    if sent_at_ms is None or seen.released_at_ms is None:
+        return False
+    left_ms = min(seen.released_at_ms, date_ms + DATE_RESOLUTION_MS)
+    return left_ms > sent_at_ms + SLACK_MS
+
+
+def nobody_left(seen: LockState) -> Condition:
+    """No holder and no waiter has left since the lock was seen in this state."""
+    if seen.released_at_ms is None:
+        return Condition("attribute_not_exists(#released_at)", {})
+    seen_ms = number(seen.released_at_ms)
+    return Condition("#released_at = :seen_released_at", {":seen_released_at": seen_ms})
+
+
+RETAIN_ITEM: Final = "#expiry_time = if_not_exists(#retain_until, :expiry_time)"
+
+
+def retain_item(*, long: bool) -> str:
+    """The change that retains the item, for 400 days or for 48 h at least."""
+    return "#expiry_time = :retain_until, #retain_until = :retain_until" if long else RETAIN_ITEM
+
+
+def retained_long_enough(*, long: bool) -> tuple[str, ...]:
+    """The condition under which that change lets somebody become or stay a holder."""
+    condition = "(attribute_not_exists(#retain_until) OR #retain_until > :expiry_time)"
+    return () if long else (condition,)
+
+
+def needs_longer_retention(state: LockState, *, now_ms: int) -> bool:
+    """Whether a new holder must retain this item for long."""
+    retain_until_seconds = state.retain_until_seconds
+    return retain_until_seconds is not None and retain_until_seconds <= schema.ttl_seconds(now_ms)

@@ -1,0 +1,104 @@
+"""Workflows, direct callers and Python clients take turns at one pace."""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+
+from fairlock import LockClient, SlotTooLate
+from fairlock.protocol.pace import LEAST_SLOT_US, MICROSECONDS
+from fairlock.protocol.schema import pace_key
+from tests.e2e.deployment import Deployment
+from tests.e2e.pace.stack import INTERVAL_SECONDS
+
+WORKFLOWS = int(os.environ.get("PACE_WORKFLOWS", "10"))
+_STEP_FUNCTIONS_SECONDS = 5
+"""What the embedded Step Functions may take beside whole seconds, on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def paced(deployment: Deployment) -> Deployment:
+    return deployment.of("PaceForms")
+
+
+@pytest.fixture
+def name() -> str:
+    """A pace that no other test takes turns at."""
+    return f"pace-{uuid.uuid4()}"
+
+
+def next_slot(paced: Deployment, name: str) -> float:
+    found = paced.aws.client("dynamodb").get_item(TableName=paced.table_name, Key=pace_key(name))
+    return int(found["Item"]["next_slot_us"]["N"]) / MICROSECONDS
+
+
+@pytest.mark.parametrize("form", ["PaceEach", "PacePath"])
+def test_workflows_begin_an_interval_apart(paced: Deployment, name: str, form: str) -> None:
+    with ThreadPoolExecutor(WORKFLOWS) as pool:
+        started = list(
+            pool.map(lambda n: paced.start(form, {"pace": name, "n": n}), range(WORKFLOWS))
+        )
+    ended = [paced.ended(execution) for execution in started]
+    assert [(one.status, one.output) for one in ended] == [
+        ("SUCCEEDED", {"pace": name, "n": n}) for n in range(WORKFLOWS)
+    ]
+    begun = sorted(paced.stopped_at(execution) for execution in started)
+    # Each has a slot of its own.
+    assert begun[-1] >= begun[0] + (WORKFLOWS - 1) * INTERVAL_SECONDS - 2
+    assert next_slot(paced, name) >= begun[0] + (WORKFLOWS - 1) * INTERVAL_SECONDS
+    late = LEAST_SLOT_US / MICROSECONDS + _STEP_FUNCTIONS_SECONDS
+    for window in (2, 5):
+        most = math.ceil((window + late) / INTERVAL_SECONDS)
+        assert all(sum(at <= one < at + window for one in begun) <= most for at in begun)
+
+
+def test_once_an_hour_exactly_one_workflow_runs(paced: Deployment, name: str) -> None:
+    with ThreadPoolExecutor(WORKFLOWS) as pool:
+        ended = list(pool.map(lambda _: paced.run("PaceHourly", {"pace": name}), range(WORKFLOWS)))
+    assert sorted(one.output for one in ended) == ["ran"] + ["skipped"] * (WORKFLOWS - 1)
+
+
+def test_a_workflow_whose_slot_is_too_late_fails_by_name(paced: Deployment, name: str) -> None:
+    assert paced.run("PaceFails", {"pace": name}).status == "SUCCEEDED"
+    failed = paced.run("PaceFails", {"pace": name})
+    assert (failed.status, failed.error) == ("FAILED", "SlotTooLate")
+    assert failed.cause is not None
+    assert failed.cause.startswith(f"pace {name}: the next slot begins in 3")
+    assert failed.cause.endswith(" s, and max_wait is 0 s; nothing was reserved")
+
+
+def test_a_name_that_breaks_its_rule_fails_by_name(paced: Deployment) -> None:
+    failed = paced.run("PaceFails", {"pace": ""})
+    assert (failed.status, failed.error) == ("FAILED", "InvalidRequest")
+
+
+def test_each_iteration_of_a_map_has_a_slot_of_its_own(paced: Deployment, name: str) -> None:
+    before = paced.run("PaceEach", {"pace": name})
+    assert before.status == "SUCCEEDED"
+    first = next_slot(paced, name)
+    assert paced.run("PaceInMap", [{"pace": name}] * 4).status == "SUCCEEDED"
+    assert next_slot(paced, name) >= first + 4 * INTERVAL_SECONDS
+
+
+def test_clients_functions_and_workflows_share_a_pace(paced: Deployment, name: str) -> None:
+    hourly = {"pace_name": name, "rate": [1, 3600]}
+    with LockClient(paced.table_name, client=paced.aws.client("dynamodb")) as locks:
+        locks.pace(name, rate=(1, 3600), max_wait=0)
+        with pytest.raises(SlotTooLate):
+            locks.pace(name, rate=(1, 3600), max_wait=0)
+    assert paced.invoke("Pace", **hourly)["reason"] == "TOO_LATE"
+    assert paced.run("PaceHourly", {"pace": name}).output == "skipped"
+
+
+def test_a_client_begins_an_interval_after_another(paced: Deployment, name: str) -> None:
+    begun: list[float] = []
+    with LockClient(paced.table_name, client=paced.aws.client("dynamodb")) as locks:
+        for _ in range(4):
+            locks.pace(name, rate=(1, INTERVAL_SECONDS))
+            begun.append(next_slot(paced, name))
+    assert all(b - a >= INTERVAL_SECONDS for a, b in pairwise(begun))

@@ -1,0 +1,124 @@
+"""examples/app, copied into a folder of its own: what its workflow runs, against the wheel.
+
+Its environment has the wheel and what that requires, and nothing else of ours; `make release-check`
+does the same with pip.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution, distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from release.checks import APP, commands_of_the_app
+from tests.packaging.clean_environment import home_of
+
+ROOT = Path(__file__).resolve().parents[2]
+WHERE = """
+import fairlock, importlib.util
+print(fairlock.__file__, *map(importlib.util.find_spec, ("testbed", "infra", "lambdas")))
+"""
+
+
+def required_by_the_app(installed: Path) -> tuple[Requirement, set[str]]:
+    """What requirements.txt asks of Fairlock, and the names of all that is needed for the rest."""
+    lines = (APP / "requirements.txt").read_text().splitlines()
+    asked = {one.name: one for one in map(Requirement, lines)}
+    [ours] = distributions(path=[str(installed)])
+    names: set[str] = set()
+    waiting = [(one, ours if name == "fairlock" else None) for name, one in asked.items()]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        wanted, found = waiting.pop()
+        if (key := (wanted.name, ",".join(sorted(wanted.extras)))) in seen:
+            continue
+        seen.add(key)
+        if found is None:
+            names.add(wanted.name)
+            try:
+                found = distribution(wanted.name)
+            except PackageNotFoundError:
+                continue
+        for requirement in map(Requirement, found.requires or ()):
+            extras = ("", *wanted.extras)
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append((requirement, None))
+    return asked["fairlock"], names
+
+
+@pytest.fixture(scope="module")
+def folder(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The copy, with an environment in `.venv`, and the CDK CLI of this repository."""
+    home = tmp_path_factory.mktemp("copied") / "app"
+    ignored = shutil.ignore_patterns("node_modules", "cdk.out", "__pycache__", ".pytest_cache")
+    shutil.copytree(APP, home, ignore=ignored)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / ".venv")], check=True)
+    [site] = (home / ".venv" / "lib").glob("python3.*/site-packages")
+    home_of(required_by_the_app(installed)[1], site)
+    for part in installed.iterdir():
+        (site / part.name).symlink_to(part)
+    (home / "node_modules").symlink_to(ROOT / "node_modules")
+    return home
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command as the app's workflow does; `node` is the one of this repository."""
+    inherited = {name: text for name, text in os.environ.items() if not re.match("AWS_|PY", name)}
+    tools = folder / ".venv" / "bin", Path(sys.executable).parent
+    path = ":".join((*map(str, tools), os.environ["PATH"]))
+    program = folder / "node_modules" / ".bin" / words[1] if words[0] == "npx" else words[0]
+    return subprocess.run(
+        [shutil.which(program, path=path) or program, *words[2 if words[0] == "npx" else 1 :]],
+        cwd=folder,
+        env={**inherited, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_app_asks_for_this_version_and_its_environment_has_nothing_else_of_ours(
+    installed: Path, folder: Path
+) -> None:
+    asked, names = required_by_the_app(installed)
+    [ours] = distributions(path=[str(installed)])
+    assert asked.specifier.contains(ours.version)
+    assert {"boto3", "aws-cdk-lib", "pytest"} <= names
+    assert names.isdisjoint({"fairlock", "moto", "ministack", "aiobotocore"})
+    found = run(folder, "python", "-c", WHERE)
+    assert found.stdout.split() == [
+        str(next((folder / ".venv" / "lib").iterdir()) / "site-packages/fairlock/__init__.py"),
+        *("None", "None", "None"),
+    ], found.stderr
+
+
+def test_what_the_apps_workflow_runs_succeeds(folder: Path) -> None:
+    install, node, *commands = commands_of_the_app()
+    assert install == ["pip", "install", "-r", "requirements.txt"]
+    assert node == ["npm", "ci"]
+    assert len(commands) == 2
+    for words in commands:
+        ended = run(folder, *words)
+        assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
+
+
+def test_the_apps_tests_fail_if_its_script_ignores_its_lock(folder: Path, tmp_path: Path) -> None:
+    """The control is a copy whose script goes on without the lock."""
+    careless = tmp_path / "app"
+    shutil.copytree(folder, careless, symlinks=True)
+    script = (careless / "settle.py").read_text()
+    assert "                lock.check()\n" in script
+    (careless / "settle.py").write_text(script.replace("lock.check()", "pass"))
+    ended = run(careless, "python", "-m", "pytest", "-q", "tests/test_settle.py")
+    assert re.findall(r"^FAILED \S+::(\w+)", ended.stdout, re.MULTILINE) == [
+        "test_paying_stops_when_the_lock_is_lost"
+    ], ended.stdout + ended.stderr

@@ -1,0 +1,205 @@
+"""`pace` of both clients: waits for its slot, says why it refuses, and writes nothing then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fairlock import ClientUnusable, InvalidRequest, LockStoreUnavailable, SlotTooLate
+from fairlock.testing import (
+    FakeAsyncLockClient,
+    FakeLockClient,
+    FakeTable,
+    ManualClock,
+    run_in_virtual_time,
+)
+
+Outcome = tuple[float, list[str]]
+"""The seconds that a call took, and its requests."""
+
+
+class Threads:
+    """A client with threads, in virtual time."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.table = FakeTable()
+        self._locks = FakeLockClient(table=self.table, clock=self.clock)
+
+    def pace(self, name: str, **options: Any) -> Outcome:  # noqa: ANN401 - of pace
+        self.table.requests.clear()
+        began = self.clock.monotonic()
+        self._locks.pace(name, **options)
+        return self.clock.monotonic() - began, list(self.table.requests)
+
+
+class Tasks:
+    """A client of asyncio, in an event loop of its own for each call."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.table = FakeTable()
+
+    def pace(self, name: str, **options: Any) -> Outcome:  # noqa: ANN401 - of pace
+        self.table.requests.clear()
+
+        async def main() -> Outcome:
+            async with FakeAsyncLockClient(table=self.table) as locks:
+                locks.clock.stall(self.clock.monotonic())
+                began = locks.clock.monotonic()
+                try:
+                    await locks.pace(name, **options)
+                finally:
+                    waited = locks.clock.monotonic() - began
+                    self.clock.advance(waited)
+                return waited, list(self.table.requests)
+
+        return run_in_virtual_time(main())
+
+
+@pytest.fixture(params=[Threads, Tasks])
+def driver(request: pytest.FixtureRequest) -> Threads | Tasks:
+    made: Threads | Tasks = request.param()
+    return made
+
+
+def test_callers_begin_an_interval_apart(driver: Threads | Tasks) -> None:
+    began: list[float] = []
+    for _ in range(5):
+        driver.pace("vendor", rate=(10, 60))
+        began.append(driver.clock.monotonic())
+    gaps = [b - a for a, b in pairwise(began)]
+    assert gaps[0] == pytest.approx(6 + 2, abs=0.1)  # AWS's time is known within two seconds.
+    assert gaps[1:] == pytest.approx([6] * 3, abs=1.6)
+
+
+def test_the_first_call_of_a_client_reads_the_time_and_writes_once(
+    driver: Threads | Tasks,
+) -> None:
+    assert driver.pace("vendor", rate=(10, 60)) == (0, ["get_item", "update_item"])
+
+
+def test_a_slot_later_than_max_wait_is_refused_and_names_the_pace(driver: Threads | Tasks) -> None:
+    driver.pace("report", rate=(1, timedelta(hours=1)), max_wait=0)
+    items = dict(driver.table._memory.items)  # noqa: SLF001 - nothing else shows them
+    with pytest.raises(SlotTooLate, match="pace 'report': the next slot begins in 36") as refused:
+        driver.pace("report", rate=(1, 3600), max_wait=timedelta(minutes=1))
+    assert isinstance(refused.value, TimeoutError)
+    assert refused.value.pace_name == "report"
+    assert 3600 <= refused.value.wait_seconds <= 3603
+    assert driver.table._memory.items == items  # noqa: SLF001 - same
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"rate": (0, 60)}, "rate"),
+    ({"rate": (-10, 60)}, "rate"),
+    ({"rate": (10, 0)}, "rate"),
+    ({"rate": (10, float("nan"))}, "rate"),
+    ({"rate": (10, float("inf"))}, "rate"),
+    ({"rate": (10, "minute")}, "rate"),
+    ({"rate": (10, 60, 1)}, "rate"),
+    ({"rate": 10}, "rate"),
+    ({"rate": "10/60"}, "rate"),
+    ({"rate": None}, "rate"),
+    ({"rate": (10, timedelta(days=32))}, "rate"),
+    ({"burst": 0}, "burst"),
+    ({"burst": 1.5}, "burst"),
+    ({"burst": True}, "burst"),
+    ({"max_wait": -1}, "max_wait"),
+    ({"max_wait": "long"}, "max_wait"),
+    ({"max_wait": timedelta(days=8)}, "max_wait"),
+    ({"name": ""}, "name"),
+    ({"name": "n" * 513}, "name"),
+    ({"name": 7}, "name"),
+]
+
+
+@pytest.mark.parametrize(("options", "field"), WRONG, ids=[str(options) for options, _ in WRONG])
+def test_wrong_use_is_told_at_once(
+    driver: Threads | Tasks, options: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        driver.pace(**{"name": "vendor", "rate": (10, 60), **options})
+    assert refused.value.field == field
+    assert driver.table.requests == []
+
+
+def test_an_outage_is_no_refusal(driver: Threads | Tasks) -> None:
+    driver.table.is_down = True
+    with pytest.raises(LockStoreUnavailable):
+        driver.pace("vendor", rate=(10, 60), max_wait=0)
+
+
+def test_lost_replies_are_no_refusal_and_the_slot_is_found(driver: Threads | Tasks) -> None:
+    driver.pace("another", rate=(10, 60))
+    driver.table.loses_replies = True
+    with pytest.raises(LockStoreUnavailable):
+        driver.pace("vendor", rate=(1, 3600), max_wait=0)
+    driver.table.loses_replies = False
+    with pytest.raises(SlotTooLate):  # The slot that was reserved is wasted.
+        driver.pace("vendor", rate=(1, 3600), max_wait=0)
+
+
+def test_the_hourly_job_runs_although_the_first_replies_were_lost() -> None:
+    locks = FakeLockClient()
+    locks.table.loses_replies = True
+    locks.clock.at(2, lambda: setattr(locks.table, "loses_replies", False))
+    locks.pace("report", rate=(1, 3600), max_wait=0)
+    with pytest.raises(SlotTooLate):
+        locks.another().pace("report", rate=(1, 3600), max_wait=0)
+
+
+def test_the_wait_is_that_of_the_client_unless_the_call_says_otherwise() -> None:
+    locks = FakeLockClient(max_wait=5)
+    locks.pace("vendor", rate=(10, 60))
+    with pytest.raises(SlotTooLate, match="the longest wait is 5 s"):
+        locks.pace("vendor", rate=(10, 60))
+
+
+def test_a_closed_client_takes_no_turns() -> None:
+    locks = FakeLockClient()
+    locks.close()
+    with pytest.raises(ClientUnusable):
+        locks.pace("vendor", rate=(10, 60))
+
+
+def test_once_an_hour_in_the_fleet_exactly_one_of_twenty_runs() -> None:
+    """All ask at the same moment, each as a process of its own."""
+
+    async def main() -> list[bool]:
+        first = FakeAsyncLockClient()
+        fleet = [first, *(first.another(f"{number}") for number in range(19))]
+
+        async def ran(locks: FakeAsyncLockClient) -> bool:
+            try:
+                await locks.pace("report", rate=(1, 3600), max_wait=0)
+            except SlotTooLate:
+                return False
+            return True
+
+        ran_all: list[Awaitable[bool]] = [ran(locks) for locks in fleet]
+        return await asyncio.gather(*ran_all)
+
+    for _ in range(10):
+        assert sum(run_in_virtual_time(main())) == 1
+
+
+def test_a_lock_pays_nothing_for_paces() -> None:
+    locks = FakeLockClient()
+    requests: list[dict[str, Any]] = []
+    send: Callable[..., Any] = locks.table._memory.update_item  # noqa: SLF001 - its requests
+
+    def noted(**request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        requests.append(request)
+        return send(**request)
+
+    locks.table._memory.update_item = noted  # type: ignore[method-assign]  # noqa: SLF001 - same
+    with locks.hold("vendor"):
+        pass
+    assert locks.table.requests == ["update_item"] * 2
+    assert not any("slot" in str(request) for request in requests)

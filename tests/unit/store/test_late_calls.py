@@ -1,0 +1,249 @@
+"""Calls that stall, and hand-offs that land late or without an answer: who holds, and is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from fairlock.aws.executions import Delivery
+from fairlock.aws.lock_table import Written
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.admission import LEFT_LAST
+from fairlock.protocol.outcomes import Grant, Queued, Released
+from fairlock.store import hand_off, keep_alive, queue
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import LOCK, FakeClock, acquire, release
+from tests.support.faults import lost_reply
+from tests.support.late_copies import confirmation_of_a_waiter_that_left, late
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
+from tests.support.wire import Wire
+
+PROTECTED: Final = pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    return Bench(MemoryTable(), clock)
+
+
+@dataclass
+class LosesHandOff:
+    """Passes requests on, but for transactions: their replies are lost.
+
+    Attributes:
+        meanwhile: what happens instead of the transaction.
+    """
+
+    inner: Any
+    meanwhile: Callable[[], object] | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        return getattr(self.inner, name)
+
+    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 takes and answers
+        if self.meanwhile is None:
+            self.inner.transact_write_items(**request)
+        else:
+            self.meanwhile()
+        raise lost_reply()
+
+
+def does_nothing(*_args: object, **_named: object) -> None:
+    """A protection that is switched off."""
+
+
+@PROTECTED
+def test_the_waiter_of_a_hand_off_whose_reply_was_lost_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """The repeated release finds only that its holder is out, and nothing of the waiter."""
+    if not protected:
+        monkeypatch.setattr(hand_off, "_wake_if_it_holds", does_nothing)
+    bench.store().acquire(acquire("anna"))
+    bench.wait("ben")
+    with pytest.raises(LockStoreUnavailable):
+        bench.store(LosesHandOff(bench.client)).release(release("anna"))
+    assert isinstance(bench.store().release(release("anna")), Released)
+    assert bench.holders() == ["ben"]
+    assert bench.pushed == (["ben"] if protected else [])
+
+
+def test_nobody_is_told_of_a_hand_off_that_did_not_happen(bench: Bench) -> None:
+    bench.store().acquire(acquire("anna"))
+    bench.wait("ben")
+    with pytest.raises(LockStoreUnavailable):
+        bench.store(LosesHandOff(bench.client, does_nothing)).release(release("anna"))
+    assert (bench.holders(), bench.pushed) == (["anna"], [])
+
+
+@PROTECTED
+@pytest.mark.parametrize("arn", [None, OTHER_RUN])
+def test_a_hand_off_that_another_call_made_and_told_of_is_left_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, arn: str | None, *, protected: bool
+) -> None:
+    """Both hand-offs would grant the same token to the same waiter: a read cannot tell them apart.
+
+    So the second push finds a task token that is used up, which proves nothing.
+    """
+    if not protected:
+        monkeypatch.setattr(hand_off, "_send", takes_a_lost_reply_for_written)
+    bench.store().acquire(acquire("anna", lease_ms=5_000))
+    bench.wait("ben", execution_arn=arn)
+    bench.clock.advance(10)
+    uses = iter((Delivery.DELIVERED,))
+    bench.workflows.wakes = lambda _token, _grant: next(uses, Delivery.GONE)
+    network = LosesHandOff(bench.client, lambda: bench.store().release(release("anna")))
+    with suppress(LockStoreUnavailable):
+        bench.store(network).acquire(acquire("carl"))
+    holders = [(h.owner_name, h.is_undelivered) for h in bench.store().read_state(LOCK).holders]
+    assert (holders == [("ben", False)]) is protected
+    assert bench.pushed[:2] == ["ben", "ben"]
+
+
+_send = hand_off._send  # noqa: SLF001 - the control replaces it
+
+
+def takes_a_lost_reply_for_written(*args: Any) -> Any:  # noqa: ANN401 - as the real one
+    try:
+        return _send(*args)
+    except LockStoreUnavailable:
+        return Written({}, sent=0.0, date_ms=None)
+
+
+def test_a_hand_off_that_lands_late_is_found_by_the_waiters_next_poll(bench: Bench) -> None:
+    """Nobody is left to tell the waiter: a known limit."""
+    bench.store().acquire(acquire("anna", lease_ms=600_000))
+    bench.wait("ben")
+    wire = late(bench, "SET #mine = :holder", lambda store: store.release(release("anna")))
+    assert wire.land()
+    assert isinstance(bench.store().release(release("anna")), Released)
+    assert (bench.holders(), bench.pushed) == (["ben"], [])
+    assert isinstance(bench.wait("ben"), Grant)
+
+
+@PROTECTED
+def test_a_heartbeat_takes_a_free_lock_again_that_a_late_join_has_left_contended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    if not protected:
+        monkeypatch.setattr(keep_alive, "hand_over", does_nothing)
+    wire = confirmation_of_a_waiter_that_left(bench)
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.end()
+    bench.reap()
+    assert wire.land()
+    bench.redrive()
+    outcome = bench.store().keep_alive(workflow_heartbeat("anna"))
+    assert outcome is (KeepAliveOutcome.REACQUIRED if protected else KeepAliveOutcome.LOST)
+
+
+@PROTECTED
+def test_a_heartbeat_that_takes_away_that_mark_leaves_the_lock_to_who_came_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    if not protected:
+        monkeypatch.setattr(keep_alive, "_may_retake", lambda *_: True)
+    wire = confirmation_of_a_waiter_that_left(bench)
+    bench.store().acquire(acquire("anna", execution_arn=RUN))
+    bench.end()
+    bench.reap()
+    assert wire.land()
+    bench.redrive()
+    comes_first = Between(bench.client, before={4: lambda: bench.store().acquire(acquire("ben"))})
+    outcome = bench.store(comes_first).keep_alive(workflow_heartbeat("anna"))
+    assert (outcome is KeepAliveOutcome.LOST) is protected
+    assert (bench.holders() == ["ben"]) is protected
+
+
+@PROTECTED
+@pytest.mark.parametrize("arn", [None, RUN])
+def test_a_call_that_stalls_leaves_the_task_token_of_the_next_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, arn: str | None, *, protected: bool
+) -> None:
+    """Its caller has given it up: a hand-off must wake the call that is awaited."""
+    if not protected:
+        monkeypatch.setattr(queue, "SLACK_MS", 3_600_000)
+    bench.store().acquire(acquire("holder"))
+    calls = [
+        acquire("anna", waits=True, task_token=token, execution_arn=arn)
+        for token in ("first", "second")
+    ]
+
+    def passes_by() -> None:
+        bench.clock.advance(2)
+        assert isinstance(bench.store().acquire(calls[1]), Queued)
+
+    stalls_at = 2 if arn is None else 3  # Refused the permit, about to join.
+    answer = bench.store(Between(bench.client, before={stalls_at - 1: passes_by})).acquire(calls[0])
+    assert isinstance(answer, Queued)
+    bench.store().release(release("holder"))
+    assert bench.pushed == ["second" if protected else "first"]
+
+
+@PROTECTED
+def test_a_call_whose_departed_lock_was_redated_leaves_the_task_token_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """Others have left the lock while it stalled, and its claim says that it is still wanted."""
+    if not protected:
+        monkeypatch.setattr(queue, "SLACK_MS", 3_600_000)
+    bench.store().acquire(acquire("holder"))
+    calls = [
+        acquire("anna", waits=True, task_token=token, execution_arn=RUN)
+        for token in ("first", "second")
+    ]
+
+    def passes_by() -> None:
+        bench.clock.advance(2)
+        assert isinstance(bench.store().acquire(calls[1]), Queued)
+        bench.store().release(release("xeno", waits=True))
+
+    bench.store(Between(bench.client, before={1: passes_by})).acquire(calls[0])
+    bench.store().release(release("holder"))
+    assert bench.pushed == ["second" if protected else "first"]
+
+
+def test_a_quick_call_by_a_clock_that_is_behind_puts_its_task_token(bench: Bench) -> None:
+    bench.store().acquire(acquire("holder"))
+    bench.wait("anna", task_token="first")
+    bench.clock.skew_ms = -5_000
+    bench.wait("anna", task_token="second")
+    bench.store().release(release("holder"))
+    assert bench.pushed == ["second"]
+
+
+@PROTECTED
+def test_a_departure_that_lands_late_lets_no_late_acquire_in(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """Carl's departure was sent before ben's, by less than the slack."""
+    if not protected:
+        monkeypatch.setattr("fairlock.protocol.waiters.LEFT_LAST_OF_ALL", LEFT_LAST)
+    acquires = Wire(bench.client, "SET #mine = :holder")
+    bench.store(acquires).acquire(acquire("ben"))
+    bench.clock.advance(0.5)
+    leaves = Wire(bench.client, "SET #last_given_up = :me", held_back=True)
+    with suppress(LockStoreUnavailable):
+        bench.store(leaves).release(release("carl", waits=True))
+    bench.clock.advance(0.7)
+    bench.store().release(release("ben"))
+    bench.store().acquire(acquire("dora"))
+    bench.store().release(release("dora"))  # Ben's own mark is gone, so the time alone protects.
+    leaves.land()
+    assert acquires.land() is not protected
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_late_acquire_is_refused_once_its_release_has_left_a_mark(
+    bench: Bench, *, waits: bool
+) -> None:
+    """Without `queue`, a release that finds nothing writes nothing: a known limit."""
+    wire = late(bench, "SET #mine = :holder", lambda store: store.acquire(acquire("anna")))
+    bench.clock.advance(2)
+    bench.store().release(release("anna", waits=waits))
+    assert wire.land() is not waits

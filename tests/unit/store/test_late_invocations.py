@@ -1,0 +1,313 @@
+"""An invocation that comes late is told to ask again, if its caller has said when it called.
+
+A copy of a write cannot look and write again; a function that is invoked late is code, and does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from fairlock.protocol import outcomes
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.schema import RELEASED_AT
+from fairlock.store import acquire as store_acquire
+from fairlock.store import queue as store_queue
+from fairlock.testing.fake_table import MemoryTable
+from fairlock.wire.requests import parse_acquire
+from tests.support import LOCK, FakeClock, acquire, owner, release
+from tests.support.store_bench import RUN, Bench, Between
+
+YEAR_9999_MS: Final = 253_402_300_799_999
+Event = dict[str, Any]
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    return Bench(MemoryTable(), clock)
+
+
+def event(bench: Bench, name: str, *, behind_ms: int = 0, **fields: Any) -> Event:  # noqa: ANN401 - any of the fields
+    """A call that is made now, by a clock that is this much behind."""
+    made = {"lock_name": LOCK, "owner_id": owner(name), "owner_name": name}
+    return {**made, "entered_at_ms": bench.clock.now_ms - behind_ms, **fields}
+
+
+def invoke(bench: Bench, request: Event, client: object = None) -> Grant | Queued | Refusal:
+    return bench.store(client).acquire(parse_acquire(dict(request)))
+
+
+def is_told_to_ask_again(answer: object) -> bool:
+    return isinstance(answer, Refusal) and answer.reason is RefusalReason.ASK_AGAIN
+
+
+def hold_and_leave(bench: Bench, request: Event) -> None:
+    """The call is sent twice; the second sending is granted and its owner releases."""
+    assert isinstance(invoke(bench, request), Grant)
+    bench.clock.advance(3)
+    bench.store().release(release(request["owner_name"]))
+
+
+def of_a_free_lock(bench: Bench) -> Event:
+    request = event(bench, "anna")
+    hold_and_leave(bench, request)
+    bench.pass_through()
+    return request
+
+
+def of_a_second_permit(bench: Bench) -> Event:
+    request = event(bench, "anna", limit=2)
+    bench.store().acquire(acquire("zoe", limit=2))
+    hold_and_leave(bench, request)
+    bench.store().acquire(acquire("passing", limit=2))
+    bench.store().release(release("passing"))
+    return request
+
+
+def of_a_dead_holder(bench: Bench) -> Event:
+    request = event(bench, "anna")
+    hold_and_leave(bench, request)
+    bench.pass_through()
+    bench.store().acquire(acquire("zoe", lease_ms=1_000))
+    bench.clock.advance(20)
+    return request
+
+
+def of_a_busy_lock(bench: Bench) -> Event:
+    request = event(bench, "anna", queue=True)
+    hold_and_leave(bench, request)
+    bench.pass_through()
+    bench.store().acquire(acquire("zoe"))
+    return request
+
+
+def of_an_execution(bench: Bench) -> Event:
+    """Released by force: its claim stands, so that alone would not tell."""
+    request = event(bench, "anna", execution_arn=RUN)
+    hold_and_leave(bench, request)
+    bench.pass_through()
+    for item in bench.client.items.values():
+        for mark in ("done", "ended"):
+            item.pop(mark, None)
+    return request
+
+
+LATE: Final[dict[str, Callable[[Bench], Event]]] = {
+    "a free lock": of_a_free_lock,
+    "a second permit": of_a_second_permit,
+    "a lock whose holder died": of_a_dead_holder,
+    "a busy lock": of_a_busy_lock,
+    "a lock by an execution": of_an_execution,
+}
+
+
+def stands(bench: Bench) -> list[str]:
+    """Who holds or waits."""
+    return sorted([*bench.holders(), *bench.waiters()])
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_a_late_invocation_is_told_to_ask_again_and_changes_nothing(
+    bench: Bench, case: str
+) -> None:
+    late = LATE[case](bench)
+    before = {key: item for key, item in bench.client.items.items() if key[0].startswith("LOCK#")}
+    assert is_told_to_ask_again(invoke(bench, late))
+    after = {key: item for key, item in bench.client.items.items() if key[0].startswith("LOCK#")}
+    assert after == before
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_without_that_answer_it_would_take_the_lock_for_a_caller_that_left(
+    bench: Bench, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the lock is written again as seen, as a client does."""
+    late = LATE[case](bench)
+    monkeypatch.setattr(outcomes, "is_outdated", lambda *_args, **_kwargs: False)
+    if case == "a busy lock":  # A join is refused as often as it is sent: it needs the time, too.
+        late.pop("entered_at_ms")
+    invoke(bench, late)
+    assert "anna" in stands(bench)
+
+
+@pytest.mark.parametrize("case", ["a free lock", "a second permit", "a lock whose holder died"])
+def test_a_caller_that_does_not_say_when_it_called_is_unprotected(bench: Bench, case: str) -> None:
+    late = LATE[case](bench)
+    late.pop("entered_at_ms")
+    assert isinstance(invoke(bench, late), Grant)
+
+
+def test_an_invocation_that_stalls_between_its_two_writes_is_told_to_ask_again(
+    bench: Bench,
+) -> None:
+    """The first is refused, because a holder names another limit; then its acquisition ends."""
+    bench.store().acquire(acquire("zoe", limit=3))
+    request = event(bench, "anna", limit=2)
+
+    def meanwhile() -> None:
+        hold_and_leave(bench, request)
+        bench.store().acquire(acquire("passing", limit=2))
+        bench.store().release(release("passing"))
+
+    client = Between(bench.client, before={1: meanwhile})
+    assert is_told_to_ask_again(invoke(bench, request, client))
+    assert (stands(bench), len(client.calls)) == (["zoe"], 2)
+
+
+def test_a_lock_that_is_held_is_refused_as_ever(bench: Bench) -> None:
+    """Nothing would be written for it, and the answer tells who holds."""
+    request = of_a_free_lock(bench)
+    bench.store().acquire(acquire("zoe"))
+    answer = invoke(bench, request)
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, [holder.owner_name for holder in answer.holders]) == ("HELD", ["zoe"])
+
+
+def test_a_call_whose_answer_was_lost_is_granted_again_however_old_it_is(bench: Bench) -> None:
+    bench.pass_through()
+    request = event(bench, "anna", limit=2)
+    first = invoke(bench, request)
+    bench.clock.advance(5)
+    bench.store().acquire(acquire("zoe", limit=2))
+    bench.store().release(release("zoe"))
+    again = invoke(bench, request)
+    assert isinstance(first, Grant)
+    assert isinstance(again, Grant)
+    assert again.fencing_token == first.fencing_token
+
+
+def test_a_caller_with_a_slow_clock_is_granted_when_it_sends_the_time_back(bench: Bench) -> None:
+    bench.pass_through()
+    refused = invoke(bench, event(bench, "anna", behind_ms=5_000))
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, refused.retry_after_seconds) == ("ASK_AGAIN", 1)
+    assert refused.called_at_ms == bench.clock.now_ms
+    bench.clock.advance(refused.retry_after_seconds)
+    again = event(bench, "anna", entered_at_ms=refused.called_at_ms)
+    assert isinstance(invoke(bench, again), Grant)
+
+
+def test_a_caller_that_keeps_the_difference_is_told_once_however_often_others_come_and_go(
+    bench: Bench,
+) -> None:
+    difference_ms, told = 0, 0
+    for _ in range(20):
+        bench.clock.advance(0.3)
+        bench.pass_through()
+        answer = invoke(bench, event(bench, "anna", behind_ms=7_000 - difference_ms))
+        if isinstance(answer, Refusal):
+            assert answer.called_at_ms is not None
+            difference_ms = answer.called_at_ms - (bench.clock.now_ms - 7_000)
+            told += 1
+        else:
+            bench.store().release(release("anna"))
+            bench.pass_through()
+    assert told == 1
+
+
+@pytest.mark.parametrize("ahead_ms", [1_500, 240_000, None], ids=["1.5 s", "4 min", "year 9999"])
+def test_a_time_in_the_future_is_answered_with_the_right_one_without_a_request(
+    bench: Bench, ahead_ms: int | None
+) -> None:
+    made_at_ms = YEAR_9999_MS if ahead_ms is None else bench.clock.now_ms + ahead_ms
+    client, _ = bench.counting()
+    answer = invoke(bench, event(bench, "anna", entered_at_ms=made_at_ms, queue=True), client)
+    assert is_told_to_ask_again(answer)
+    assert client.calls == []
+    again = event(bench, "anna", entered_at_ms=getattr(answer, "called_at_ms", None))
+    assert isinstance(invoke(bench, again), Grant)
+
+
+def test_if_it_were_taken_a_late_copy_of_it_would_be_granted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_acquire, "SLACK_MS", YEAR_9999_MS)
+    request = event(bench, "anna", behind_ms=-240_000)
+    hold_and_leave(bench, request)
+    bench.pass_through()
+    assert isinstance(invoke(bench, request), Grant)
+
+
+def test_a_clock_that_is_ahead_by_less_than_the_slack_costs_nothing(bench: Bench) -> None:
+    client, _ = bench.counting()
+    assert isinstance(invoke(bench, event(bench, "anna", behind_ms=-900), client), Grant)
+    assert client.calls == ["update_item"]
+
+
+def test_on_ordinary_ways_the_time_costs_no_request(bench: Bench) -> None:
+    """Right after a release, too: the call was made before it, and within the slack."""
+    bench.store().acquire(acquire("zoe"))
+    bench.clock.advance(5)
+    request = event(bench, "anna")
+    bench.store().release(release("zoe"))
+    bench.clock.advance(0.4)
+    client, _ = bench.counting()
+    assert isinstance(invoke(bench, request, client), Grant)
+    assert client.calls == ["update_item"]
+
+
+def test_a_cold_start_over_a_release_costs_one_call_more(bench: Bench) -> None:
+    bench.store().acquire(acquire("zoe"))
+    request = event(bench, "anna")
+    bench.clock.advance(1.5)
+    bench.store().release(release("zoe"))
+    refused = invoke(bench, request)
+    assert isinstance(refused, Refusal)
+    client, _ = bench.counting()
+    again = event(bench, "anna", entered_at_ms=refused.called_at_ms)
+    assert isinstance(invoke(bench, again, client), Grant)
+    assert client.calls == ["update_item"]
+
+
+def test_a_departure_that_was_marked_in_the_future_refuses_no_call_made_just_now(
+    bench: Bench,
+) -> None:
+    """By a wrong clock; the next owner pays its second request, as a client does."""
+    bench.pass_through()
+    item = bench.client.items[f"LOCK#{LOCK}", "STATE"]
+    item[RELEASED_AT] = {"N": str(bench.clock.now_ms + 240_000)}
+    client, _ = bench.counting()
+    assert isinstance(invoke(bench, event(bench, "anna"), client), Grant)
+    assert client.calls == ["update_item", "update_item"]
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_two_calls_of_a_waiter_that_are_under_way_get_one_place(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """The late one has read the queue before the other joined, and gave up: no one leaves it."""
+    if not protected:
+        monkeypatch.setattr(store_queue, "SLACK_MS", YEAR_9999_MS)
+    bench.store().acquire(acquire("zoe"))
+    late = event(bench, "anna", queue=True)
+    bench.clock.advance(2)
+    again = event(bench, "anna", queue=True)
+
+    def meanwhile() -> None:
+        bench.clock.advance(0.1)
+        assert isinstance(invoke(bench, again), Queued)
+
+    between = Between(bench.client, before={2: meanwhile})
+    invoke(bench, late, between)
+    if between.before:
+        meanwhile()
+    assert len(bench.waiters()) == (1 if protected else 2)
+
+
+def test_a_waiter_keeps_its_one_place_whatever_clock_its_calls_go_by(bench: Bench) -> None:
+    bench.store().acquire(acquire("zoe"))
+    first = invoke(bench, event(bench, "anna", queue=True))
+    assert isinstance(first, Queued)
+    bench.clock.advance(1)
+    invoke(bench, event(bench, "ben", queue=True))
+    for behind_ms in (0, 4_000, 60_000, 200):
+        bench.clock.advance(2)
+        place = {"queue": True, "ticket": first.entered_at_ms}
+        again = invoke(bench, event(bench, "anna", behind_ms=behind_ms, **place))
+        assert isinstance(again, Queued)
+        assert (again.entered_at_ms, again.position) == (first.entered_at_ms, 1)
+    assert bench.waiters() == ["anna", "ben"]
+    bench.store().release(release("zoe"))
+    assert bench.holders() == ["anna"]

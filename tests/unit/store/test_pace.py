@@ -1,0 +1,370 @@
+"""A slot of a pace is reserved by one write, is found again after a lost reply, and is never early.
+
+Times are those of the clock that the test moves. AWS's time is known within a second of it, either
+way: so a caller that waits begins a second after its slot, and the slot after an idle caller is an
+interval and a second away.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fairlock.errors import LockItemMalformed, LockStoreUnavailable
+from fairlock.protocol import pace
+from fairlock.protocol.pace import MICROSECONDS, PaceRequest, PaceState, Slot, TooLate, interval_us
+from fairlock.protocol.schema import pace_key
+from fairlock.store import turns
+from fairlock.store.turns import KnownPaces, Turn
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import TABLE, CountingClient, FakeClock, acquire, release, store_over
+from tests.support.capacity import MeteredTable
+from tests.support.faults import lost_reply
+from tests.support.wire import Wire
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+HOUR = 3600
+_SECOND = MICROSECONDS
+
+
+@dataclass
+class Process:
+    """One process that takes turns, and counts its requests."""
+
+    table: Any
+    clock: FakeClock
+    known: KnownPaces = field(default_factory=KnownPaces)
+
+    def turn(self, name: str, *, since: float | None = None, **fields: Any) -> Turn:  # noqa: ANN401 - of the request
+        return Turn(asked(name, **fields), self.known, since=since)
+
+    def reserve(self, name: str, **fields: Any) -> Slot | TooLate:  # noqa: ANN401 - same
+        return self.turn(name, **fields).reserve(self.context())
+
+    def take(self, name: str, **fields: Any) -> TooLate | None:  # noqa: ANN401 - same
+        turn = self.turn(name, since=self.clock.monotonic(), **fields)
+        return turn.take(self.context())
+
+    def context(self) -> Any:  # noqa: ANN401 - a context
+        return store_over(self.table, self.clock).context
+
+
+def asked(name: str, *, rate: tuple[int, float] = (10, 60), **fields: Any) -> PaceRequest:  # noqa: ANN401 - of the request
+    wait = round(fields.pop("max_wait", 0) * MICROSECONDS)
+    return PaceRequest(
+        name="vendor",
+        reservation_id=f"{name:->16}",
+        interval_us=interval_us(*rate),
+        max_wait_us=wait,
+        **fields,
+    )
+
+
+def state(dynamodb: DynamoDBClient) -> PaceState:
+    key = pace_key("vendor")
+    found = pace.read_pace("vendor", dynamodb.get_item(TableName=TABLE, Key=key)["Item"])
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def one(dynamodb: DynamoDBClient, clock: FakeClock) -> Process:
+    return Process(CountingClient(dynamodb), clock)
+
+
+@pytest.fixture
+def other(dynamodb: DynamoDBClient, clock: FakeClock) -> Process:
+    return Process(CountingClient(dynamodb), clock)
+
+
+def test_the_first_caller_begins_at_once_by_one_write(one: Process) -> None:
+    assert one.take("anna") is None
+    assert (one.clock.waits, one.table.calls) == ([], ["update_item"])
+
+
+def test_the_next_one_begins_an_interval_later(one: Process, other: Process) -> None:
+    one.take("anna")
+    began = one.clock.monotonic()
+    assert other.take("ben", max_wait=30) is None
+    assert one.clock.monotonic() - began == pytest.approx(6 + 1 + 1)
+    assert other.table.calls == ["update_item"] * 2  # It knew nothing of this pace.
+
+
+def test_a_process_that_knows_that_a_pace_is_busy_writes_once(one: Process) -> None:
+    one.reserve("anna")
+    one.table.calls.clear()
+    slots = [one.reserve(f"ben-{number}", max_wait=60) for number in range(5)]
+    assert one.table.calls == ["update_item"] * 5
+    begins = [slot.begins_us for slot in slots if isinstance(slot, Slot)]
+    assert [b - a for a, b in pairwise(begins)] == [6 * _SECOND] * 4
+
+
+def test_slots_belong_to_callers_in_the_order_of_their_reservations(
+    one: Process, other: Process
+) -> None:
+    slots = [
+        process.reserve(f"{number}", max_wait=600)
+        for number, process in enumerate([one, other] * 10)
+    ]
+    begins = [slot.begins_us for slot in slots if isinstance(slot, Slot)]
+    assert begins == sorted(set(begins))
+    assert len(begins) == 20
+
+
+def test_a_slot_that_is_too_late_is_refused_and_nothing_is_written(
+    dynamodb: DynamoDBClient, one: Process, other: Process
+) -> None:
+    one.reserve("anna")
+    before = state(dynamodb)
+    assert other.reserve("ben") == TooLate(wait_us=8 * _SECOND)
+    assert other.reserve("ben", max_wait=7.9) == TooLate(wait_us=8 * _SECOND)
+    assert state(dynamodb) == before
+    assert other.table.calls == ["update_item"] * 2
+    assert isinstance(other.reserve("ben", max_wait=8), Slot)
+
+
+def test_after_a_pause_only_a_burst_begins_at_once(one: Process) -> None:
+    for burst, expected in ((1, 1), (4, 4)):
+        one.clock.advance(HOUR)
+        found = [one.reserve(f"{burst}-{number}", burst=burst) for number in range(8)]
+        # The interval is five minutes, so that the edges of AWS's time take no slot of the burst.
+        assert sum(isinstance(slot, Slot) for slot in found) <= expected
+    one.clock.advance(HOUR)
+    found = [one.reserve(f"{number}", rate=(12, HOUR), burst=4) for number in range(8)]
+    assert [isinstance(slot, Slot) for slot in found] == [True] * 3 + [False] * 5
+    one.clock.advance(2)  # Now that is certain.
+    assert isinstance(one.reserve("last", rate=(12, HOUR), burst=4), Slot)
+
+
+def test_a_rate_is_never_exceeded_by_rounding() -> None:
+    assert interval_us(7, 60) * 7 >= 60 * MICROSECONDS
+    assert interval_us(10, 60) == 6 * MICROSECONDS
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_a_repeat_whose_reply_was_lost_finds_its_slot_instead_of_refusing_itself(
+    dynamodb: DynamoDBClient,
+    one: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    protected: bool,
+) -> None:
+    if not protected:
+        nobody = PaceState(next_us=state_after_one(one.clock), slot_us=0, reservation_id="")
+        monkeypatch.setattr(turns, "read_pace", lambda _name, item: nobody if item else None)
+    hourly = one.turn("anna", rate=(1, HOUR))
+    one.table.inner = LosesReplies(dynamodb)
+    with pytest.raises(LockStoreUnavailable):
+        hourly.reserve(one.context())
+    one.table.inner = dynamodb
+    one.clock.advance(5)
+    assert isinstance(hourly.reserve(one.context()), Slot) is protected
+    assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)
+
+
+def state_after_one(clock: FakeClock) -> int:
+    return clock.now_ms * 1000 + HOUR * MICROSECONDS + MICROSECONDS
+
+
+@dataclass
+class LosesReplies:
+    """What it is asked is done, and nobody is told."""
+
+    inner: Any
+
+    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        self.inner.update_item(**request)
+        raise lost_reply()
+
+
+def test_a_caller_that_is_refused_after_a_lost_reply_is_told_that_this_is_not_certain(
+    dynamodb: DynamoDBClient, one: Process, other: Process
+) -> None:
+    """Others have reserved since, so nothing tells whether its own write was one of them."""
+    hourly = one.turn("anna", rate=(1, HOUR))
+    one.table.inner = LosesReplies(dynamodb)
+    with pytest.raises(LockStoreUnavailable):
+        hourly.reserve(one.context())
+    one.table.inner = dynamodb
+    assert isinstance(other.reserve("ben", rate=(1, HOUR), max_wait=2 * HOUR), Slot)
+    with pytest.raises(LockStoreUnavailable, match="a reply was lost"):
+        hourly.reserve(one.context())
+
+
+def test_a_lost_request_is_refused_for_certain_if_the_last_slot_is_one_of_before(
+    dynamodb: DynamoDBClient, one: Process, other: Process
+) -> None:
+    hourly = one.turn("anna", rate=(1, HOUR))
+    wire = Wire(dynamodb, "SET #next_slot_us", held_back=True)
+    one.table.inner = wire
+    with pytest.raises(LockStoreUnavailable):
+        hourly.reserve(one.context())
+    one.table.inner = dynamodb
+    assert isinstance(other.reserve("ben", rate=(1, HOUR)), Slot)
+    assert isinstance(hourly.reserve(one.context()), TooLate)
+    assert not wire.land()
+
+
+NOT_MINE = "(attribute_not_exists(#reservation_id) OR #reservation_id <> :id)"
+IDLE = "(attribute_not_exists(#next_slot_us) OR #next_slot_us <= :early)"
+
+
+@pytest.mark.parametrize("without", [(), (NOT_MINE,)], ids=["protected", "control"])
+def test_a_late_copy_of_the_last_reservation_takes_no_slot(
+    dynamodb: DynamoDBClient, one: Process, without: tuple[str, ...]
+) -> None:
+    one.reserve("anna")
+    wire = Wire(dynamodb, ":interval")
+    one.table.inner = wire
+    one.reserve("ben", max_wait=60)
+    one.clock.advance(3)
+    before = state(dynamodb)
+    assert wire.land(without=without) is bool(without)
+    assert (state(dynamodb) == before) is not bool(without)
+
+
+@pytest.mark.parametrize("without", [(), (IDLE,)], ids=["protected", "control"])
+def test_a_late_copy_never_moves_the_next_slot_back(
+    dynamodb: DynamoDBClient, one: Process, other: Process, without: tuple[str, ...]
+) -> None:
+    wire = Wire(dynamodb, "SET #next_slot_us")
+    one.table.inner = wire
+    one.reserve("anna")
+    for number in range(3):
+        other.reserve(f"ben-{number}", max_wait=60)
+    before = state(dynamodb)
+    wire.land(without=without)
+    assert (state(dynamodb).next_us >= before.next_us) is not bool(without)
+
+
+def test_a_copy_that_lands_after_others_takes_a_slot_for_nobody_and_breaks_no_pace(
+    dynamodb: DynamoDBClient, one: Process, other: Process
+) -> None:
+    one.reserve("anna")
+    wire = Wire(dynamodb, ":interval")
+    one.table.inner = wire
+    one.reserve("ben", max_wait=60)
+    other.reserve("carl", max_wait=60)
+    before = state(dynamodb)
+    assert wire.land()
+    assert state(dynamodb).next_us == before.next_us + 6 * _SECOND
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(
+    dynamodb: DynamoDBClient,
+    one: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    protected: bool,
+) -> None:
+    if not protected:
+        monkeypatch.setattr(Slot, "is_over", lambda _slot, _now: False)
+    slow = Slow(dynamodb, one.clock, seconds=8)
+    one.table.inner = slow
+    slot = one.reserve("anna", max_wait=30)
+    assert isinstance(slot, Slot)
+    late_ms = one.clock.now_ms - slot.begins_us // 1000
+    assert (late_ms < 8_000) is protected
+    assert one.table.calls == ["update_item"] * (2 if protected else 1)
+
+
+@dataclass
+class Slow:
+    """The first answer takes long."""
+
+    inner: Any
+    clock: FakeClock
+    seconds: float
+
+    def update_item(self, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
+        answer = self.inner.update_item(**request)
+        self.clock.advance(self.seconds)
+        self.seconds = 0
+        return answer
+
+
+def test_a_caller_that_is_held_up_past_its_own_slot_may_be_refused(
+    dynamodb: DynamoDBClient, one: Process
+) -> None:
+    """Its first slot is wasted, as that of a dead caller is."""
+    one.table.inner = Slow(dynamodb, one.clock, seconds=2 * HOUR)
+    assert isinstance(one.reserve("anna", rate=(1, HOUR)), Slot)  # It was over, and an idle one
+    assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)  # was reserved in its place.
+
+
+def test_a_caller_that_dies_wastes_its_slot_and_no_other(one: Process, other: Process) -> None:
+    one.take("anna")
+    one.reserve("dead", max_wait=60)
+    began = one.clock.monotonic()
+    other.take("ben", max_wait=60)
+    assert one.clock.monotonic() - began == pytest.approx(2 * 6 + 1 + 1)
+
+
+def test_a_wait_of_hours_reads_the_time_every_ten_minutes(one: Process, other: Process) -> None:
+    one.take("anna", rate=(1, HOUR))
+    assert other.take("ben", rate=(1, HOUR), max_wait=2 * HOUR) is None
+    assert other.table.calls == ["update_item"] * 2 + ["get_item"] * 6
+
+
+def test_ttl_spares_an_item_for_two_days_after_its_last_slot(
+    dynamodb: DynamoDBClient, one: Process
+) -> None:
+    for number in range(3):
+        one.reserve(f"{number}", rate=(1, HOUR), max_wait=10 * HOUR)
+        item = dynamodb.get_item(TableName=TABLE, Key=pace_key("vendor"))["Item"]
+        after = int(item["expiry_time"]["N"]) - state(dynamodb).next_us / MICROSECONDS
+        assert 48 * HOUR <= after <= (48 + 11) * HOUR
+
+
+def test_an_item_that_was_deleted_is_made_again(dynamodb: DynamoDBClient, one: Process) -> None:
+    one.reserve("anna")
+    dynamodb.delete_item(TableName=TABLE, Key=pace_key("vendor"))
+    assert isinstance(one.reserve("ben"), Slot)
+
+
+def test_an_item_that_somebody_has_changed_is_named(dynamodb: DynamoDBClient, one: Process) -> None:
+    one.reserve("anna")
+    key: Any = pace_key("vendor")
+    dynamodb.put_item(TableName=TABLE, Item={**key, "next_slot_us": {"N": "9" * 17}})
+    with pytest.raises(LockItemMalformed, match="PACE#vendor"):
+        one.reserve("ben")
+
+
+def test_a_pace_and_a_lock_of_one_name_have_nothing_to_do_with_each_other(
+    dynamodb: DynamoDBClient, clock: FakeClock, one: Process
+) -> None:
+    store = store_over(dynamodb, clock)
+    one.reserve("anna")
+    assert store.describe("vendor") is None
+    assert list(store.list_locks()) == []
+    store.acquire(acquire("anna", lock_name="vendor"))
+    assert [lock.name for lock in store.list_locks()] == ["vendor"]  # type: ignore[union-attr]
+    store.release(release("anna", lock_name="vendor"))
+    assert isinstance(one.reserve("ben"), TooLate)
+
+
+def test_each_write_costs_one_unit(clock: FakeClock) -> None:
+    metered = MeteredTable(MemoryTable())
+    process = Process(metered, clock)
+    for number in range(10):
+        process.reserve(f"{number}", max_wait=600)
+    assert metered.write_units == 10
+    with suppress(KeyError):
+        process.reserve("late")
+    assert metered.write_units == 11  # A refusal costs a unit, too.
+
+
+def test_what_is_forgotten_of_a_name_costs_one_write_more(one: Process) -> None:
+    one.reserve("anna")
+    for number in range(1_000):
+        one.known.note(f"another-{number}", None)
+    one.table.calls.clear()
+    one.reserve("ben", max_wait=60)
+    assert one.table.calls == ["update_item"] * 2

@@ -1,0 +1,152 @@
+"""An event that tells its run frees what that run has claimed, and Step Functions is not asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fairlock.aws.executions import Execution
+from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
+from fairlock.protocol.model import ExecutionEnded, Liveness
+from fairlock.protocol.outcomes import Grant, Reaped
+from fairlock.store import reap
+from fairlock.store.reap import AskedTooEarly
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import FakeClock, acquire
+from tests.support.store_bench import RUN, Bench, workflow_heartbeat
+
+SECOND_PASS_SECONDS = 35
+A_DAY_SECONDS = 24 * 3_600
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    """Step Functions knows nothing at all: who asks it learns nothing."""
+    bench = Bench(MemoryTable(), clock)
+    bench.executions[RUN] = Execution(Liveness.UNKNOWN)
+    return bench
+
+
+def told(
+    bench: Bench, *, redrives: int = 0, seconds_ago: float = 0, second: bool = False
+) -> Reaped:
+    ended = ExecutionEnded(
+        execution_arn=RUN,
+        redrives=redrives,
+        ended_at_ms=bench.clock.now_ms - round(seconds_ago * 1000),
+        second_pass=second,
+    )
+    return bench.store().reap(ended)
+
+
+def claim(bench: Bench, name: str = "anna", *, redrives: int | None = 0, **fields: Any) -> Grant:  # noqa: ANN401 - of the request
+    granted = bench.store().acquire(
+        acquire(name, execution_arn=RUN, redrives=redrives, **{"lock_name": name, **fields})
+    )
+    assert isinstance(granted, Grant)
+    return granted
+
+
+def is_held(bench: Bench, name: str = "anna") -> bool:
+    return bench.holders(name) == [name]
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_both_passes_free_what_the_run_has_claimed_and_ask_nobody(
+    bench: Bench,
+    second: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    claim(bench)
+    bench.clock.advance(1)
+    ago = SECOND_PASS_SECONDS if second else 0
+    bench.clock.advance(ago)
+    assert told(bench, second=second, seconds_ago=ago) == Reaped(holders=1)
+    assert bench.workflows.described == []
+
+
+def test_what_a_redriven_run_has_claimed_is_left_to_its_own_event(bench: Bench) -> None:
+    claim(bench, "anna", redrives=0)
+    claim(bench, "ben", redrives=1)
+    assert told(bench) == Reaped(holders=1)
+    assert (is_held(bench, "anna"), is_held(bench, "ben")) == (False, True)
+    assert told(bench, redrives=1) == Reaped(holders=1)
+    assert not is_held(bench, "ben")
+
+
+def test_without_the_run_in_the_claim_it_would_be_robbed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reap, "is_of_a_run_that_ended", lambda _claim, **_ended: True)
+    claim(bench, "ben", redrives=1)
+    told(bench)
+    assert not is_held(bench, "ben")
+
+
+def test_a_redriven_run_that_took_the_claim_over_by_a_heartbeat_keeps_its_lock(
+    bench: Bench,
+) -> None:
+    claim(bench, "anna", lock_name="nightly-report")
+    heartbeat = workflow_heartbeat("anna", redrives=1)
+    assert bench.store().keep_alive(heartbeat).name == "RENEWED"
+    bench.clock.advance(1)
+    for second, ago in ((False, 1), (True, SECOND_PASS_SECONDS)):
+        assert told(bench, second=second, seconds_ago=ago) == Reaped()
+    assert bench.holders() == ["anna"]
+
+
+def test_a_late_call_of_the_first_run_does_not_make_the_claim_its_own_again(bench: Bench) -> None:
+    claim(bench, redrives=1)
+    bench.store().acquire(acquire("anna", execution_arn=RUN, redrives=0, lock_name="anna"))
+    told(bench)
+    assert is_held(bench)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda bench: (claim(bench, redrives=None), told(bench)),
+        lambda bench: (
+            claim(bench),
+            bench.clock.advance(A_DAY_SECONDS + 60),
+            told(bench, seconds_ago=A_DAY_SECONDS + 1),
+        ),
+        lambda bench: (bench.clock.advance(100), claim(bench), told(bench, seconds_ago=36)),
+        lambda bench: (claim(bench), bench.reap()),
+        lambda bench: (claim(bench), told(bench, second=True, seconds_ago=30)),
+    ],
+    ids=[
+        "a claim that does not tell its run",
+        "an event that is older than a day",
+        "a claim of a name that is used again",
+        "an event that does not tell its run",
+        "a second pass that is too early",
+    ],
+)
+def test_step_functions_is_asked_where_the_event_alone_proves_nothing(
+    bench: Bench,
+    asks: Any,  # noqa: ANN401 - a scene
+) -> None:
+    with pytest.raises(Exception, match="did not say"):
+        asks(bench)
+    assert bench.workflows.described == [RUN]
+    assert is_held(bench)
+
+
+def test_what_is_certain_is_freed_though_the_rest_must_be_asked_about(bench: Bench) -> None:
+    claim(bench, "anna")
+    claim(bench, "ben", redrives=None)
+    bench.redrive(redrives=0)
+    with pytest.raises(AskedTooEarly):
+        told(bench)
+    assert (is_held(bench, "anna"), is_held(bench, "ben")) == (False, True)
+
+
+def test_a_claim_that_was_written_late_by_another_execution_is_not_taken_for_its_own() -> None:
+    claimed = Claim(
+        execution_arn=RUN, lock_name="a", owner_id="x", redrives=0, written_at_ms=100_000
+    )
+    over = {"redrives": 0, "ended_at_ms": 65_000}
+    assert is_of_a_run_that_ended(claimed, **over)
+    assert not is_of_a_run_that_ended(replace(claimed, written_at_ms=100_001), **over)
