@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlock.aws.executions import Execution
-from fairlock.protocol.claims import Claim
+from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
 from fairlock.protocol.model import ExecutionEnded, Liveness
 from fairlock.protocol.outcomes import Grant, Reaped
 from fairlock.store import reap
@@ -148,5 +148,5 @@ def test_a_claim_that_was_written_late_by_another_execution_is_not_taken_for_its
         execution_arn=RUN, lock_name="a", owner_id="x", redrives=0, written_at_ms=100_000
     )
     over = {"redrives": 0, "ended_at_ms": 65_000}
-    assert reap.is_of_a_run_that_ended(claimed, **over)
-    assert not reap.is_of_a_run_that_ended(replace(claimed, written_at_ms=100_001), **over)
+    assert is_of_a_run_that_ended(claimed, **over)
+    assert not is_of_a_run_that_ended(replace(claimed, written_at_ms=100_001), **over)
