@@ -125,6 +125,8 @@ def test_the_heartbeat_sleeps_on_its_task_token_for_an_interval(forms: Json) -> 
             "owner_id": f"{{% ${variable}.owner_id %}}",
             "owner_name": "{% $states.context.Execution.Id %}",
             "execution_arn": "{% $states.context.Execution.Id %}",
+            "redrive_count": "{% $exists($states.context.Execution.RedriveCount) ? "
+            "$states.context.Execution.RedriveCount : null %}",
             "lease_seconds": 120,
             "limit": 3,
             "task_token": "{% $states.context.Task.Token %}",

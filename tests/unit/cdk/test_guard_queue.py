@@ -72,6 +72,8 @@ def test_acquire_sleeps_on_a_task_token_and_repeats_only_what_may_help(forms: Js
         "owner_id": f"{{% ${variable}.owner_id %}}",
         "owner_name": "{% $states.context.Execution.Id %}",
         "execution_arn": "{% $states.context.Execution.Id %}",
+        "redrive_count": "{% $exists($states.context.Execution.RedriveCount) ? "
+        "$states.context.Execution.RedriveCount : null %}",
         "waiting_since_ms": f"{{% ${variable}.waiting_since_ms %}}",
         "lease_seconds": 120,
         "limit": 3,

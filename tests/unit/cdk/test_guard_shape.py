@@ -159,6 +159,8 @@ def test_acquire_passes_the_options_and_names_the_requester(forms: Json) -> None
         "owner_id": f"{{% ${variable}.owner_id %}}",
         "owner_name": "{% $states.context.Execution.Id %}",
         "execution_arn": "{% $states.context.Execution.Id %}",
+        "redrive_count": "{% $exists($states.context.Execution.RedriveCount) ? "
+        "$states.context.Execution.RedriveCount : null %}",
         "waiting_since_ms": f"{{% ${variable}.waiting_since_ms %}}",
         "lease_seconds": 120,
         "limit": 3,

@@ -237,7 +237,7 @@ def test_a_fake_client_that_was_deployed_by_mistake_says_so_at_once(
     monkeypatch.setenv("AWS_EXECUTION_ENV", environment)
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "billing")
     if refused:
-        with pytest.raises(ClientUnusable, match=r"excludes? nobody|is for tests"):
+        with pytest.raises(ClientUnusable, match="is for tests"):
             FakeLockClient()
     else:
         FakeLockClient().close()
