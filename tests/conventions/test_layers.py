@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
     "testbed.localaws.tests": HELPERS,
     "tests.model": {*CORE, "fairlock.durable", "fairlock.testing", "tests.support"},
     "tests.packaging": {"fairlock.cdk", "release", *HELPERS},
-    "tests.property": {*CORE, "fairlock.testing", "tests.support"},
+    "tests.property": {*CORE, "fairlock", "fairlock.aio", "fairlock.testing", "tests.support"},
     "testbed.second_engine.tests": {"testbed.second_engine"},
     "tests.smoke": {*CORE, "infra", "fairlock.cdk", "testbed.localaws", "tests.e2e"},
     "tests.typing": PRODUCT,
