@@ -35,11 +35,21 @@ breaks the pace.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Item, Update, all_of, conditional_update, number
+from fairlock.protocol.expressions import (
+    Item,
+    Update,
+    Values,
+    all_of,
+    conditional_update,
+    number,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 MICROSECONDS: Final = 1_000_000
 """The unit of slots: in milliseconds three a second would be four in a thousand slower."""
@@ -226,12 +236,11 @@ def read_pace(name: str, item: Item) -> PaceState | None:
         raise LockItemMalformed(schema.partition_of_pace(name)) from error
 
 
-def _values(request: PaceRequest, over: PaceState | None) -> dict[str, dict[str, str]]:
-    if over is None:
-        return {":id": {"S": request.reservation_id}}
-    return {":id": {"S": request.reservation_id}, ":seen": {"N": str(over.next_us)}}
+def _values(request: PaceRequest, over: PaceState | None) -> Values:
+    values: Values = {":id": {"S": request.reservation_id}}
+    return values if over is None else {**values, ":seen": number(over.next_us)}
 
 
-def _ttl(next_us: int) -> dict[str, str]:
+def _ttl(next_us: int) -> AttributeValueTypeDef:
     """TTL removes an item two days after its last slot, when it says nothing any more."""
-    return {"N": str(schema.ttl_seconds(next_us // 1000))}
+    return number(schema.ttl_seconds(next_us // 1000))
