@@ -204,8 +204,11 @@ class Turn:
         return read_pace(name, context.table.read(pace_key(name)))
 
     def _pause(self, context: LockContext, *, began: float, attempt: int) -> None:
-        """Before a further attempt: others came first, or a slot was over."""
-        if context.retry_budget.is_spent(since=began):
+        """Before a further attempt: others came first, or a slot was over.
+
+        There always is a second one: the first may have taken all the time, and its repeat none.
+        """
+        if attempt > 1 and context.retry_budget.is_spent(since=began):
             raise LockStoreUnavailable(
                 f"pace {self._request.name!r}: each slot was over before its answer came; one may "
                 "be reserved, repeat the call"

@@ -44,7 +44,7 @@ FORMS: Final[dict[str, Callable[..., Update]]] = {"idle": reserve_idle, "next": 
 WRITTEN: Final = {
     ("idle", False): {"no item", "long ago", "now"},
     ("next", False): {"long ago", "now", "in a moment", "as late as allowed"},
-    ("idle", True): {"long ago", "now", "mine, past"},
+    ("idle", True): {"no item", "long ago", "now", "mine, past"},
     ("next", True): {"long ago", "now", "in a moment", "as late as allowed", "mine, past"}
     | {"mine, to come"},
 }

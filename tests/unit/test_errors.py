@@ -24,6 +24,7 @@ from fairlock.errors import (
     LockLost,
     LockStoreUnavailable,
     LockWaitTimeout,
+    SlotTooLate,
 )
 from fairlock.text import shorten
 
@@ -39,10 +40,14 @@ def test_each_error_is_a_fairlock_error_and_none_is_a_kind_of_another(kind: type
     assert FairlockError.__mro__[1] is Exception
 
 
-BUILT_IN = {InvalidRequest: ValueError, LockWaitTimeout: TimeoutError}
+BUILT_IN = {
+    InvalidRequest: ValueError,
+    LockWaitTimeout: TimeoutError,
+    SlotTooLate: TimeoutError,
+}
 
 
-def test_two_errors_are_what_python_calls_them_and_no_other_is() -> None:
+def test_some_errors_are_what_python_calls_them_and_no_other_is() -> None:
     for kind in all_errors():
         built_in = BUILT_IN.get(kind, Exception)
         for other in (ValueError, TimeoutError, OSError):

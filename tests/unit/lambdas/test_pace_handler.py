@@ -44,7 +44,7 @@ def test_a_slot_is_so_many_whole_seconds_away(capsys: Output) -> None:
     assert later["reserved"] is True
     assert later["wait_seconds"] in {7, 8}
     messages = [line["message"] for line in lines(capsys) if "message" in line]
-    assert messages == ["slot reserved"] * 2
+    assert messages[-2:] == ["slot reserved"] * 2
 
 
 def test_a_slot_that_is_too_late_is_an_answer_and_no_error(
