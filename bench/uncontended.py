@@ -17,9 +17,9 @@ from bench.plain_server import ANSWER_MS, plain_server
 from bench.systems import OTHER_TABLE, other_library
 from fairlock import LockClient
 from fairlock.protocol.expressions import Update
+from fairlock.protocol.grants import acquire_permit
 from fairlock.protocol.leaving import release_permit
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest
-from fairlock.protocol.permits import acquire_permit
 
 BARE = "two conditional writes of boto3"
 SAME = "the two writes of Fairlock, by boto3 alone"

@@ -40,6 +40,7 @@ from fairlock.protocol.expressions import (
     names_in,
     number,
 )
+from fairlock.protocol.grants import reacquire_permit, renew_as_seen
 from fairlock.protocol.items import reads_an_item
 from fairlock.protocol.model import (
     AcquireRequest,
@@ -48,7 +49,6 @@ from fairlock.protocol.model import (
     LockState,
     ReleaseRequest,
 )
-from fairlock.protocol.permits import reacquire_permit, renew_as_seen
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

@@ -25,6 +25,12 @@ from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
 from fairlock.protocol.expressions import Update
+from fairlock.protocol.grants import (
+    acquire_permit,
+    acquire_permit_as_seen,
+    extend_lease,
+    take_over_permit,
+)
 from fairlock.protocol.items import read_granted_token, read_state
 from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.leaving import DepartingHolder, evict
@@ -44,12 +50,6 @@ from fairlock.protocol.outcomes import (
     RefusalReason,
     Situation,
     judge,
-)
-from fairlock.protocol.permits import (
-    acquire_permit,
-    acquire_permit_as_seen,
-    extend_lease,
-    take_over_permit,
 )
 from fairlock.protocol.schema import FENCING_TOKEN
 from fairlock.store.context import (

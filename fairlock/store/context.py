@@ -30,11 +30,11 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.backoff import Random
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.expressions import Answer
+from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.lease_time import is_enough, own_ms, was_written_by_a_wrong_clock
 from fairlock.protocol.model import Holder, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
-from fairlock.protocol.permits import correct_grant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

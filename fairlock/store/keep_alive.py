@@ -32,6 +32,7 @@ from fairlock.protocol.claims import (
     record_heartbeat,
     renew_under_fence,
 )
+from fairlock.protocol.grants import renew, renew_as_seen
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
     AcquireRequest,
@@ -40,7 +41,6 @@ from fairlock.protocol.model import (
     LockState,
 )
 from fairlock.protocol.outcomes import Grant
-from fairlock.protocol.permits import renew, renew_as_seen
 from fairlock.protocol.schema import lock_key
 from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up, with_right_end
 from fairlock.store.hand_off import hand_over

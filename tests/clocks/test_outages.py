@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from fairlock.protocol.departure import not_outdated
 
-from fairlock.protocol import outcomes, permits, waiters
+from fairlock.protocol import grants, outcomes, waiters
 from fairlock.protocol.expressions import Condition
 from fairlock.store import acquire, queue
 from fairlock.testing.fake_table import MemoryTable
@@ -33,7 +33,7 @@ def fresh(*_: object, **__: object) -> bool:
     return False
 
 
-_WRITES: Final = ((permits, "not_outdated", never_outdated),)
+_WRITES: Final = ((grants, "not_outdated", never_outdated),)
 _JOINS: Final = ((waiters, "not_outdated", never_outdated),)
 _CLAIMS: Final = ((acquire, "write_claim", claim_whatever_has_ended),)
 _CALLS: Final = ((outcomes, "is_outdated", fresh),)

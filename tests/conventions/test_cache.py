@@ -89,7 +89,7 @@ def test_the_digest_of_a_search_counts_every_file_that_it_runs() -> None:
         str(CHECKOUT / path)
         for path in (
             "fairlock/store/acquire.py",
-            "fairlock/protocol/permits.py",
+            "fairlock/protocol/grants.py",
             "fairlock/aws/lock_table.py",
             "tests/model/contention/mutants.py",
             "tests/model/searches.py",

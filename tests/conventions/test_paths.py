@@ -7,7 +7,7 @@ request.
 
 What each way needs: a handler, `runtime` and `telemetry`; the three pages of the JSON (`requests`,
 `rules`, `answers`); four of the edge to AWS (`lock_table`, `retry`, `aws_clock`, `clock`), and
-`executions` for a push; an operation and its `context`; of the protocol the write (`permits` or
+`executions` for a push; an operation and its `context`; of the protocol the write (`grants` or
 `leaving`), its conditions (`admission`), the record (`items`, `schema`, `expressions`), the rules
 of time (`lease_time`), the answer (`outcomes`), and the claim of a workflow (`claims`).
 """

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from fairlock.protocol import claims, leaving, permits, waiters
+from fairlock.protocol import claims, grants, leaving, waiters
 from fairlock.protocol.expressions import Transaction
 from fairlock.store import (
     acquire,
@@ -52,7 +52,7 @@ def _places(
 
 
 _PLACES: Final = _places(
-    (permits, waiters, leaving),
+    (grants, waiters, leaving),
     (
         *(acquire, queue, release, administration, keep_alive, context),
         *(hand_off, leaving),

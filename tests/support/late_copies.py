@@ -11,10 +11,10 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import write_claim
 from fairlock.protocol.expressions import Update
+from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.outcomes import Grant
-from fairlock.protocol.permits import correct_grant
 from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, heartbeat, release
 from tests.support.operations import Operations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-from fairlock.protocol import leaving, outcomes, permits, waiters
+from fairlock.protocol import grants, leaving, outcomes, waiters
 from fairlock.protocol.admission import NOBODY_CAME_IN, PERMIT_FREE, not_outdated
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.protocol.model import LockState
@@ -166,7 +166,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         clients=_WIDE_NARROW_WIDE,
     ),
     "an acquire does not lower the limit in force": _mutant(
-        Invariant.LIMIT, (permits, "SET_LIMIT", _LIMIT_STAYS), clients=_WIDE_NARROW_WIDE
+        Invariant.LIMIT, (grants, "SET_LIMIT", _LIMIT_STAYS), clients=_WIDE_NARROW_WIDE
     ),
     "an acquire beside other limits ignores the last token": _mutant(
         Invariant.LIMIT,

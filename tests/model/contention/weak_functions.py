@@ -11,10 +11,10 @@ from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol import schema
 from fairlock.protocol.admission import NOBODY_CAME_IN
 from fairlock.protocol.expressions import Delete, Put, Transaction, Update
+from fairlock.protocol.grants import acquire_permit_as_seen
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
-from fairlock.protocol.permits import acquire_permit_as_seen
 from fairlock.store import hand_off as hand_off_module
 from fairlock.store import queue, release
 from fairlock.store.acquire import ExpiredHolders

@@ -96,7 +96,7 @@ def test_without_that_condition_another_holders_arn_changes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control."""
-    monkeypatch.setattr("fairlock.protocol.permits.SAME_EXECUTIONS", ":executions = :executions")
+    monkeypatch.setattr("fairlock.protocol.grants.SAME_EXECUTIONS", ":executions = :executions")
     for prefix, name in ((HERE, "a"), (ELSEWHERE, "b")):
         bench.store().acquire(acquire(name, limit=3, execution_arn=f"{prefix}Billing:{name}"))
     assert arns(bench) == [f"{ELSEWHERE}Billing:a", f"{ELSEWHERE}Billing:b"]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from fairlock.errors import InvalidRequest
+from fairlock.protocol.grants import take_over_permit
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import AcquireRequest, Holder, LockState
 from fairlock.protocol.outcomes import Grant
-from fairlock.protocol.permits import take_over_permit
 from fairlock.protocol.schema import (
     HOLDER_REVISION,
     HOLDER_UNDELIVERED,

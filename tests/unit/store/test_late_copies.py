@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from fairlock.protocol import claims, leaving, permits, waiters
+from fairlock.protocol import claims, grants, leaving, waiters
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant, Refusal
 from fairlock.store import acquire as store_acquire
@@ -334,7 +334,7 @@ def test_without_its_condition_the_copy_would_do_harm(bench: Bench, name: str) -
 def test_every_write_of_the_protocol_has_a_case() -> None:
     makers = {
         name
-        for module in (permits, waiters, leaving, claims)
+        for module in (grants, waiters, leaving, claims)
         for name, function in vars(module).items()
         if inspect.isfunction(function)
         and function.__module__ == module.__name__

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlock.protocol import leaving, permits
+from fairlock.protocol import grants, leaving
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
 from fairlock.testing.fake_table import MemoryTable
@@ -32,10 +32,10 @@ def bench(clock: FakeClock) -> Bench:
 @pytest.fixture
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody checks how long the item is retained."""
-    monkeypatch.setattr(permits, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
+    monkeypatch.setattr(grants, "retained_long_enough", lambda *, long: ())  # noqa: ARG005 - as the real one
     never = lambda _state, *, now_ms: False  # noqa: ARG005, E731 - as the real one
     monkeypatch.setattr(leaving, "needs_longer_retention", never)
-    monkeypatch.setattr(permits, "needs_longer_retention", never)
+    monkeypatch.setattr(grants, "needs_longer_retention", never)
 
 
 def seconds_to_live(bench: Bench) -> int:
