@@ -7,11 +7,14 @@ CONFORMANCE := .conformance
 BENCH := .bench
 SITE := .site
 RELEASE := .release
+RUNTIME := .runtime
+# The functions' Python: on the PATH, or one of pyenv's. Empty where there is none.
+RUNTIME_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3.13; do "$$each" -c "" 2>/dev/null && echo "$$each" && break; done)
 # Every process would compile all modules anew where this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test covered uncovered controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
+.PHONY: help demo test check covered uncovered runtime controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -38,11 +41,28 @@ lint: $(VENV)/ready ## rules, format, types and workflows
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint
+	@$(MAKE) --no-print-directory runtime
 # Two pytests: no process imports test modules that it does not run, and tracing slows only what needs it.
+check: $(VENV)/ready ## lint and the fast tests, in a minute: while you work
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n 2 -q --coverage with --ignore tests/unit/cdk --ignore tests/unit/cli tests/unit
 covered: $(VENV)/ready node_modules/ready
 	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit
 uncovered: $(VENV)/ready node_modules/ready
 	FAIRLOCK_TIMES=2 $(BIN)/python -m pytest -n 4 --coverage without --no-loadscope-reorder --durations=10
+# The functions run on Python 3.13, whatever runs the rest of the tests.
+$(RUNTIME)/ready: requirements.txt pyproject.toml | $(VENV)/ready
+	$(BIN)/uv venv --quiet --clear --python $(RUNTIME_PYTHON) $(RUNTIME)
+	$(BIN)/uv pip sync --quiet --python $(RUNTIME)/bin/python --require-hashes requirements.txt
+	$(BIN)/uv pip install --quiet --python $(RUNTIME)/bin/python --no-deps --no-build-isolation -e .
+	touch $@
+runtime: $(VENV)/ready ## the tests of the handlers, the store and the asset on the functions' Python 3.13, where there is one
+ifeq ($(RUNTIME_PYTHON),)
+	@echo "NOT TESTED ON PYTHON 3.13, which the functions run on: no python3.13 on the PATH or in pyenv (RUNTIME_PYTHON=… names one)"
+else
+	@$(MAKE) --no-print-directory $(RUNTIME)/ready
+	PYENV_VERSION= $(RUNTIME)/bin/python -m pytest -n 2 -p no:cacheprovider tests/unit/lambdas tests/unit/store tests/packaging/test_handlers_alone.py tests/packaging/test_byte_code.py
+endif
 controls: $(VENV)/ready node_modules/ready ## the embedded AWS without single corrections; `make test` runs them after a change of it
 	$(BIN)/python -m pytest -n 2 testbed/localaws/tests
 model: $(VENV)/ready ## search the protocol exhaustively, and its mutants; `make test` does it after a change of it
@@ -111,4 +131,4 @@ requirements: ## compile the pins anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.14 --no-deps --generate-hashes --strip-extras --custom-compile-command "make requirements" -o testbed/conformance/requirements.txt testbed/conformance/requirements.in
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --strip-extras --custom-compile-command "make requirements" -o release/requirements.txt release/requirements.in
 clean: ## remove what make has made
-	rm -rf $(VENV) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) $(RELEASE) node_modules cdk.out dist out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIME) $(SECOND) $(CONFORMANCE) $(BENCH) $(SITE) $(RELEASE) node_modules cdk.out dist out .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

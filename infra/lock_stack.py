@@ -40,6 +40,7 @@ class LockStack(Stack):
             memory_size_mib=settings.memory_size_mib,
             tracing=settings.tracing,
             architecture=architecture,
+            recursive_loop=settings.recursive_loop,
             table_name=settings.table_name,
         )
         self.locks.add_outputs()

@@ -12,7 +12,10 @@ from constructs import Node
 
 _T = TypeVar("_T")
 
-_REMOVAL_POLICIES: Final = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DESTROY}
+_REMOVAL_POLICIES: Final = {
+    "retain": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+    "destroy": RemovalPolicy.DESTROY,
+}
 _FLAGS: Final = {"true": True, "false": False}
 _LOG_RETENTION: Final = {
     "1": logs.RetentionDays.ONE_DAY,
@@ -47,6 +50,7 @@ class Settings:
         memory_size_mib: memory of each function.
         tracing: whether X-Ray traces the functions; None where it can.
         architecture: of the functions' processors; None for arm64 where it is usual.
+        recursive_loop: whether the reaper's function is let loop; None where Lambda can be told.
         table_name: the name of the table; None lets CloudFormation name it.
     """
 
@@ -55,13 +59,14 @@ class Settings:
     administration: bool = False
     lifecycle_events: bool = False
     pace: bool = False
-    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN
+    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     deletion_protection: bool = False
     log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH
     log_level: str = "INFO"
     memory_size_mib: int = 256
     tracing: bool | None = None
     architecture: str | None = None
+    recursive_loop: bool | None = None
     table_name: str | None = None
 
     @classmethod
@@ -84,6 +89,9 @@ class Settings:
             memory_size_mib=_memory(node),
             tracing=_choice(node, "tracing", {**_FLAGS, "default": None}, default="default"),
             architecture=_choice(node, "architecture", _ARCHITECTURES, default="default"),
+            recursive_loop=_choice(
+                node, "recursive_loop", {**_FLAGS, "default": None}, default="default"
+            ),
             table_name=node.try_get_context("table_name"),
         )
 

@@ -25,7 +25,6 @@ from fairlock.aws.executions import (
     StepFunctions,
     WorkflowEngines,
     no_account,
-    place_in,
 )
 from fairlock.aws.lock_table import LockTable
 from fairlock.aws.retry import OWN_REQUESTS_CONFIG, RetryBudget
@@ -33,7 +32,7 @@ from fairlock.clock import BootClock
 from fairlock.names import MEETS_DURABLE_VARIABLE, TABLE_NAME_VARIABLE
 from fairlock.store.context import LockContext
 from fairlock.wire.answers import invalid_request_text
-from fairlock.wire.rules import is_durable
+from fairlock.wire.rules import is_durable, place_in
 from lambdas.telemetry import observe_event
 
 if TYPE_CHECKING:

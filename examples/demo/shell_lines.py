@@ -21,7 +21,7 @@ def lines(deployed: Deployed, endpoint_url: str, environment: Mapping[str, str])
     charge = shlex.quote(json.dumps({"account_id": "alice", "amount": 10, "work_seconds": 5}))
     return "\n".join(
         (
-            "# the environment: test credentials, which no real account knows",
+            "# the environment: credentials of this embedded AWS, which no real account knows",
             *(f"export {name}={shlex.quote(environment[name])}" for name in EXPORTED),
             "export AWS_PAGER=",
             f"export AWS_ENDPOINT_URL={shlex.quote(endpoint_url)}",

@@ -25,7 +25,7 @@ from fairlock.aio.tasks import (
 from fairlock.client import arguments
 from fairlock.client.acquisition import Acquisition
 from fairlock.client.arguments import LockOptions
-from fairlock.client.connection import StoreFactory, table_of_stack
+from fairlock.client.connection import StoreFactory, told_by_stack
 from fairlock.client.lease_handle import LeaseHandle
 from fairlock.client.reporting import LockEvents, OnEvent, logger
 from fairlock.client.settings import (
@@ -46,6 +46,7 @@ from fairlock.client.table_client import (
 )
 from fairlock.clock import Clock, Seconds
 from fairlock.errors import ClientUnusable, DescribedHolder, LockWaitTimeout
+from fairlock.names import TABLE_NAME_PARAMETER
 from fairlock.protocol.description import LockDescription
 from fairlock.store.administration import describe
 from fairlock.wire import rules
@@ -140,7 +141,7 @@ class AsyncLockClient(NotCopied):
     ) -> Self:
         """A client for the table of the service that a stack shares. As `LockClient.from_stack`."""
         async with temporary_client("ssm", session) as make_client:
-            table = await run(table_of_stack, stack_name, make_client)
+            table = await run(told_by_stack, stack_name, TABLE_NAME_PARAMETER, make_client)
         return cls(table, session=session, **settings)
 
     async def acquire(

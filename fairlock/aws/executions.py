@@ -26,7 +26,7 @@ from fairlock.errors import LockLost
 from fairlock.protocol.model import Liveness
 from fairlock.protocol.outcomes import Grant, NotHeld, Released
 from fairlock.wire.answers import acquire_answer, release_answer
-from fairlock.wire.rules import callback_id_in, is_durable
+from fairlock.wire.rules import callback_id_in, is_durable, place_in
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -330,9 +330,3 @@ class WorkflowEngines:
         if is_durable(execution_arn):
             return self.durable_functions.describe(execution_arn)
         return self.step_functions.describe(execution_arn)
-
-
-def place_in(arn: str) -> tuple[str, str, str]:
-    """Partition, region and account of `arn:partition:service:region:account:…`."""
-    _, partition, _, region, account, *_ = arn.split(":")
-    return partition, region, account

@@ -20,7 +20,7 @@ class MonitoredService:
 
     Attributes:
         functions: those that callers and the reaper use, by operation.
-        dead_letters: None if the service has no reaper.
+        dead_letters, oldest_event: None if the service has no reaper.
     """
 
     def __init__(self, service: LockServiceBase) -> None:
@@ -34,6 +34,7 @@ class MonitoredService:
             **({} if service.publish_function is None else {"Publish": service.publish_function}),
         }
         self.dead_letters = service.metric_dead_letters() if service.has_dead_letters else None
+        self.oldest_event = service.metric_oldest_event() if service.has_dead_letters else None
 
     def metric(self, name: MetricName, statistic: str | None = None) -> cloudwatch.Metric:
         """A metric of the service, labelled with its statistic if one is given."""

@@ -23,7 +23,7 @@ from fairlock.cdk.service.service_base import LockServiceBase
 from fairlock.errors import InvalidRequest
 from fairlock.names import LogMessage, MetricName
 
-_DURATIONS = ("current_wait", "hand_off_latency")
+_DURATIONS = ("current_wait", "hand_off_latency", "reaper_delay")
 _COUNTS = (
     "lost",
     "taken_over",
@@ -47,6 +47,8 @@ class LockAlarms:
         hand_off_latency: the 95th percentile, from the departure of a holder that somebody noticed
             to the message to the next one.
         dead_letters: events that the reaper could not handle; none if the service has no reaper.
+        reaper_delay: an event has waited so long for the reaper, which does not run or cannot keep
+            up; none if the service has no reaper. Ten tries of one event take twenty minutes.
         function_errors: of one function. Requests that it refuses by an error count, too.
         throttles: of one function, or of the table's reads or writes.
     """
@@ -57,6 +59,7 @@ class LockAlarms:
     queue_length: int | None = None
     hand_off_latency: Duration | None = None
     dead_letters: int | None = 1
+    reaper_delay: Duration | None = field(default_factory=lambda: Duration.minutes(30))
     function_errors: int | None = 10
     throttles: int | None = 1
 
@@ -232,6 +235,10 @@ class LockMonitoring(Construct):
         if monitored.dead_letters is not None:
             description = "The reaper could not handle an event: a lock stays until its lease ends."
             self._alarm("DeadLetters", monitored.dead_letters, alarms.dead_letters, description)
+        if monitored.oldest_event is not None and alarms.reaper_delay is not None:
+            description = "Events wait for the reaper: dead workflows keep their locks for a lease."
+            seconds = int(alarms.reaper_delay.to_seconds())
+            self._alarm("ReaperDelay", monitored.oldest_event, seconds, description)
         for name, metric in monitored.errors().items():
             description = f"The function {name} fails."
             self._alarm(f"{name}Errors", metric, alarms.function_errors, description)

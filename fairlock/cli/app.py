@@ -24,12 +24,10 @@ from fairlock.cli.target import (
     LockName,
     Profile,
     Region,
-    Stack,
-    Table,
     Target,
+    about_a_table,
     rate_of,
     seconds,
-    target_of,
 )
 from fairlock.client.create_table import create_table
 from fairlock.errors import SlotTooLate
@@ -82,15 +80,15 @@ def fairlock(
 
 
 @app.command("run", cls=Command)
+@about_a_table(so="; the command was not started")
 def run_command(
+    target: Target,
     name: LockName,
     command: Annotated[
         list[str],
         typer.Argument(metavar="COMMAND", help="What to run, with its arguments, after --."),
     ],
     *,
-    table: Table = None,
-    stack: Stack = None,
     lease: Annotated[
         float,
         typer.Option(
@@ -125,10 +123,7 @@ def run_command(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
     ] = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Holds a lock while a command runs.
 
     It passes on the command's exit status. The command finds FAIRLOCK_LOCK_NAME and
@@ -136,9 +131,7 @@ def run_command(
     TERM, and KILL after the grace. A time is a number of seconds, or has a unit: 30s, 10m, 2h, 1d.
     """
     job = Job(
-        target=target_of(
-            table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-        ),
+        target=target,
         name=name,
         command=command,
         lease=lease,
@@ -150,13 +143,13 @@ def run_command(
         taken_exit_code=taken_exit_code,
         quiet=quiet,
     )
-    with job.target.named_in_errors(so="; the command was not started"):
-        status = run(job)
-    raise Ended(status)
+    return run(job)
 
 
 @app.command("pace", cls=Command)
+@about_a_table(so="; the command was not started")
 def pace_command(
+    target: Target,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pace's name.")],
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, with its arguments.")
@@ -168,8 +161,6 @@ def pace_command(
             parser=rate_of, metavar="COUNT/TIME", help="How many in how much time, such as 10/1m."
         ),
     ],
-    table: Table = None,
-    stack: Stack = None,
     max_wait: Annotated[
         float,
         typer.Option(
@@ -180,25 +171,19 @@ def pace_command(
     late_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the slot is later than that.")
     ] = exit_codes.TAKEN,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Waits for the next slot of a pace, then becomes the command.
 
     Nothing is held while the command runs. A time is a number of seconds, or has a unit: 30s, 10m,
     2h, 1d. At most once an hour in the whole fleet: --rate 1/1h --max-wait 0.
     """
-    target = target_of(
-        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-    )
-    with target.named_in_errors(so="; the command was not started"), target.locks() as locks:
+    with target.locks() as locks:
         try:
             locks.pace(name, rate=rate, max_wait=max_wait, burst=burst)
         except SlotTooLate as error:
             exit_codes.say(f"{error}; the command was not started")
-            raise Ended(late_exit_code) from None
-    become(command)
+            return late_exit_code
+    return become(command)
 
 
 @app.command("create-table", cls=Command)

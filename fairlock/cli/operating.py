@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
@@ -11,24 +10,19 @@ import typer
 from fairlock.cli import exit_codes
 from fairlock.cli.doctor import doctor
 from fairlock.cli.endings import Command
-from fairlock.cli.exit_codes import Ended, end
+from fairlock.cli.exit_codes import end
 from fairlock.cli.intervene import ForcedRelease, ask_at_the_terminal, force_release, release_own
 from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, watch
 from fairlock.cli.target import (
     TIME,
     AsJson,
-    EndpointUrl,
     LockName,
     Prefix,
-    Profile,
-    Region,
-    Stack,
-    Table,
     Target,
+    about_a_table,
     caller,
     seconds,
-    target_of,
 )
 from fairlock.clock import SystemClock
 
@@ -38,10 +32,10 @@ commands = typer.Typer(rich_markup_mode=None)
 
 
 @commands.command("ls", cls=Command)
+@about_a_table()
 def list_command(
+    target: Target,
     *,
-    table: Table = None,
-    stack: Stack = None,
     prefix: Prefix = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only locks that others wait for.")
@@ -50,94 +44,64 @@ def list_command(
         bool, typer.Option("--free", help="Free locks too, as long as the table knows them.")
     ] = False,
     as_json: AsJson = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Lists the locks that are held or waited for. Reads the whole table, whatever the prefix."""
-    target = target_of(
-        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-    )
-
-    def run() -> int:
-        with target.locks() as locks:
-            return list_locks(
-                locks,
-                screen(),
-                target.place(),
-                prefix=prefix,
-                waiting=waiting,
-                free=free,
-                as_json=as_json,
-            )
-
-    _end_with(target, run)
+    with target.locks() as locks:
+        return list_locks(
+            locks,
+            screen(),
+            target.place(),
+            prefix=prefix,
+            waiting=waiting,
+            free=free,
+            as_json=as_json,
+        )
 
 
 @commands.command("show", cls=Command)
+@about_a_table()
 def show_command(
+    target: Target,
     name: LockName,
     *,
-    table: Table = None,
-    stack: Stack = None,
     as_json: AsJson = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Shows who holds a lock, and who waits for it."""
-    target = target_of(
-        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-    )
-
-    def run() -> int:
-        with target.locks() as locks:
-            return show(locks, target.place(), name, as_json=as_json)
-
-    _end_with(target, run)
+    with target.locks() as locks:
+        return show(locks, target.place(), name, as_json=as_json)
 
 
 @commands.command("watch", cls=Command)
+@about_a_table()
 def watch_command(
+    target: Target,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Locks; none for all in use.")
     ] = None,
     *,
-    table: Table = None,
-    stack: Stack = None,
     prefix: Prefix = None,
     every: Annotated[
         float,
         typer.Option(parser=seconds(least=0.5), metavar=TIME, help="Time between two readings."),
     ] = 5,
     as_json: AsJson = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Shows locks again and again, until Ctrl-C.
 
     Without names it reads the whole table each time. If the output is no
     terminal, or with --json, it prints a line for each change.
     """
-    target = target_of(
-        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-    )
-
-    def run() -> int:
-        with target.locks() as locks:
-            read = reader(locks, names or (), prefix)
-            return watch(read, screen(), SystemClock(), every=every, as_json=as_json)
-
-    _end_with(target, run)
+    with target.locks() as locks:
+        read = reader(locks, names or (), prefix)
+        return watch(read, screen(), SystemClock(), every=every, as_json=as_json)
 
 
 @commands.command("release", cls=Command)
+@about_a_table()
 def release_command(
+    target: Target,
     name: LockName,
     *,
-    table: Table = None,
-    stack: Stack = None,
     owner: Annotated[
         str | None,
         typer.Option(metavar="OWNER_ID", help="Release as its owner; - reads the id from input."),
@@ -151,63 +115,41 @@ def release_command(
     reason: Annotated[str | None, typer.Option(help="With --force: why; others see it.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --force: do not ask.")] = False,
     as_json: AsJson = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Releases a lock, as its owner or by force.
 
     By force it releases the grant that was shown, or nothing. The oldest waiter gets the lock.
 
     The work of the former holder is not stopped. The lock's item records who released it and why.
     """
-    target = target_of(
-        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-    )
     if (owner is None) is not force:
         end(exit_codes.USAGE, "give either --owner, or --force")
-
-    def run() -> int:
-        if owner is not None:
-            owner_id = sys.stdin.readline().strip() if owner == _FROM_INPUT else owner
-            with target.locks() as locks:
-                return release_own(locks, name, owner_id, as_json=as_json)
-        wanted = ForcedRelease(
-            name=name,
-            fencing_token=token,
-            reason=reason,
-            yes=yes,
-            as_json=as_json,
-            ask=ask_at_the_terminal(),
-            requested_by=lambda: caller(target),
-        )
+    if owner is not None:
+        owner_id = sys.stdin.readline().strip() if owner == _FROM_INPUT else owner
         with target.locks() as locks:
-            return force_release(locks, target.place(), wanted)
-
-    _end_with(target, run)
+            return release_own(locks, name, owner_id, as_json=as_json)
+    wanted = ForcedRelease(
+        name=name,
+        fencing_token=token,
+        reason=reason,
+        yes=yes,
+        as_json=as_json,
+        ask=ask_at_the_terminal(),
+        requested_by=lambda: caller(target),
+    )
+    with target.locks() as locks:
+        return force_release(locks, target.place(), wanted)
 
 
 @commands.command("doctor", cls=Command)
+@about_a_table()
 def doctor_command(
+    target: Target,
     *,
-    table: Table = None,
-    stack: Stack = None,
     as_json: AsJson = False,
-    profile: Profile = None,
-    region: Region = None,
-    endpoint_url: EndpointUrl = None,
-) -> None:
+) -> int:
     """Checks the table, the clock and your permissions.
 
     It writes nothing: a permission to write is tried on an item that does not exist.
     """
-    target = target_of(
-        table=table, stack=stack, profile=profile, region=region, endpoint_url=endpoint_url
-    )
-    _end_with(target, lambda: doctor(target, screen(), SystemClock(), as_json=as_json))
-
-
-def _end_with(target: Target, run: Callable[[], int]) -> None:
-    with target.named_in_errors():
-        status = run()
-    raise Ended(status)
+    return doctor(target, screen(), SystemClock(), as_json=as_json)

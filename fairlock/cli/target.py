@@ -8,13 +8,14 @@ command is told to AWS and to the people who see the lock. Times are written as 
 from __future__ import annotations
 
 import getpass
+import inspect
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Annotated, Any, Final
 
 import boto3
@@ -26,12 +27,11 @@ from fairlock.aws.aws_clock import is_aws
 from fairlock.aws.retry import (
     CLIENT_CONFIG,
     QUICKLY,
-    error_code,
-    may_pass,
     misconfigured,
     was_not_written,
 )
 from fairlock.cli import exit_codes
+from fairlock.client.connection import told_by_stack
 from fairlock.client.lock_client import LockClient
 from fairlock.errors import (
     FairlockError,
@@ -41,8 +41,6 @@ from fairlock.errors import (
 )
 from fairlock.names import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
 from fairlock.wire import rules
-
-"""How the hosts end whose address is not worth telling."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +152,7 @@ def target_of(
     With a stack, its name is read from the Parameter Store, in one request. An option that a person
     has typed counts more than a variable that was set some time ago.
 
-    Ends the program if both are given or none is, or if no stack of this name shares a service.
+    Ends the program if both are given or none is.
     """
     place = {"profile": profile, "region": region, "endpoint_url": endpoint_url}
     if stack is not None:
@@ -170,27 +168,14 @@ def target_of(
 
 
 def name_of_stack(stack: str, name: str, **place: str | None) -> str:
-    """What the stack's lock service has written into the Parameter Store; ends the program if not.
+    """What the stack's lock service has written into the Parameter Store.
 
     Raises:
-        InvalidRequest: no stack can have this name.
+        InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable: as of `told_by_stack`.
     """
     rules.require("stack", rules.STACK_NAME, stack, show_text=True)
-    parameter = stack_parameter(stack, name)
-    target = Target(table=parameter, **place)
-    where = f"--stack {stack} in {target.region_name() or 'no known region'}"
-    parameters = target.client("ssm")
-    try:
-        return str(parameters.get_parameter(Name=parameter)["Parameter"]["Value"])
-    except (BotoCoreError, ClientError) as error:
-        if error_code(error) == "ParameterNotFound":
-            what = "no stack of this name shares a lock service in this account and region"
-            exit_codes.end(exit_codes.CONFIGURATION, f"{where}: {what} ({parameter})")
-        if may_pass(error):
-            what = f"the Parameter Store did not answer ({error}); repeat the command"
-            exit_codes.end(exit_codes.UNAVAILABLE, f"{where}: {what}")
-        what = f"cannot be looked up, which needs ssm:GetParameter: {error}; or give --table"
-        exit_codes.end(exit_codes.CONFIGURATION, f"{where}: {what}")
+    target = Target(table=stack_parameter(stack, name), **place)
+    return told_by_stack(stack, name, lambda: target.client("ssm"))
 
 
 def _advice(error: LockStoreUnavailable) -> str:
@@ -224,6 +209,51 @@ EndpointUrl = Annotated[
 ]
 Prefix = Annotated[str | None, typer.Option(help="Only lock names that begin so.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+_WHICH_TABLE: Final = {"table": Table, "stack": Stack}
+_WHERE: Final = {"profile": Profile, "region": Region, "endpoint_url": EndpointUrl}
+
+
+def about_a_table(
+    so: str = "",
+) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Gives a command the options that name its table; its result is the exit status.
+
+    Args:
+        so: what follows if the table does not answer, to be told too.
+    """
+
+    def decorate(command: Callable[..., int]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:  # noqa: ANN401 - what the command takes
+            target = target_of(**{name: given.pop(name) for name in (*_WHICH_TABLE, *_WHERE)})
+            with target.named_in_errors(so=so):
+                status = command(target, **given)
+            raise exit_codes.Ended(status)
+
+        # What the command line shows is read from the signature: arguments first, then options.
+        _target, *own = inspect.signature(command, eval_str=True).parameters.values()
+        arguments = [each for each in own if each.kind is not each.KEYWORD_ONLY]
+        parameters = [
+            *arguments,
+            *_options(_WHICH_TABLE),
+            *own[len(arguments) :],
+            *_options(_WHERE),
+        ]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # see PEP 362
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+def _options(kinds: Mapping[str, object]) -> list[inspect.Parameter]:
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, by_name, default=None, annotation=kind)
+        for name, kind in kinds.items()
+    ]
+
 
 TIME: Final = "TIME"
 """How the help names a value that `seconds` parses."""

@@ -43,7 +43,7 @@ from fairlock.errors import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
 )
-from fairlock.names import TABLE_NAME_PARAMETER, TABLE_NAME_VARIABLE, stack_parameter
+from fairlock.names import TABLE_NAME_VARIABLE, stack_parameter
 from fairlock.protocol.model import ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Released
 from fairlock.store.context import LockContext
@@ -341,11 +341,12 @@ def table_or_default(table_name: str | None) -> str:
     return table or ""
 
 
-def table_of_stack(stack_name: str, make_client: Callable[[], Any]) -> str:
-    """Reads the name of the table that a stack shares: one request.
+def told_by_stack(stack_name: str, name: str, make_client: Callable[[], Any]) -> str:
+    """Reads a name that a stack shares, such as that of the table: one request.
 
     Args:
         stack_name: the stack with the lock service.
+        name: what is named.
         make_client: makes a client for Systems Manager.
 
     Raises:
@@ -355,7 +356,7 @@ def table_of_stack(stack_name: str, make_client: Callable[[], Any]) -> str:
         LockStoreUnavailable: the Parameter Store did not answer; repeat the call.
     """
     rules.require("stack_name", rules.STACK_NAME, stack_name, show_text=True)
-    path = stack_parameter(stack_name, TABLE_NAME_PARAMETER)
+    path = stack_parameter(stack_name, name)
     region = None
     try:
         client = make_client()

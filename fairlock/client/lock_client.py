@@ -12,7 +12,7 @@ import boto3
 from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.client import arguments
 from fairlock.client.arguments import LockOptions
-from fairlock.client.connection import Connection, StoreFactory, table_of_stack
+from fairlock.client.connection import Connection, StoreFactory, told_by_stack
 from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.heartbeats import Heartbeats
 from fairlock.client.lease_handle import LeaseHandle, Releasable, Unreleased
@@ -23,6 +23,7 @@ from fairlock.client.table_client import LockAdministration
 from fairlock.client.threads import Callbacks, WorkerPool, reset_in_children
 from fairlock.clock import BootClock, Clock, Seconds
 from fairlock.errors import ClientUnusable, LockWaitTimeout
+from fairlock.names import TABLE_NAME_PARAMETER
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -117,7 +118,9 @@ class LockClient(LockAdministration):
         """
         Connection.check("session", session, has="client")
         maker: Any = session or boto3
-        table = table_of_stack(stack_name, lambda: maker.client("ssm", config=CLIENT_CONFIG))
+        table = told_by_stack(
+            stack_name, TABLE_NAME_PARAMETER, lambda: maker.client("ssm", config=CLIENT_CONFIG)
+        )
         return cls(table, session=session, **settings)
 
     def _new_services(self) -> LockServices:

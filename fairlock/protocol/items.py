@@ -216,6 +216,7 @@ def read_place(item: Item) -> Place:
         entered_at_ms=_number(item, schema.ENTERED_AT_MS),
         asked_at_ms=_number(item, schema.ASKED_AT_MS),
         expires_at_ms=_number(item, schema.EXPIRES_AT_MS),
+        execution_arn=_text(item, schema.EXECUTION_ARN),
     )
 
 

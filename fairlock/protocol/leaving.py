@@ -7,19 +7,16 @@ has seen its grant, and names that by the fencing token. If others wait, the nex
 a holder departs  leave_without_successor  serve_waiter (its own)         leave_without_successor
 none departs      close_queue              serve_waiter (a free one)      nothing to do
 
-A queue that could not be read to its end is not empty, though no waiter was found: a holder
-departs, and the lock stays contended.
+A queue that was not read to its end is not empty: a holder departs, the lock stays contended.
 
     departing holder             lock item                      waiter item
       │ oldest_waiters ─────────────────────────────────────▶ query
       │ serve_waiter ── one ──────▶ holder out, waiter in      ───▶ delete
       └ wake the waiter             condition: as it was seen       condition: it exists
 
-A hand-off is one transaction, so that an owner who was granted leaves no waiter behind, and no
-permit is handed to an owner who has been and gone.
-
-The flag `contended` is removed by the caller that finds the queue empty, on condition that
-`wait_seq` has not moved since the flag was seen: a waiter that joined in between keeps it there.
+A hand-off is one transaction: an owner who was granted leaves no waiter behind, and no permit is
+handed to an owner who has been and gone. The caller that finds the queue empty removes `contended`
+if `wait_seq` has not moved since it saw the flag: a waiter that joined in between keeps it there.
 """
 
 from __future__ import annotations
@@ -59,6 +56,7 @@ from fairlock.protocol.items import (
     new_holder,
     shared_executions,
 )
+from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.protocol.waiters import delete_waiter
@@ -314,8 +312,15 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     )
 
 
-def mark_undelivered(grant: Grant) -> Update:
-    """Mark a grant of which nobody was there to be told. Refused if its owner has renewed since.
+UNDELIVERED_MS: Final = 60_000
+"""How long a grant stands of which nobody was there to be told: longer than the pause between two
+questions of a waiter, a cold start included. Its own lease may be 12 h."""
+
+
+def mark_undelivered(grant: Grant, *, now_ms: int) -> Update:
+    """Mark a grant of which nobody was there to be told, and let it end soon.
+
+    Refused if its owner has renewed since. An owner that asks later than that has its place back.
 
     And refused if the owner has another grant by now, whose first revision is the same.
 
@@ -324,9 +329,14 @@ def mark_undelivered(grant: Grant) -> Update:
     return conditional_update(
         schema.lock_key(grant.lock_name),
         grant.owner_id,
-        change="SET #mine.#h_undelivered = :yes",
+        change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms",
         condition="#my_token = :seen_grant AND #mine.#h_revision = :one",
-        values={":seen_grant": number(grant.fencing_token)},
+        values={
+            ":seen_grant": number(grant.fencing_token),
+            ":expires_at_ms": number(
+                min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
+            ),
+        },
     )
 
 

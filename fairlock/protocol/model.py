@@ -296,6 +296,7 @@ class Waiter:
             entered_at_ms=self.entered_at_ms,
             asked_at_ms=self.asked_at_ms,
             expires_at_ms=self.expires_at_ms,
+            execution_arn=self.request.execution_arn,
         )
 
     def as_holder(self, *, fencing_token: int, now_ms: int) -> Holder:
@@ -331,6 +332,7 @@ class Place:
     entered_at_ms: int
     asked_at_ms: int
     expires_at_ms: int
+    execution_arn: str | None = None
 
 
 def is_dead(

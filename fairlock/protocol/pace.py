@@ -237,8 +237,9 @@ def read_pace(name: str, item: Item) -> PaceState | None:
 
 
 def _values(request: PaceRequest, over: PaceState | None) -> Values:
-    values: Values = {":id": {"S": request.reservation_id}}
-    return values if over is None else {**values, ":seen": number(over.next_us)}
+    if over is None:
+        return {":id": {"S": request.reservation_id}}
+    return {":id": {"S": request.reservation_id}, ":seen": {"N": str(over.next_us)}}
 
 
 def _ttl(next_us: int) -> AttributeValueTypeDef:

@@ -57,6 +57,9 @@ MOST_WAITERS_POLLED: Final = 2
 """So few that a poll mostly costs no more than to read the lock alone."""
 MOST_WAITERS: Final = 1_000
 """Waiters that still ask; nobody joins behind so many."""
+MOST_PLACES_OF_AN_EXECUTION: Final = 100
+"""More than a Map runs at a time. Further ones ask again, so one execution, or a caller that names
+one, cannot fill a queue by itself."""
 MOST_PLACES_READ: Final = 20_000
 """Places read to count them, dead waiters included; nobody joins if there are so many."""
 MOST_DELETES: Final = 100
@@ -152,7 +155,7 @@ def lock_and_oldest_waiters(lock_name: str) -> Query:
 
 def places(lock_name: str, *, up_to: str | None = None) -> Query:
     """Who waits, and how long each keeps its place; all, or up to a sort key."""
-    attributes = "#owner_id, #entered_at_ms, #asked_at_ms, #expires_at_ms"
+    attributes = "#owner_id, #entered_at_ms, #asked_at_ms, #expires_at_ms, #execution_arn"
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     values: Values = {
         ":pk": {"S": schema.partition_of(lock_name)},

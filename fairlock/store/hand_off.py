@@ -381,5 +381,6 @@ def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
         queue.drop_execution(request.execution_arn)
         return True
     with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
-        context.table.update(mark_undelivered(hand_off.grant))
+        now_ms = context.aws_clock.now_ms()
+        context.table.update(mark_undelivered(hand_off.grant, now_ms=now_ms))
     return False

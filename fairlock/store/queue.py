@@ -28,6 +28,7 @@ from fairlock.protocol.model import AcquireRequest, LockState, Place, SeenLock, 
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import LONGEST_FALLBACK_SECONDS, WAITER_GRACE_MS, waiter_sort_key
 from fairlock.protocol.waiters import (
+    MOST_PLACES_OF_AN_EXECUTION,
     MOST_PLACES_READ,
     MOST_WAITERS,
     MOST_WAITERS_POLLED,
@@ -265,7 +266,7 @@ def _not_to_join(entry: _Entry, waiting: list[Place]) -> Refusal | None:
     """The answer to a caller that may not join a queue in which these wait; None if it may."""
     context, request = entry.context, entry.request
     length = count_live(waiting, now_ms=entry.now_ms)
-    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ:
+    if length >= MOST_WAITERS or len(waiting) >= MOST_PLACES_READ or _has_many(entry, waiting):
         return _queue_full(request, entry)
     now_ms, claimed_at_ms = context.aws_clock.now_ms(), request.claimed_at_ms
     if claimed_at_ms is None and made_at_ms(request, now_ms=now_ms) + SLACK_MS < now_ms:
@@ -303,6 +304,15 @@ def _age_ms(context: LockContext, request: AcquireRequest) -> int:
     if request.made_at is None:
         return 0
     return round((context.aws_clock.monotonic() - request.made_at) * 1000)
+
+
+def _has_many(entry: _Entry, waiting: list[Place]) -> bool:
+    """Whether the caller's execution has as many places as it may have."""
+    execution_arn = entry.request.execution_arn
+    if execution_arn is None:
+        return False
+    own = [place for place in waiting if place.execution_arn == execution_arn]
+    return count_live(own, now_ms=entry.now_ms) >= MOST_PLACES_OF_AN_EXECUTION
 
 
 def _position(entry: _Entry, entered_at_ms: int) -> int | None:

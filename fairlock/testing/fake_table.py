@@ -7,6 +7,7 @@ DynamoDB, request by request, and so does one of the property tests.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from fairlock.clock import Clock, SystemClock
+from fairlock.errors import ClientUnusable
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from fairlock.testing.interpreter import (
     InvalidExpression,
@@ -242,6 +244,11 @@ _LOCKS_ONLY: Final = (
 )
 
 
+_ENVIRONMENT: Final = "AWS_EXECUTION_ENV"
+_LAMBDA: Final = "AWS_Lambda_"
+"""How Lambda's own runtimes begin it. Tests set the function's name at most."""
+
+
 class FakeTable(DynamoDBClient):
     """Stands in for boto3's DynamoDB client. Any number of clients and threads may share one.
 
@@ -253,9 +260,18 @@ class FakeTable(DynamoDBClient):
             `LockStoreUnavailable`, and heartbeats fail until the lease is over.
         loses_replies: whether requests are done, and their replies get lost.
         clock: tells the Date of the answers; fake clients give the table theirs.
+
+    Raises:
+        ClientUnusable: this runs in Lambda itself, where it would exclude no other environment.
     """
 
     def __init__(self) -> None:
+        if os.environ.get(_ENVIRONMENT, "").startswith(_LAMBDA):
+            message = (
+                "fairlock.testing is for tests: its locks exclude nobody outside of this process; "
+                "use LockClient in a deployed function"
+            )
+            raise ClientUnusable(message)
         self.requests: list[str] = []
         self.is_down = False
         self.loses_replies = False

@@ -29,7 +29,7 @@ _RULES: Final = {
     "limit": rules.LIMIT,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
-    "redrive_count": rules.REDRIVE_COUNT,
+    "redrive_count": rules.RUN_OF_EXECUTION,
     "entered_at_ms": rules.EPOCH_MS,
     "waiting_since_ms": rules.EPOCH_MS,
     "ticket": rules.TICKET,

@@ -52,6 +52,12 @@ def is_durable(arn: str) -> bool:
     return _DURABLE.fullmatch(arn) is not None
 
 
+def place_in(arn: str) -> tuple[str, str, str]:
+    """Partition, region and account of `arn:partition:service:region:account:…`."""
+    _, partition, _, region, account, *_ = arn.split(":")
+    return partition, region, account
+
+
 def is_callback_id(text: str) -> bool:
     """Whether Lambda takes this text for the id of a callback."""
     return _CALLBACK_ID.fullmatch(text) is not None
@@ -318,7 +324,7 @@ TICKET: Final = Rule(
     "must be the ticket of an earlier answer, a whole number; or null for none",
     lambda value: value is None or _is_whole(value, 0, LATEST_EPOCH_MS),
 )
-REDRIVE_COUNT: Final = Rule(
+RUN_OF_EXECUTION: Final = Rule(
     "must be how often the execution was redriven, $states.context.Execution.RedriveCount, a whole "
     "number; or null if that is not known",
     lambda value: value is None or _is_whole(value, 0, MOST_REDRIVES),

@@ -5,6 +5,7 @@ user. A program that runs with them reaches the emulator and nothing else.
 """
 
 import os
+import secrets
 from collections.abc import Mapping
 
 REGION = "us-east-1"
@@ -49,11 +50,16 @@ def without_foreign_settings(environment: Mapping[str, str] = os.environ) -> dic
     }
 
 
-def client_settings(endpoint_url: str) -> dict[str, str]:
+def new_access_key() -> str:
+    """The secret of one instance: what it serves must name it, and no web page knows it."""
+    return f"LOCALAWS{secrets.token_hex(12).upper()}"
+
+
+def client_settings(endpoint_url: str, access_key: str) -> dict[str, str]:
     """What an SDK, the AWS CLI or the CDK CLI needs to reach the emulator, and only it."""
     return {
         "AWS_ENDPOINT_URL": endpoint_url,
-        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_ACCESS_KEY_ID": access_key,
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,

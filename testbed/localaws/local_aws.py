@@ -34,8 +34,6 @@ def _session() -> "boto3.session.Session":
     import botocore.session  # noqa: PLC0415
 
     return boto3.session.Session(
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
         region_name=REGION,
         botocore_session=botocore.session.Session(session_vars=_NOTHING_OF_THE_USER),
     )
@@ -93,9 +91,14 @@ class LocalAws:
         return self._running.home
 
     @property
+    def access_key(self) -> str:
+        """The secret of this instance, as an access key: it serves no request without it."""
+        return self._running.access_key
+
+    @property
     def environment(self) -> dict[str, str]:
         """Variables with which any SDK, AWS CLI or CDK CLI reaches this instance and only it."""
-        return client_settings(self.endpoint_url)
+        return client_settings(self.endpoint_url, self.access_key)
 
     def client(self, service: str, **config: Any) -> Any:
         """A boto3 client bound to this instance; `config` goes into `botocore.config.Config`."""
@@ -107,7 +110,11 @@ class LocalAws:
         with _making_clients:
             # The overloads of boto3-stubs want a literal service name.
             return _session().client(  # type: ignore[call-overload]
-                service, endpoint_url=self.endpoint_url, config=merged
+                service,
+                endpoint_url=self.endpoint_url,
+                config=merged,
+                aws_access_key_id=self.access_key,
+                aws_secret_access_key=self.environment["AWS_SECRET_ACCESS_KEY"],
             )
 
     def bootstrap(self) -> None:

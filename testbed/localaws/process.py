@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.localaws.environment import client_settings, without_foreign_settings
+from testbed.localaws.environment import client_settings, new_access_key, without_foreign_settings
 from testbed.localaws.errors import EmulatorError
 
 MINISTACK_VERSION = "1.5.33"
@@ -42,6 +42,7 @@ class EmulatorProcess:
         require_known_version()
         self.home = Path(tempfile.mkdtemp(prefix="localaws-"))
         self.log_file = self.home / "emulator.log"
+        self.access_key = new_access_key()
         # Bound here and inherited by the child, so no other process can take the port in between.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
             listener.bind(("127.0.0.1", 0))
@@ -86,7 +87,7 @@ class EmulatorProcess:
         temporary_files.mkdir()
         environment = {
             **without_foreign_settings(),
-            **client_settings(self.endpoint_url),
+            **client_settings(self.endpoint_url, self.access_key),
             "GATEWAY_PORT": str(self.port),
             "BIND_HOST": "127.0.0.1",
             # Both would listen on every interface.
@@ -116,6 +117,8 @@ class EmulatorProcess:
 
     def _wait_until_ready(self) -> None:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        signed = {"Authorization": f"AWS4-HMAC-SHA256 Credential={self.access_key}/"}
+        opener.addheaders = [*signed.items()]
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:

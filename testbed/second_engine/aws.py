@@ -55,7 +55,10 @@ class AwsWithSecondInterpreter(LocalAws):
                 Child(
                     command,
                     url=f"{self._interpreter_url}/_localstack/health",
-                    settings=client_settings(self._interpreter_url),
+                    settings={
+                        **client_settings(self._interpreter_url, "test"),
+                        "LOCALAWS_ACCESS_KEY": self.access_key,
+                    },
                     sockets=[descriptor],
                 )
             )

@@ -67,6 +67,8 @@ class Recorder:
 
     histories: defaultdict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    _promised: dict[str, float] = field(default_factory=dict)
+    """By owner: until when the last answer has promised the lock."""
 
     def acquire(
         self,
@@ -92,7 +94,7 @@ class Recorder:
         try:
             lock.heartbeat()
         except LockLost:
-            answer = Answer.REFUSED
+            answer = self._refused(owner)
         except LockStoreUnavailable:
             answer = Answer.UNKNOWN
         self._note(lock.name, Kind.HEARTBEAT, owner, answer, began=began, lock=lock)
@@ -102,11 +104,20 @@ class Recorder:
         """Releases."""
         began = time.monotonic()
         try:
-            answer = Answer.DONE if lock.release() else Answer.REFUSED
+            answer = Answer.DONE if lock.release() else self._refused(owner)
         except LockStoreUnavailable:
             answer = Answer.UNKNOWN
         self._note(lock.name, Kind.RELEASE, owner, answer, began=began)
         return answer
+
+    def _refused(self, owner: str) -> Answer:
+        """What a refusal tells of the lock.
+
+        Nothing, after the end that its holder was promised last: then the holder itself counts the
+        lock as lost. A renewal whose answer comes late promises less than the one before.
+        """
+        is_over = self._promised[owner] <= time.monotonic()
+        return Answer.UNKNOWN if is_over else Answer.REFUSED
 
     def _note(
         self,
@@ -129,3 +140,5 @@ class Recorder:
             held_until=ended + lock.remaining if lock is not None else math.inf,
         )
         self.histories[lock_name].append(call)
+        if answer is Answer.DONE and lock is not None:
+            self._promised[owner] = call.held_until

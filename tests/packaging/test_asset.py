@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
@@ -28,7 +30,7 @@ def files_of(asset: Path) -> dict[str, bytes]:
     }
 
 
-LICENSES = {"licenses/aws-lambda-powertools/LICENSE"}
+LICENSES = {f"licenses/{name}/LICENSE" for name in ("aws-lambda-powertools", "typing-extensions")}
 
 
 def test_it_has_modules_none_of_them_compiled_and_the_licences(asset: Path) -> None:
@@ -129,34 +131,33 @@ def test_a_compiled_module_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_typing_extensions_are_the_few_lines_that_powertools_needs(asset: Path) -> None:
-    """The distribution would be loaded, or even compiled, at each cold start."""
-    assert len((asset / "typing_extensions.py").read_bytes()) < 2_000
+LAYER = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from typing_extensions import Sentinel, TypeIs, assert_never, deprecated, override
+print(sys.modules["typing_extensions"].__file__)
+"""
 
 
-@pytest.mark.parametrize(
-    ("line", "is_enough"),
-    [
-        ("from typing_extensions import NotRequired, deprecated", True),
-        ("    from typing_extensions import override", True),
-        ("from typing_extensions import NotRequired, Sentinel", False),
-        ("from typing_extensions import (NotRequired)", False),
-        ("from typing_extensions import override as overrides", False),
-        ("import typing_extensions", False),
-    ],
-)
-def test_a_powertools_that_imports_more_of_them_gets_the_whole_distribution(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, *, is_enough: bool
-) -> None:
-    module = tmp_path / "new.py"
-    module.write_text(f"import sys\n{line}\n")
-    ours = _asset._own_sources  # noqa: SLF001 - one module more
-    more = (PurePosixPath("lambdas/new.py"), module)
-    monkeypatch.setattr(_asset, "_own_sources", lambda: [*ours(), more])
-    asset = assemble(tmp_path)
-    size = len((asset / "typing_extensions.py").read_bytes())
-    assert (size < 2_000) == is_enough
-    assert (asset / "licenses" / "typing-extensions").exists() != is_enough
+def imported_by_a_layer(asset: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-S", "-c", LAYER, str(asset)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_a_layer_finds_all_of_typing_extensions(asset: Path) -> None:
+    """Lambda developer guide, "Search path for Python": /var/task comes before /opt/python.
+
+    So the asset's module is what OpenTelemetry of a layer imports, for instance.
+    """
+    imported = imported_by_a_layer(asset)
+    assert imported.stderr == ""
+    assert imported.stdout.strip() == str(asset / "typing_extensions.py")
+
+
+def test_control_a_layer_fails_with_a_few_names_of_it(asset: Path, tmp_path: Path) -> None:
+    (tmp_path / "typing_extensions.py").write_text("from typing import NotRequired, override\n")
+    assert "cannot import name" in imported_by_a_layer(tmp_path).stderr
+    assert (asset / "licenses" / "typing-extensions").exists()
 
 
 def test_a_missing_distribution_is_told_with_the_cure(

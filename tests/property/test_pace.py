@@ -22,8 +22,8 @@ from tests.property.pace_fleet import Fleet, faults, played
 SEEDS: Final = int(os.environ.get("PACE_SEEDS", "12"))
 _MOST_SEEDS_OF_A_MUTANT: Final = 200
 
-WRONG_CLOCKS: Final[dict[str, float]] = {"wall": 240, "drift": 3e-4, "front_ends": 0.4}
-LOSSES: Final[dict[str, float]] = {"lost_requests": 0.15, "lost_replies": 0.15, "copies": 0.3}
+WRONG_CLOCKS: Final[dict[str, Any]] = {"wall": 240, "drift": 3e-4, "front_ends": 0.4}
+LOSSES: Final[dict[str, Any]] = {"lost_requests": 0.15, "lost_replies": 0.15, "copies": 0.3}
 ALL: Final = Fleet(**WRONG_CLOCKS, **LOSSES, slow=0.5, frozen=5)
 HOURLY: Final = Fleet(
     rate=(1, 3600), waits=(0.0,), pause=5_000, processes=10, **WRONG_CLOCKS, **LOSSES

@@ -27,6 +27,7 @@ from tests.smoke.separate_stacks import (
     SmokeKeys,
     SmokeRetained,
     SmokeTokenInMap,
+    SmokeWatching,
 )
 from tests.smoke.stack import SmokeWorkflows
 
@@ -39,7 +40,8 @@ TOKEN_IN_MAP_BY_PATH: Final = "FairlockSmokeTokenInMapByPath"
 KEYS: Final = "FairlockSmokeKeys"
 RETAINED: Final = "FairlockSmokeRetained"
 EVENTS: Final = "FairlockSmokeEvents"
-DEPLOYED: Final = (SERVICE, WORKFLOWS, UPDATES)
+WATCHING: Final = "FairlockSmokeWatching"
+DEPLOYED: Final = (SERVICE, WORKFLOWS, UPDATES, WATCHING)
 """By the CDK CLI, before the first case."""
 SEPARATE: Final = (TOKEN_IN_MAP, TOKEN_IN_MAP_BY_PATH, KEYS, RETAINED, EVENTS)
 """By single cases."""
@@ -236,6 +238,7 @@ def _synthesize(directory: Path, sizes: Sizes) -> None:
     SmokeKeys(app, KEYS)
     SmokeRetained(app, RETAINED)
     SmokeEvents(app, EVENTS)
+    SmokeWatching(app, WATCHING)
     app.synth()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_kms as kms
@@ -32,6 +32,10 @@ def service_outputs(stack: Stack, locks: LockService) -> None:
         ("Release", locks.release_function),
     ):
         CfnOutput(stack, f"{operation}FunctionName", value=function.function_name)
+
+
+WATCHED: Final = 120
+"""State machines, so 20 rules in the policy of a queue."""
 
 
 class SmokeTokenInMap(Stack):
@@ -129,6 +133,32 @@ class SmokeRetained(Stack):
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         service_outputs(self, LockService(self, "Locks", reaper=False))
+
+
+class SmokeWatching(Stack):
+    """A service that watches more machines than one rule takes.
+
+    The machines are ARNs only: nothing of theirs ever ends.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        locks = LockService(
+            self,
+            "Locks",
+            removal_policy=RemovalPolicy.DESTROY,
+            log_retention=logs.RetentionDays.ONE_DAY,
+        )
+        locks.add_outputs()
+        for number in range(WATCHED):
+            arn = self.format_arn(
+                service="states",
+                resource="stateMachine",
+                resource_name=f"{construct_id}-{number:040}",
+                arn_format=ArnFormat.COLON_RESOURCE_NAME,
+            )
+            machine = sfn.StateMachine.from_state_machine_arn(self, f"Machine{number}", arn)
+            locks.watch(machine)
 
 
 class SmokeEvents(Stack):

@@ -32,14 +32,14 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from fairlock.cdk.service import runtime_typing
 from fairlock.text import extra_missing
 
-DISTRIBUTIONS: Final = ("aws-lambda-powertools",)
-"""All pure Python. boto3 comes with the Lambda runtime, and jmespath with boto3."""
-_TYPING: Final = "typing-extensions"
-_IMPORTED_TYPING: Final = re.compile(r"typing_extensions(?: import ([\w, ]+)$)?", re.MULTILINE)
-"""What a source imports from that distribution; the group is missing if it is written otherwise."""
+DISTRIBUTIONS: Final = ("aws-lambda-powertools", "typing-extensions")
+"""All pure Python. boto3 comes with the Lambda runtime, and jmespath with boto3.
+
+Of typing-extensions the whole: /var/task comes before the layers of a function, and what an
+organization's layer imports of it must be there.
+"""
 
 OLDEST: Final = {"aws-lambda-powertools": (3, 30)}
 """The reaper hands its logger to Powertools' `BatchProcessor`, which takes one from 3.30.0 on."""
@@ -114,7 +114,6 @@ def asset_sources() -> Sources:
     found = dict(_own_sources())
     for name in DISTRIBUTIONS:
         found.update(_distribution_sources(name))
-    found.update(_typing_sources(found))
     compiled = sorted(str(path) for path in found if path.suffix in _COMPILED)
     if compiled:
         raise AssetError(f"compiled code cannot go into the asset: {', '.join(compiled)}")
@@ -156,23 +155,6 @@ def _distribution_sources(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
         raise AssetError(
             f"{name} is installed without its files (editable?): install it from a wheel"
         )
-
-
-def _typing_sources(others: Sources) -> Iterator[tuple[PurePosixPath, Path]]:
-    """What the other sources import from typing_extensions: the few lines of `runtime_typing.py`.
-
-    If a version of Powertools imports more, the distribution takes their place.
-    """
-    wanted = {
-        name.strip()
-        for source in others.values()
-        for names in _IMPORTED_TYPING.findall(source.read_text(encoding="utf-8"))
-        for name in (names or "*").split(",")
-    }
-    if wanted <= set(runtime_typing.__all__):
-        yield PurePosixPath("typing_extensions.py"), Path(runtime_typing.__file__)
-    else:
-        yield from _distribution_sources(_TYPING)
 
 
 def _check_age(name: str, version: str) -> None:

@@ -1,7 +1,8 @@
 """The functions of the service, each with a log group and a role of its own.
 
-Lambda has no X-Ray in the regions of China, and not everywhere arm64. A stack may name no region,
-so CloudFormation decides by the partition about both, when the stack is deployed.
+Lambda has no X-Ray in the regions of China, and not everywhere arm64 or a setting for recursive
+loops. A stack may name no region, so CloudFormation decides by the partition, when the stack is
+deployed.
 
 People see and free locks without access to the table by two functions, because IAM grants whole
 functions: many may see, and few may free. Neither shows an owner_id, and only these two roles read
@@ -43,14 +44,19 @@ from fairlock.protocol import schema
 
 
 class Platform:
-    """Tracing and architecture of functions, as they were asked for or by default.
+    """Tracing, architecture and loops of functions, as they were asked for or by default.
 
     Attributes:
         tracing, architecture: for the construct of a function.
     """
 
     def __init__(
-        self, scope: Construct, *, tracing: bool | None, architecture: lambda_.Architecture | None
+        self,
+        scope: Construct,
+        *,
+        tracing: bool | None,
+        architecture: lambda_.Architecture | None,
+        recursive_loop: bool | None,
     ) -> None:
         """Takes None for a default, and then adds a condition to the stack."""
         self.tracing = lambda_.Tracing.DISABLED if tracing is False else lambda_.Tracing.ACTIVE
@@ -61,7 +67,8 @@ class Platform:
         if architecture is None:
             names = (lambda_.Architecture.ARM_64.name, lambda_.Architecture.X86_64.name)
             self._defaults["Architectures.0"] = names
-        if self._defaults:
+        self._recursive_loop = recursive_loop
+        if self._defaults or recursive_loop is None:
             usual = Fn.condition_equals(Aws.PARTITION, "aws")
             self._usual = CfnCondition(scope, "PartitionAws", expression=usual).logical_id
 
@@ -71,6 +78,20 @@ class Platform:
         for property_path, (usual, elsewhere) in self._defaults.items():
             value = Fn.condition_if(self._usual, usual, elsewhere)
             resource.add_property_override(property_path, value)
+
+    def allow_recursion(self, function: lambda_.Function) -> None:
+        """Lets a function send messages to itself, where Lambda can be told so.
+
+        Elsewhere CloudFormation refuses the property: Lambda has no PutFunctionRecursionConfig in
+        GovCloud, mx-central-1 and ap-southeast-6 (its developer guide, "Recursive loop detection").
+        """
+        if self._recursive_loop is False:
+            return
+        value: object = "Allow"
+        if self._recursive_loop is None:
+            value = Fn.condition_if(self._usual, value, Aws.NO_VALUE)
+        resource = cast("lambda_.CfnFunction", function.node.default_child)
+        resource.add_property_override("RecursiveLoop", value)
 
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
@@ -125,7 +146,6 @@ class FunctionFactory:
         table_actions: Sequence[str],
         workflow_actions: Sequence[str],
         environment: Mapping[str, str] | None = None,
-        recursive_loop: lambda_.RecursiveLoop | None = None,
         handler: str | None = None,
     ) -> lambda_.Function:
         """Makes a function with this handler; by default with that of the same name as its id.
@@ -152,7 +172,6 @@ class FunctionFactory:
             tracing=self.platform.tracing,
             role=self._role(construct_id, log_group, table_actions),
             log_group=log_group,
-            recursive_loop=recursive_loop,
             environment={
                 TABLE_NAME_VARIABLE: self.table.table_name,
                 SERVICE_NAME_VARIABLE: self.service_name,

@@ -28,8 +28,9 @@ from fairlock.cdk.service.functions import (
     make_pace,
     make_publisher,
 )
-from fairlock.cdk.service.reaper import ExecutionReaper
-from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, serve, serve_all
+from fairlock.cdk.service.reaper import DEFAULT_CONCURRENCY, ExecutionReaper, check_concurrency
+from fairlock.cdk.service.served_functions import ServedFunctions
+from fairlock.cdk.service.service_base import LockServiceBase, MetricOptions, serve_all
 from fairlock.cdk.service.shared_service import (
     Deployed,
     SharedLockService,
@@ -57,6 +58,7 @@ def check_functions(
     memory_size_mib: object,
     tracing: object,
     architecture: object,
+    recursive_loop: object,
 ) -> None:
     """Checks the settings of the functions."""
     if log_level not in LOG_LEVELS:
@@ -67,8 +69,9 @@ def check_functions(
     if not (whole and LEAST_MEMORY_MIB <= memory_size_mib <= MOST_MEMORY_MIB):  # type: ignore[operator]  # an int by then
         rule = f"must be a whole number from {LEAST_MEMORY_MIB} to {MOST_MEMORY_MIB}"
         _refuse("memory_size_mib", rule, memory_size_mib)
-    if tracing is not None and not isinstance(tracing, bool):
-        _refuse("tracing", "must be True, False, or None for the default", tracing)
+    for name, flag in (("tracing", tracing), ("recursive_loop", recursive_loop)):
+        if flag is not None and not isinstance(flag, bool):
+            _refuse(name, "must be True, False, or None for the default", flag)
     if architecture is not None and not isinstance(architecture, lambda_.Architecture):
         rule = "must be a member of aws_lambda.Architecture, or None for the default"
         _refuse("architecture", rule, architecture)
@@ -133,7 +136,8 @@ class LockService(LockServiceBase):
 
     Attributes:
         table: the lock table. It is not replicated to other regions, and must not be: a lock is
-            decided by conditional writes, which hold within one region only.
+            decided by conditional writes. Between regions these hold only with multi-region strong
+            consistency, which has neither transactions nor TTL.
         acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
         administration: the functions that show and free locks; None if left out.
@@ -153,13 +157,14 @@ class LockService(LockServiceBase):
         construct_id: str,
         *,
         reaper: bool = True,
+        reaper_concurrency: int = DEFAULT_CONCURRENCY,
         durable: bool = False,
         administration: bool = False,
         lifecycle_events: bool = False,
         pace: bool = False,
         table: dynamodb.ITable | None = None,
         table_name: str | None = None,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         deletion_protection: bool = False,
         encryption_key: kms.IKey | None = None,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
@@ -167,6 +172,7 @@ class LockService(LockServiceBase):
         memory_size_mib: int = 256,
         tracing: bool | None = None,
         architecture: lambda_.Architecture | None = None,
+        recursive_loop: bool | None = None,
     ) -> None:
         """Declares the service.
 
@@ -176,6 +182,9 @@ class LockService(LockServiceBase):
             reaper: whether to free the locks of executions that fail, time out or are aborted, as
                 soon as Step Functions reports it; of all state machines of the account and region,
                 or of those that `watch` names. Without it a lock is free when its lease is over.
+            reaper_concurrency: how many of its functions run at once at most, from 2 to 1,000; stay
+                below the account's concurrency. 50 free the locks of 100,000 executions that are
+                stopped together in about five minutes.
             durable: whether to serve every durable function of the account and region, also those
                 of other apps. Without it the service serves those that `grant_durable` names.
             administration: whether to make two functions more, by which people see locks and
@@ -193,7 +202,8 @@ class LockService(LockServiceBase):
             table_name: the name of a new table. With a name, a table that was retained makes the
                 deployment fail, instead of standing unused beside a second one.
             removal_policy: what becomes of a new table and the logs when the stack goes. Removing
-                the table while work goes on lets two holders in: it is retained by default.
+                the table while work goes on lets two holders in: it is retained by default, unless
+                its own creation fails. RETAIN keeps it even then.
             deletion_protection: whether DynamoDB refuses to delete the table.
             encryption_key: the customer's key for the table; default is the key that AWS manages.
             log_retention: how long the functions' logs are retained.
@@ -203,6 +213,9 @@ class LockService(LockServiceBase):
                 no in others, as Lambda has no X-Ray in the regions of China.
             architecture: of the functions' processors; default is arm64 in the partition `aws` and
                 x86_64 in others. Give x86_64 for a region without arm64.
+            recursive_loop: whether the template lets the reaper's function send messages to itself
+                for more than 16 rounds; default is yes in the partition `aws` and no in others.
+                Give False for a region whose Lambda has no such setting.
 
         Raises:
             InvalidRequest: names the argument and its rule, before anything is declared.
@@ -213,6 +226,7 @@ class LockService(LockServiceBase):
             memory_size_mib=memory_size_mib,
             tracing=tracing,
             architecture=architecture,
+            recursive_loop=recursive_loop,
         )
         check_table(
             table_name=table_name,
@@ -227,6 +241,7 @@ class LockService(LockServiceBase):
                 deletion_protection=deletion_protection,
                 encryption_key=encryption_key,
             )
+        check_concurrency(reaper_concurrency)
         super().__init__(scope, construct_id)
         self._table = table or lock_table(
             self,
@@ -245,7 +260,9 @@ class LockService(LockServiceBase):
             log_removal_policy=removal_policy,
             log_level=log_level,
             memory_size_mib=memory_size_mib,
-            platform=Platform(self, tracing=tracing, architecture=architecture),
+            platform=Platform(
+                self, tracing=tracing, architecture=architecture, recursive_loop=recursive_loop
+            ),
         )
         self.acquire_function = functions.make(
             "Acquire",
@@ -266,7 +283,11 @@ class LockService(LockServiceBase):
             table_actions=["UpdateItem", "PutItem", "DeleteItem", "Query", "GetItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess", "SendTaskFailure"],
         )
-        self.reaper = ExecutionReaper(self, "Reaper", functions=functions) if reaper else None
+        self.reaper = (
+            ExecutionReaper(self, "Reaper", functions=functions, concurrency=reaper_concurrency)
+            if reaper
+            else None
+        )
         self.administration: OwnAdministrationFunctions | None = (
             make_administration(functions) if administration else None
         )
@@ -284,6 +305,7 @@ class LockService(LockServiceBase):
             [] if self.administration is None else [self.administration.force_release]
         )
         self._serves_all_durable = durable
+        self._served = ServedFunctions(self, self._meet_durable)
         self._shared_names: SharedNames | None = None
         if durable:
             serve_all(self, self._meet_durable)
@@ -333,13 +355,17 @@ class LockService(LockServiceBase):
         """The log groups of all functions."""
         return self._deployed().log_group_names()
 
-    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+    def grant_durable(
+        self, function: lambda_.Function, *, key: kms.IKey | None = None
+    ) -> iam.Grant:
         """See `LockServiceBase.grant_durable`; and serves the function."""
-        grant = super().grant_durable(function)
+        grant = super().grant_durable(function, key=key)
         if not self._serves_all_durable:
-            serve(function, self._meet_durable, self)
+            self._served.serve(function)
             if self.reaper is not None:
                 self.reaper.watch_durable(function)
+        if key is not None:
+            self._served.allow_key(function, key)
         return grant
 
     def watch(self, *machines: sfn.IStateMachine) -> None:
@@ -405,6 +431,14 @@ class LockService(LockServiceBase):
             InvalidRequest: the service has no reaper.
         """
         return self._reaper_or_refuse("metric_dead_letters").metric_dead_letters(**options)
+
+    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Seconds that the reaper's oldest event has waited; more than half an hour is an alarm.
+
+        Raises:
+            InvalidRequest: the service has no reaper.
+        """
+        return self._reaper_or_refuse("metric_oldest_event").metric_oldest_event(**options)
 
     def _reaper_or_refuse(self, purpose: str) -> ExecutionReaper:
         if self.reaper is None:

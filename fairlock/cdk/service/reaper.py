@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Unpack, cast
 
 import jsii
-from aws_cdk import Duration, IResource, Stack, Token
+from aws_cdk import CfnResource, Duration, IResource, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
@@ -198,12 +198,25 @@ def check_machine(machine: sfn.IStateMachine, *, service: Construct) -> None:
 
 
 _BATCH: Final = 10
-_MOST_AT_ONCE: Final = 5
-"""Thousands of executions may be stopped at one go: this many functions ask Step Functions about
-them, whose throttle for DescribeExecution is one for the account, and free locks."""
+DEFAULT_CONCURRENCY: Final = 50
+"""Of the reaper: thousands of executions may be stopped at one go."""
+_LEAST_AT_ONCE, _MOST_AT_ONCE = 2, 1000
+"""What Lambda takes as the maximum concurrency of an SQS mapping."""
 _TRIES_IN_A_VISIBILITY_TIMEOUT: Final = 6  # what the Lambda developer guide recommends
 _EVERY_MACHINE: Final = "EveryMachine"
 _EVERY_DURABLE_FUNCTION: Final = "EveryDurableFunction"
+
+
+def check_concurrency(concurrency: int) -> None:
+    """Checks how many functions of the reaper may run at once.
+
+    Raises:
+        InvalidRequest: Lambda would not take it.
+    """
+    is_whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
+    if not is_whole or not _LEAST_AT_ONCE <= concurrency <= _MOST_AT_ONCE:
+        rule = f"must be a whole number from {_LEAST_AT_ONCE} to {_MOST_AT_ONCE}"
+        raise InvalidRequest(field="reaper_concurrency", rule=rule, value=concurrency)
 
 
 class ExecutionReaper(Construct):
@@ -231,9 +244,12 @@ class ExecutionReaper(Construct):
         dead_letter_queue: the events that could not be delivered or handled.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, functions: FunctionFactory) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, functions: FunctionFactory, concurrency: int
+    ) -> None:
         """Declares the reaper; `LockService` does."""
         super().__init__(scope, construct_id)
+        self._concurrency = concurrency
         timeout = Duration.seconds(FUNCTION_TIMEOUT_SECONDS * _TRIES_IN_A_VISIBILITY_TIMEOUT)
         self.queue, self.dead_letter_queue = reap_queues(self, visibility_timeout=timeout)
         self.function = self._reap_function(replace(functions, scope=self))
@@ -301,17 +317,17 @@ class ExecutionReaper(Construct):
             environment={
                 REAP_QUEUE_VARIABLE: self.queue.queue_url,
             },
-            # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
-            # execution may have more claims than that many rounds free. The function has a bound of
-            # its own, `lambdas.reap_messages.MOST_ROUNDS`.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
+        # Lambda stops a function that sends itself messages after about 16 rounds. One stopped
+        # execution may have more claims than that many rounds free. The function has a bound of
+        # its own, `lambdas.reap_messages.MOST_ROUNDS`.
+        functions.platform.allow_recursion(reap)
         self.queue.grant(reap, "sqs:SendMessage")
         reap.add_event_source(
             sources.SqsEventSource(
                 self.queue,
                 batch_size=_BATCH,
-                max_concurrency=_MOST_AT_ONCE,
+                max_concurrency=self._concurrency,
                 report_batch_item_failures=True,
             )
         )
@@ -334,7 +350,7 @@ class ExecutionReaper(Construct):
         detail: Mapping[str, object],
         name: str | None = None,
     ) -> events.Rule:
-        return events.Rule(
+        rule = events.Rule(
             scope,
             construct_id,
             rule_name=name,
@@ -342,3 +358,9 @@ class ExecutionReaper(Construct):
             event_pattern=reported.pattern(detail),
             targets=[ReaperTarget(self.queue, self.dead_letter_queue, reported)],
         )
+        # An event frees locks unasked, so none may come again from an archive: the name of its
+        # execution may have been used again. CDK's pattern has no such field.
+        made = rule.node.default_child
+        assert isinstance(made, CfnResource)  # noqa: S101 - a type
+        made.add_property_override("EventPattern.replay-name", [{"exists": False}])
+        return rule

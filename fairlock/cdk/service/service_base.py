@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final, Literal, Protocol, TypedDict, Unpack
 
-from aws_cdk import Acknowledgment, ArnFormat, Duration, Names, Stack, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Duration, Stack, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -79,9 +80,11 @@ class LockMetrics:
         return cloudwatch.Metric(namespace=NAMESPACE, metric_name=known.value, **options)
 
 
-_ACTIONS: Final = ("lambda:GetDurableExecution", "lambda:SendDurableExecutionCallbackSuccess")
+DURABLE_ACTIONS: Final = (
+    "lambda:GetDurableExecution",
+    "lambda:SendDurableExecutionCallbackSuccess",
+)
 _ANY_FUNCTION: Final = "Any durable function of this account and region may hold a lock."
-_ANY_VERSION: Final = "The executions of all versions of this durable function may hold a lock."
 
 
 def check_function(function: lambda_.IFunction, *, service: Construct) -> None:
@@ -111,7 +114,7 @@ def grant_on_all(scope: Construct, grantee: iam.IGrantable) -> iam.Grant:
         arn_format=ArnFormat.COLON_RESOURCE_NAME,
     )
     return iam.Grant.add_to_principal(
-        grantee=grantee, actions=[*_ACTIONS], resource_arns=[functions]
+        grantee=grantee, actions=[*DURABLE_ACTIONS], resource_arns=[functions]
     )
 
 
@@ -125,27 +128,6 @@ def serve_all(scope: Construct, functions: list[lambda_.Function]) -> None:
             finding = f"AwsSolutions-IAM5[Resource::{resource}]"
             acknowledgment = Acknowledgment(id=finding, reason=_ANY_FUNCTION)
             Validations.of(each.role).acknowledge(acknowledgment)
-
-
-def serve(durable: lambda_.Function, functions: list[lambda_.Function], service: Construct) -> None:
-    """Lets the service's functions serve one durable function.
-
-    The permission stands beside the durable function: its stack refers to the service's, never the
-    other way round.
-    """
-    construct_id = f"ServedBy{Names.unique_resource_name(service, max_length=80)}"
-    if durable.node.try_find_child(construct_id) is not None:
-        return
-    statement = iam.PolicyStatement(
-        actions=[*_ACTIONS], resources=[durable.function_arn, f"{durable.function_arn}:*"]
-    )
-    roles = [each.role for each in functions if each.role is not None]
-    policy = iam.Policy(durable, construct_id, statements=[statement], roles=roles)
-    logical_id = Stack.of(durable).get_logical_id(durable.node.default_child)  # type: ignore[arg-type]  # a CfnElement
-    finding = f"AwsSolutions-IAM5[Resource::<{logical_id}.Arn>:*]"
-    Validations.of(policy).acknowledge(Acknowledgment(id=finding, reason=_ANY_VERSION))
-    for each in functions:
-        each.add_environment(MEETS_DURABLE_VARIABLE, "1")
 
 
 class ILockService(Protocol):
@@ -209,6 +191,10 @@ class LockServiceBase(LockMetrics, Construct):
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`."""
+        raise NotImplementedError
+
+    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """See `LockService.metric_oldest_event`."""
         raise NotImplementedError
 
     def grant_acquire(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -283,16 +269,28 @@ class LockServiceBase(LockMetrics, Construct):
         ask = grant_workflow_action(self, grantee, "DescribeExecution")
         return table.combine(wake).combine(ask).combine(grant_on_all(self, grantee))
 
-    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+    def grant_durable(
+        self,
+        function: lambda_.Function,
+        *,
+        key: kms.IKey | None = None,  # noqa: ARG002 - a service that is made here uses it
+    ) -> iam.Grant:
         """Lets a durable function hold locks with `fairlock.durable`.
 
         It may invoke the functions that acquire and release, and finds their names in its
         environment. A service of another stack must be deployed with `durable=True`; one that is
         made here is given what it needs for this function.
 
+        Args:
+            function: the durable function.
+            key: the customer's key of its DurableConfig. The service's functions may then use it:
+                Lambda asks that of whoever completes a callback. Without it, waiting executions
+                are not woken, and find out at their fallback poll. The key's policy must leave
+                permissions to IAM, as that of a `kms.Key` does.
+
         Raises:
             InvalidRequest: it is a version, an alias or an imported function, or stands in another
-                account or region.
+                account or region; or the service cannot serve so many, or be given the key.
         """
         check_function(function, service=self)
         function.add_environment(ACQUIRE_FUNCTION_VARIABLE, self.acquire_function.function_arn)

@@ -34,8 +34,10 @@ TABLE_NAME: Final = TABLE_NAME_PARAMETER
 SERVICE_NAME: Final = "ServiceName"
 LOG_GROUP_NAMES: Final = "LogGroupNames"
 DEAD_LETTER_QUEUE_ARN: Final = "ReapDeadLetterQueueArn"
+REAP_QUEUE_ARN: Final = "ReapQueueArn"
 WATCHES_EVERY_MACHINE: Final = "WatchesEveryMachine"
 SERVES_EVERY_DURABLE_FUNCTION: Final = "ServesEveryDurableFunction"
+_SHARED_NAMES: Final = {SERVICE_NAME, TABLE_NAME, DEAD_LETTER_QUEUE_ARN, REAP_QUEUE_ARN}
 _SHARED: Final = "SharedLockService"
 
 
@@ -90,6 +92,7 @@ class Deployed:
             names[function_arn(operation)] = function.function_arn
         if self.reaper is not None:
             names["ReapQueueUrl"] = self.reaper.queue.queue_url
+            names[REAP_QUEUE_ARN] = self.reaper.queue.queue_arn
             names["ReapDeadLetterQueueUrl"] = self.reaper.dead_letter_queue.queue_url
             names[DEAD_LETTER_QUEUE_ARN] = self.reaper.dead_letter_queue.queue_arn
         return names
@@ -129,9 +132,7 @@ class SharedNames(Construct):
             raise InvalidRequest(field="share", rule=rule, value=service.node.path)
         super().__init__(stack, _SHARED)
         for name, value in deployed.names().items():
-            if name in {SERVICE_NAME, TABLE_NAME, DEAD_LETTER_QUEUE_ARN} or name.endswith(
-                "FunctionArn"
-            ):
+            if name in _SHARED_NAMES or name.endswith("FunctionArn"):
                 self._tell(name, value)
         self._tell(LOG_GROUP_NAMES, ",".join(deployed.log_group_names()))
         if deployed.reaper is not None and deployed.reaper.watches_every_machine:
@@ -193,7 +194,7 @@ class SharedLockService(LockServiceBase):
         parameter_name(stack_name, TABLE_NAME)
         super().__init__(scope, construct_id)
         self._functions: dict[str, lambda_.IFunction] = {}
-        self._dead_letters: sqs.IQueue | None = None
+        self._queues: dict[str, sqs.IQueue] = {}
         self.acquire_function = self._function("Acquire")
         self.heartbeat_function = self._function("Heartbeat")
         self.release_function = self._function("Release")
@@ -244,12 +245,23 @@ class SharedLockService(LockServiceBase):
             check_machine(machine, service=self)
         self._deployed(WATCHES_EVERY_MACHINE)
 
-    def grant_durable(self, function: lambda_.Function) -> iam.Grant:
+    def grant_durable(
+        self, function: lambda_.Function, *, key: kms.IKey | None = None
+    ) -> iam.Grant:
         """See `LockServiceBase.grant_durable`.
 
         If the service does not serve every durable function, CloudFormation refuses to deploy the
-        stack of this construct.
+        stack of this construct. The roles that would use a key are not known here.
+
+        Raises:
+            InvalidRequest: a key is given, or see `LockServiceBase.grant_durable`.
         """
+        if key is not None:
+            rule = (
+                "must be left out for a service of another stack, whose roles are not known here: "
+                "let the key's policy allow kms:Decrypt to the roles of its functions"
+            )
+            raise InvalidRequest(field="key", rule=rule, value=key.node.path)
         grant = super().grant_durable(function)
         self._deployed(SERVES_EVERY_DURABLE_FUNCTION)
         return grant
@@ -264,10 +276,18 @@ class SharedLockService(LockServiceBase):
 
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""
-        if self._dead_letters is None:
-            arn = self._deployed(DEAD_LETTER_QUEUE_ARN)
-            self._dead_letters = sqs.Queue.from_queue_arn(self, "DeadLetterQueue", arn)
-        return self._dead_letters.metric_approximate_number_of_messages_visible(**options)
+        queue = self._queue(DEAD_LETTER_QUEUE_ARN)
+        return queue.metric_approximate_number_of_messages_visible(**options)
+
+    def metric_oldest_event(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """See `LockService.metric_oldest_event`. Deploying fails without a reaper."""
+        return self._queue(REAP_QUEUE_ARN).metric_approximate_age_of_oldest_message(**options)
+
+    def _queue(self, name: str) -> sqs.IQueue:
+        if name not in self._queues:
+            queue = sqs.Queue.from_queue_arn(self, name.removesuffix("Arn"), self._deployed(name))
+            self._queues[name] = queue
+        return self._queues[name]
 
     def _function(self, operation: str) -> lambda_.IFunction:
         if operation not in self._functions:

@@ -181,7 +181,8 @@ def test_the_users_credentials_are_not_used(
     monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:8080")
     identity = corrected.aws.client("sts").get_caller_identity()
     assert identity["Account"] == "000000000000"
-    assert corrected.aws.environment["AWS_ACCESS_KEY_ID"] == "test"
+    assert corrected.aws.environment["AWS_ACCESS_KEY_ID"] == corrected.aws.access_key
+    assert corrected.aws.access_key.startswith("LOCALAWS")
 
 
 def test_another_version_of_the_emulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

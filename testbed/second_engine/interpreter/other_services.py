@@ -1,5 +1,6 @@
 """All services but Step Functions are those of the embedded AWS: Lambda, DynamoDB, EventBridge."""
 
+import os
 from typing import Any
 
 import boto3
@@ -17,7 +18,10 @@ class _Clients:
     def __init__(self, endpoint_url: str) -> None:
         self._endpoint_url = endpoint_url
         self._session = boto3.session.Session(
-            aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+            # Of the first engine, which serves nobody else.
+            aws_access_key_id=os.environ["LOCALAWS_ACCESS_KEY"],
+            aws_secret_access_key="test",
+            region_name="us-east-1",
         )
         self._clients: dict[str, Any] = {}
 

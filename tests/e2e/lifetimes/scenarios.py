@@ -78,12 +78,16 @@ _LONG: Final[dict[str, Sequence[Scenario]]] = {
         for number in range(TIMES)
     ],
     "late, no second pass": [
-        partial(late_acquires.without_second_pass, requests=late_acquires.BEFORE_ITS_CLAIM)
+        partial(late_acquires.without_second_pass, requests=number % 2) for number in range(2)
     ],
     "late, free": [
         partial(late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_ITS_CLAIM, used=False)
     ]
-    * TIMES,
+    * (TIMES // 2),
+    "late, used": [
+        partial(late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_THE_LOCK, used=True)
+    ]
+    * (TIMES // 2),
     "late, refused": [
         partial(late_acquires.on_a_free_lock, requests=late_acquires.BEFORE_THE_LOCK, used=False)
     ]

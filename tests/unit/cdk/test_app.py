@@ -43,13 +43,14 @@ def test_the_demo_uses_the_lock_service_of_the_other_stack(demo_app: App) -> Non
 def test_without_context_nothing_is_lost_and_no_demo_is_deployed() -> None:
     assert settings() == Settings(
         demo=False,
-        removal_policy=RemovalPolicy.RETAIN,
+        removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         deletion_protection=False,
         log_retention=logs.RetentionDays.ONE_MONTH,
         log_level="INFO",
         memory_size_mib=256,
         tracing=None,
         architecture=None,
+        recursive_loop=None,
         table_name=None,
     )
 
@@ -64,6 +65,7 @@ def test_every_setting_can_be_given_as_the_command_line_gives_it() -> None:
         memory_size_mib="512",
         tracing="false",
         architecture="x86_64",
+        recursive_loop="False",
         table_name="locks",
     ) == Settings(
         demo=True,
@@ -74,6 +76,7 @@ def test_every_setting_can_be_given_as_the_command_line_gives_it() -> None:
         memory_size_mib=512,
         tracing=False,
         architecture="x86_64",
+        recursive_loop=False,
         table_name="locks",
     )
 

@@ -29,6 +29,7 @@ DEFAULT_ALARMS = {
     "CurrentWait",
     "Lost",
     "DeadLetters",
+    "ReaperDelay",
     *(f"{name}Errors" for name in ("Acquire", "Heartbeat", "Release", "Reap")),
     *(f"{name}Throttles" for name in ("Acquire", "Heartbeat", "Release", "Reap")),
     *("TableReadThrottles", "TableWriteThrottles"),
@@ -145,13 +146,26 @@ def test_each_alarm_has_the_threshold_that_was_asked_for(template: Json) -> None
     assert (found["Lost"]["Threshold"], found["QueueLength"]["Threshold"]) == (2, 100)
 
 
+def test_a_reaper_that_does_not_run_is_noticed_by_the_age_of_its_oldest_event(
+    template: Json,
+) -> None:
+    """It has no errors then, and no dead letters before the events expire."""
+    alarm = alarms(template)["ReaperDelay"]
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
+    assert (alarm["Threshold"], alarm["Statistic"]) == (30 * 60, "Maximum")
+
+
 def test_no_alarm_fires_by_silence(template: Json) -> None:
     assert {each["TreatMissingData"] for each in alarms(template).values()} == {"notBreaching"}
 
 
 def test_none_makes_no_alarm(stack: Stack) -> None:
     only_lost = LockAlarms(
-        current_wait=None, dead_letters=None, function_errors=None, throttles=None
+        current_wait=None,
+        dead_letters=None,
+        reaper_delay=None,
+        function_errors=None,
+        throttles=None,
     )
     locks = LockService.from_stack(stack, "Locks")
     LockMonitoring(stack, "Monitoring", service=locks, alarms=only_lost)
@@ -162,7 +176,7 @@ def test_a_service_without_a_reaper_has_no_alarm_about_one(stack: Stack) -> None
     locks = LockService(stack, "Locks", reaper=False)
     LockMonitoring(stack, "Monitoring", service=locks, alarms=LockAlarms())
     found = set(alarms(template_of(stack)))
-    assert found == DEFAULT_ALARMS - {"DeadLetters", "ReapErrors", "ReapThrottles"}
+    assert found == DEFAULT_ALARMS - {"DeadLetters", "ReaperDelay", "ReapErrors", "ReapThrottles"}
 
 
 def test_the_alarms_and_queries_of_an_own_service_are_those_of_a_shared_one(stack: Stack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ def test_the_rule_matches_every_execution_that_may_have_left_a_lock(lock_templat
         "source": ["aws.states"],
         "detail-type": ["Step Functions Execution Status Change"],
         "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"]},
+        "replay-name": [{"exists": False}],
     }
 
 
@@ -48,9 +50,13 @@ def test_events_go_to_the_queue_without_data_or_if_that_fails_to_the_dead_letter
                 "InputPathsMap": {
                     "arn": "$.detail.executionArn",
                     "redrives": "$.detail.redriveCount",
+                    "stopped": "$.detail.stopDate",
+                    "status": "$.detail.status",
+                    "time": "$.time",
                 },
                 "InputTemplate": '{"detail": {"executionArn": "<arn>", '
-                '"redriveCount": "<redrives>"}}',
+                '"redriveCount": "<redrives>", "stopDate": "<stopped>", "status": "<status>"}, '
+                '"time": "<time>"}',
             },
         }
     ]
@@ -70,6 +76,28 @@ def test_the_handler_understands_what_the_rule_makes_of_an_event(
         message = message.replace(f"<{name}>", value)
     ended = ExecutionEnded(execution_arn=EXECUTION, redrives=redrives)
     assert parse_reap_message(message).ended == ended
+
+
+def test_an_event_that_an_archive_brings_again_is_not_for_the_reaper(lock_template: Json) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    assert rule["Properties"]["EventPattern"]["replay-name"] == [{"exists": False}]
+
+
+def test_of_a_full_event_the_handler_learns_which_run_ended_and_when(lock_template: Json) -> None:
+    _, rule = one(lock_template, "AWS::Events::Rule", "ReaperEveryMachine")
+    [target] = rule["Properties"]["Targets"]
+    message = target["InputTransformer"]["InputTemplate"]
+    values = {"arn": EXECUTION, "redrives": "2", "stopped": "1893456000500", "status": "ABORTED"}
+    for name, value in values.items():
+        message = message.replace(f"<{name}>", value)
+    ended = ExecutionEnded(execution_arn=EXECUTION, redrives=2, ended_at_ms=1893456000500)
+    assert parse_reap_message(message).ended == ended
+
+
+@pytest.mark.parametrize("concurrency", [1, 1001, True, 2.5, "50"])
+def test_a_concurrency_that_lambda_would_not_take_is_refused(concurrency: int) -> None:
+    with pytest.raises(InvalidRequest, match="reaper_concurrency"):
+        LockService(Stack(), "Locks", reaper_concurrency=concurrency)
 
 
 def test_the_queue_gives_up_after_ten_tries_in_twenty_minutes(lock_template: Json) -> None:
@@ -147,11 +175,31 @@ def test_the_reap_function_alone_may_send_messages_to_itself_again_and_again(
     functions = resources(lock_template, "AWS::Lambda::Function")
     loops = {name: f["Properties"].get("RecursiveLoop") for name, f in functions.items()}
     reap, _ = one(lock_template, "AWS::Lambda::Function", "ReaperReap")
-    assert loops.pop(reap) == "Allow"
+    condition, allowed, otherwise = loops.pop(reap)["Fn::If"]
+    assert (allowed, otherwise) == ("Allow", {"Ref": "AWS::NoValue"})
+    assert lock_template["Conditions"][condition] == {
+        "Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]
+    }
     assert set(loops.values()) == {None}
 
 
-def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(
+@pytest.mark.parametrize(("recursive_loop", "loop"), [(True, "Allow"), (False, None)])
+def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_the_setting(
+    tmp_path: Path, *, recursive_loop: bool, loop: str | None
+) -> None:
+    """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions"."""
+    stack = Stack(App(outdir=str(tmp_path)), "Own")
+    LockService(stack, "Locks", recursive_loop=recursive_loop)
+    found = resources(dict(Template.from_stack(stack).to_json()), "AWS::Lambda::Function")
+    loops = {
+        each["Properties"].get("RecursiveLoop")
+        for name, each in found.items()
+        if name.startswith("LocksReaperReap")
+    }
+    assert loops == {loop}
+
+
+def test_fifty_functions_at_most_take_ten_messages_each_and_tell_which_failed(
     lock_template: Json,
 ) -> None:
     [mapping] = resources(lock_template, "AWS::Lambda::EventSourceMapping").values()
@@ -161,7 +209,7 @@ def test_five_functions_at_most_take_ten_messages_each_and_tell_which_failed(
         "EventSourceArn": queue_arn(lock_template, "Queue"),
         "FunctionName": {"Ref": function},
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
-        "ScalingConfig": {"MaximumConcurrency": 5},
+        "ScalingConfig": {"MaximumConcurrency": 50},
     }
 
 
@@ -189,6 +237,8 @@ def test_a_service_without_reaper_has_no_rule_and_no_queue(without: LockService)
 def test_a_service_without_reaper_has_no_dead_letters_to_count(without: LockService) -> None:
     with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_dead_letters\(\)"):
         without.metric_dead_letters()
+    with pytest.raises(InvalidRequest, match=r"^reaper: must be True for metric_oldest_event\(\)"):
+        without.metric_oldest_event()
 
 
 def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
@@ -197,3 +247,11 @@ def test_dead_letters_are_those_that_are_there(stack: Stack) -> None:
     assert metric.namespace == "AWS/SQS"
     assert metric.metric_name == "ApproximateNumberOfMessagesVisible"
     assert (metric.statistic, metric.label, metric.color) == ("Maximum", "dead", "#ff0000")
+
+
+def test_how_long_the_oldest_event_waits_is_a_metric_of_the_queue(stack: Stack) -> None:
+    """SQS developer guide, "Available CloudWatch metrics", ApproximateAgeOfOldestMessage."""
+    metric = LockService(stack, "Aged").metric_oldest_event()
+    name = "ApproximateAgeOfOldestMessage"
+    assert (metric.namespace, metric.metric_name) == ("AWS/SQS", name)
+    assert metric.statistic == "Maximum"

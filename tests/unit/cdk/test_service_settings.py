@@ -23,10 +23,11 @@ FUNCTIONS: dict[str, Any] = {
     "memory_size_mib": 256,
     "tracing": None,
     "architecture": None,
+    "recursive_loop": None,
 }
 TABLE: dict[str, Any] = {
     "table_name": None,
-    "removal_policy": RemovalPolicy.RETAIN,
+    "removal_policy": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     "deletion_protection": False,
     "encryption_key": None,
 }
@@ -50,6 +51,7 @@ POLICY = "must be RETAIN, RETAIN_ON_UPDATE_OR_DELETE or DESTROY of aws_cdk.Remov
         ("memory_size_mib", 256.0, MEMORY),
         ("memory_size_mib", True, MEMORY),
         ("tracing", lambda_.Tracing.ACTIVE, "must be True, False, or None for the default"),
+        ("recursive_loop", "Allow", "must be True, False, or None for the default"),
         (
             "architecture",
             "arm64",

@@ -22,7 +22,10 @@ ELSEWHERE = "arn:aws:states:eu-west-1:123456789012:stateMachine:billing"
 HERE = Environment(account="123456789012", region="us-east-1")
 USED = ["AcquireFunctionArn", "HeartbeatFunctionArn", "LockTableName", "ReleaseFunctionArn"]
 ALWAYS = sorted([*USED, "LogGroupNames", "ServiceName"])
-OF_A_REAPER = ["ReapDeadLetterQueueArn", "ReapFunctionArn", "WatchesEveryMachine"]
+OF_A_REAPER = [
+    *("ReapDeadLetterQueueArn", "ReapFunctionArn", "ReapQueueArn"),
+    "WatchesEveryMachine",
+]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,7 @@ def test_the_stack_fairlock_shares_its_table_its_functions_and_its_dead_letters(
         "ServiceName": {"Fn::Join": ["", [{"Ref": "AWS::StackName"}, "/Locks"]]},
         "LockTableName": {"Ref": table},
         "ReapDeadLetterQueueArn": arn(dead_letters),
+        "ReapQueueArn": arn(one(lock_template, "AWS::SQS::Queue", "ReaperQueue")[0]),
         "WatchesEveryMachine": "true",
     }
     for operation, prefix in (
@@ -118,6 +122,7 @@ def test_what_a_user_reads_is_what_the_stack_shares(user: Stack, lock_stack: Sta
     locks = LockService.from_stack(user, "Locks")
     locks.metric_dead_letters()
     locks.metric_dead_letters(statistic="Sum")
+    locks.metric_oldest_event()
     locks.metric(MetricName.LOST)
     assert locks.reap_function is locks.reap_function
     assert locks.log_group_names

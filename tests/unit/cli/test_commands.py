@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -152,7 +153,7 @@ def test_a_stack_names_the_table_and_an_option_counts_more_than_the_environment(
 def test_a_stack_without_a_service_is_78_and_names_the_parameter(run: Run) -> None:
     status, output, errors = run("ls", "--stack", "Nowhere")
     assert (status, output) == (78, "")
-    told = "--stack Nowhere in us-east-1: no stack of this name shares a lock service"
+    told = "in us-east-1: no stack of this name shares a lock service"
     assert told in errors
     assert "/fairlock/Nowhere/LockTableName" in errors
 
@@ -160,7 +161,7 @@ def test_a_stack_without_a_service_is_78_and_names_the_parameter(run: Run) -> No
 @pytest.mark.parametrize(
     ("error", "status", "told"),
     [
-        (client_error("AccessDeniedException"), 78, "which needs ssm:GetParameter"),
+        (client_error("AccessDeniedException"), 78, "allow ssm:GetParameter on it"),
         (EndpointConnectionError(endpoint_url="https://x"), 69, "did not answer"),
     ],
 )
@@ -168,6 +169,8 @@ def test_a_parameter_store_that_refuses_or_is_silent_is_told(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, told: str
 ) -> None:
     class Parameters:
+        meta = SimpleNamespace(region_name="us-east-1")
+
         def get_parameter(self, **_: object) -> None:
             raise error
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlock.aws.executions import Delivery, Execution
 from fairlock.aws.lock_table import LockTable
-from fairlock.clock import SystemClock
+from fairlock.clock import Clock, SystemClock
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol.model import ExecutionEnded, Liveness, LockState
 from fairlock.protocol.outcomes import Grant, NotHeld, Reaped, Released
@@ -44,7 +44,7 @@ class Service:
 
     push: Callable[[str, str], None] | None = None
     table: MemoryTable = field(default_factory=MemoryTable)
-    clock: SystemClock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=SystemClock)
     over: set[str] = field(default_factory=set)
     calls: list[tuple[str, str]] = field(default_factory=list)
     requests: list[Json] = field(default_factory=list)

@@ -9,8 +9,10 @@ from aws_durable_execution_sdk_python import DurableContext
 
 from fairlock.durable import DurableLock, hold
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured
-from tests.support import acquire
+from fairlock.store import acquire as store_acquire
+from tests.support import FakeClock, acquire
 from tests.support import release as release_request
+from tests.support.late_copies import claim_whatever_has_ended
 from tests.unit.durable.runner import LOCK, error_of, result_of
 from tests.unit.durable.service import Json, Service, unavailable
 
@@ -39,6 +41,26 @@ def take_away(service: Service, lock: DurableLock) -> None:
     service.store().release(release_request("", lock_name=LOCK, owner_id=lock.owner_id))
     service.store().acquire(acquire("ben", lock_name=LOCK))
     service.store().release(release_request("ben", lock_name=LOCK))
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+def test_an_invocation_that_is_delivered_after_the_end_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    """The very request that `hold` has made; another owner has come and gone since."""
+    if not protected:
+        monkeypatch.setattr(store_acquire, "write_claim", claim_whatever_has_ended)
+    clock = FakeClock()
+    service = Service(clock=clock)
+    result_of(partial(work_under_the_lock, service), service)
+    clock.advance(5)
+    service.store().acquire(acquire("ben", lock_name=LOCK))
+    service.store().release(release_request("ben", lock_name=LOCK))
+    calls = [name for name, _ in service.calls]
+    late = service.requests[calls.index("acquire")]
+    service.acquire(late)
+    holders = [holder.owner_id for holder in service.state(LOCK).holders]
+    assert holders == ([] if protected else [late["owner_id"]])
 
 
 def test_a_loss_is_noted_on_the_error_of_the_work() -> None:

@@ -31,7 +31,10 @@ def new_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reserve(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - of the request
-    return pace.handler({**ASKED, "reservation_id": f"{name:->16}", **fields}, CONTEXT)
+    answer: dict[str, Any] = pace.handler(
+        {**ASKED, "reservation_id": f"{name:->16}", **fields}, CONTEXT
+    )
+    return answer
 
 
 def test_a_slot_is_so_many_whole_seconds_away(capsys: Output) -> None:

@@ -110,12 +110,38 @@ def test_the_script_finds_the_form_and_each_field_of_it() -> None:
     assert outputs == {*FIGURES["usd_per_million"], "sum"}
 
 
+_ROW = re.compile(r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$", re.MULTILINE)
+USD_A_MILLION_DURABLE_OPERATIONS = 8.0
+"""Lambda's pricing page, "Durable functions", us-east-1, read in September 2026."""
+
+
+def tables() -> tuple[list[Any], list[Any]]:
+    """The rows of the calculator's table, and those about durable functions."""
+    page = (ROOT / "docs" / "costs.md").read_text()
+    counted, _, durable = page.partition("## Durable functions")
+    return _ROW.findall(counted), _ROW.findall(durable)
+
+
+def test_the_prices_of_durable_functions_are_those_of_their_parts() -> None:
+    """The first row: three steps, two calls, and the writes of an uncontended lock."""
+    prices = FIGURES["usd_per_million"]
+    _, rows = tables()
+    assert len(rows) == 3
+    for operations, invocations, writes, usd in rows:
+        parts = [
+            int(operations) * USD_A_MILLION_DURABLE_OPERATIONS,
+            int(invocations) * prices["invocations"],
+            int(writes) * prices["write_units"],
+        ]
+        assert float(usd) == pytest.approx(sum(parts), abs=0.006)
+    units = FIGURES["uncontended"]["write_units"]
+    waited = FIGURES["waited"]["write_units"] - units
+    fallback = FIGURES["fallback_period"]["write_units"]
+    assert [int(row[2]) for row in rows] == [units, waited, fallback]
+
+
 def test_the_table_of_the_page_is_what_the_calculator_says() -> None:
-    rows = re.findall(
-        r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$",
-        (ROOT / "docs" / "costs.md").read_text(),
-        re.MULTILINE,
-    )
+    rows, _ = tables()
     kinds = ["uncontended", "waited", "fallback_period"]
     kinds += ["keep_alive_heartbeat", "client", "client_heartbeat"]
     assert len(rows) == len(kinds)

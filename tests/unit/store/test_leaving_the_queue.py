@@ -98,7 +98,7 @@ def test_if_that_were_not_noted_it_would_be_taken_as_long_as_its_execution_runs(
     assert not asks(bench)
 
 
-def _raise_unavailable(_grant: Grant) -> Any:  # noqa: ANN401 - as the real one
+def _raise_unavailable(_grant: Grant, **_at: int) -> Any:  # noqa: ANN401 - as the real one
     raise LockStoreUnavailable
 
 

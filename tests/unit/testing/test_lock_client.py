@@ -222,3 +222,22 @@ def test_a_stall_of_the_event_loop_is_checked_too() -> None:
 
     with pytest.raises(InvalidRequest, match="seconds"):
         run_in_virtual_time(stall())
+
+
+@pytest.mark.parametrize(
+    ("environment", "refused"),
+    [("AWS_Lambda_python3.13", True), ("", False), ("AWS_ECS_FARGATE", False)],
+)
+def test_a_fake_client_that_was_deployed_by_mistake_says_so_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+    environment: str,
+    refused: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Two environments of a function would both hold the lock. Tests may name a function."""
+    monkeypatch.setenv("AWS_EXECUTION_ENV", environment)
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "billing")
+    if refused:
+        with pytest.raises(ClientUnusable, match=r"excludes? nobody|is for tests"):
+            FakeLockClient()
+    else:
+        FakeLockClient().close()
