@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -89,6 +90,7 @@ def _measure(console: Console, names: Iterable[str], *, quick: bool) -> dict[str
     figures: dict[str, Figures] = {}
     ends_at = time.monotonic() + _LONGEST_SECONDS
     with LocalAws() as aws:
+        os.environ.update(aws.environment)  # For the processes, too, that are started from here.
         bed = Bed(aws.endpoint_url, quick=quick, ends_at=ends_at)
         bed.prepare()
         prepare_other(aws.endpoint_url)

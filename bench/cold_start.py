@@ -196,9 +196,6 @@ def _event(handler: str) -> dict[str, object]:
 def _cpu_ms(bed: Bed, program: str) -> float:
     environment = {
         **os.environ,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": bed.endpoint_url,
         "AWS_LAMBDA_FUNCTION_NAME": "f",
         TABLE_NAME_VARIABLE: TABLE,

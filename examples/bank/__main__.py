@@ -74,10 +74,12 @@ class Contest:
 @contextmanager
 def bank() -> Iterator[tuple[Account, LockClient]]:
     """An account and a lock client, in an embedded AWS."""
-    session = boto3.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
-    )
     with LocalAws() as aws:
+        session = boto3.Session(
+            aws_access_key_id=aws.access_key,
+            aws_secret_access_key="test",
+            region_name="us-east-1",
+        )
         client = session.client("dynamodb", endpoint_url=aws.endpoint_url)
         create_table(client, "locks")
         accounts = create_accounts(session.resource("dynamodb", endpoint_url=aws.endpoint_url))

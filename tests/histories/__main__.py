@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections import Counter
@@ -91,6 +92,7 @@ def _backend(table: WatchedTable | None) -> Iterator[Backend]:
         yield memory_backend(table)
         return
     with LocalAws() as aws:
+        os.environ.update(aws.environment)  # For the processes, too, that are started from here.
         create_lock_table(aws.client("dynamodb"))
         yield passing_to(aws.endpoint_url)
 

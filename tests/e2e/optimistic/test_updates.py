@@ -194,10 +194,11 @@ def _debit(amount: int) -> Any:  # noqa: ANN401 - a change
 
 
 def _table_of(account: Account) -> Table:
+    aws = account.deployment.aws
     session = boto3.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+        aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
     )
-    resource = session.resource("dynamodb", endpoint_url=account.deployment.aws.endpoint_url)
+    resource = session.resource("dynamodb", endpoint_url=aws.endpoint_url)
     table: Table = resource.Table(account.table_name)
     return table
 

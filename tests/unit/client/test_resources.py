@@ -223,4 +223,6 @@ def session_at(aws: LocalAws) -> boto3.Session:
         def client(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - as boto3's
             return super().client(*args, **{"endpoint_url": aws.endpoint_url, **settings})
 
-    return Local(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+    return Local(
+        aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
+    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def resource(aws: LocalAws) -> DynamoDBServiceResource:
     session = boto3.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+        aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
     )
     return session.resource("dynamodb", endpoint_url=aws.endpoint_url)
 
