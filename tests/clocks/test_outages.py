@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from fairlock.protocol.departure import not_outdated
+from fairlock.protocol.admission import not_outdated
 
 from fairlock.protocol import grants, outcomes, waiters
 from fairlock.protocol.expressions import Condition

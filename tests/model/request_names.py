@@ -25,7 +25,7 @@ from fairlock.store import (
 
 _NO_REQUESTS: Final = frozenset(
     {"claim_of", "read_claim", "place_in", "task_token_in", "has_ended", "is_fenced"}
-    | {"gave_back_before"}
+    | {"gave_back_before", "is_of_a_run_that_ended"}
     # A part of a transaction whose other part gives it its name.
     | {"still_reaped"}
     # The poll of a Python client: it decides nothing, and no operation of the model makes it.

@@ -140,7 +140,7 @@ print(sys.modules["typing_extensions"].__file__)
 
 
 def imported_by_a_layer(asset: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", "-S", "-c", LAYER, str(asset)]
+    command = [sys.executable, "-B", "-I", "-S", "-c", LAYER, str(asset)]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 

@@ -99,6 +99,9 @@ def _pass_without_asking(_context: Any, ended: Any) -> Any:  # noqa: ANN401 - as
     return reap._SECOND_PASS if ended.second_pass else reap._FIRST_PASS  # noqa: SLF001 - same
 
 
+_NOT_GIVEN_UP_BY_ME: Final = "(attribute_not_exists(#last_given_up) OR #last_given_up <> :me)"
+
+
 def _of_any_run(claim: claims.Claim, **_ended: int) -> bool:
     return claim.redrives is not None
 
@@ -136,7 +139,11 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a second pass does not ask when the execution ended": Mutant(
         Invariant.FREE,
         replace(_IN_FLIGHT, actors=(ANNA, BEN, LAST, FORGED_SECOND), arrived=("ben",)),
-        ((reap, "_ended_just_now", lambda _context, _execution: False),),
+        (
+            (reap, "_EARLIEST_MS", claims.SECOND_PASS_MS),
+            # Others who give up overwrite the mark that the reaper has left of the dead owner.
+            weak(acquire, "acquire_permit", _NOT_GIVEN_UP_BY_ME),
+        ),
     ),
     "acquire makes no claim": Mutant(
         Invariant.FREE,

@@ -176,6 +176,8 @@ def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_
 ) -> None:
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
+    # No execution is over because another account does not know it: the client's must be known.
+    monkeypatch.setenv("AWS_ACCOUNT_ID", account_of(EXECUTION))
     name = f"over-{is_free}"
     long_ago = FakeClock(now().now_ms - 3_600_000)
     store_over(aws.client("dynamodb"), long_ago, table=TABLE).acquire(
@@ -187,6 +189,10 @@ def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_
             return await locks.try_acquire(name) is not None
 
     assert asyncio.run(try_it()) is is_free
+
+
+def account_of(arn: str) -> str:
+    return arn.split(":")[4]
 
 
 def now() -> FakeClock:
