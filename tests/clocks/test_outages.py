@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from fairlock.protocol.admission import not_outdated
 
 from fairlock.protocol import grants, outcomes, waiters
+from fairlock.protocol.admission import not_outdated
 from fairlock.protocol.expressions import Condition
 from fairlock.store import acquire, queue
 from fairlock.testing.fake_table import MemoryTable
