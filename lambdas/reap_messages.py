@@ -75,9 +75,9 @@ def reap_record(make_context: Callable[[], LockContext], record: SQSRecord) -> N
 def parse_reap_message(body: str) -> ReapMessage:
     """What a message asks for.
 
-    An event whose redrive count is missing, or no number, counts as one of the first run, of which
-    nobody knows when it ended. Then `store.reap` asks, takes a redriven execution for one that was
-    redriven since, and spares what runs.
+    An event whose redrive count is missing, or no number, counts as one of the first run, whose end
+    is not known. Then `store.reap` asks, takes a redriven execution for one that was redriven
+    since, and spares what runs.
 
     Raises:
         InvalidRequest: it is neither kind of message, or names no execution.

@@ -75,7 +75,7 @@ def reports_faults(handler: Handler) -> Handler:
 def require_durable_calls(execution_arn: str | None) -> None:
     """Refuses a durable execution where the AWS SDK cannot ask for it.
 
-    Nobody could wake it, and nobody could tell that it has died: its lock would stay taken.
+    No one could wake it, or tell that it has died: its lock would stay taken.
 
     Args:
         execution_arn: the execution that the request names; None if it names none.

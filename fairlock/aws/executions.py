@@ -126,7 +126,7 @@ def deliver(
 
 
 Account = Callable[[], str | None]
-"""The account that a client asks; None if nobody knows."""
+"""The account that a client asks; None if it is not known."""
 
 
 def no_account() -> None:

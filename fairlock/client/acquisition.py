@@ -198,7 +198,7 @@ class Acquisition:
         """Leaves for good; a grant that came in this moment goes to the next waiter.
 
         Even a try that never waited leaves a mark if it holds nothing: a request of it that is
-        still on its way would be granted the lock for nobody.
+        still on its way would be granted the lock in vain.
         """
         request = ReleaseRequest(
             lock_name=self.request.lock_name,

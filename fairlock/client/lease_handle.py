@@ -257,7 +257,7 @@ class Releasable(Protocol):
         ...
 
     def is_abandoned(self) -> bool:
-        """Whether nobody else is at it."""
+        """Whether no other thread is at it."""
         ...
 
     def release_at_close(self) -> None:

@@ -7,8 +7,8 @@ limit in force, which is never above the limit of a holder. So most grants are o
     nobody holds            one write; the limit in force becomes mine
     limit in force = mine   one write, if fewer than that hold
     they differ             the first write fails, and its answer tells the limits of the holders;
-                            the second is on condition that nobody came in since (the fencing token
-                            is as seen); the limit in force becomes the lowest of mine and theirs
+                            the second is on condition that no owner came in since (the token is
+                            as seen); the limit in force becomes the lowest of mine and theirs
 
 A release leaves the limit in force as it is: too low perhaps, which costs the next owner the second
 write; never too high.
@@ -136,8 +136,8 @@ def is_outdated(seen: LockState, sent_at_ms: int | None, *, date_ms: int) -> boo
     Args:
         seen: the lock, as an answer shows it.
         sent_at_ms: when the request was sent; None if that is not known.
-        date_ms: the Date of that answer. A mark in the future comes from a wrong clock: whoever
-            left had left by then.
+        date_ms: the Date of that answer. A mark in the future comes from a wrong clock: the owner
+            had left by then.
     """
     if sent_at_ms is None or seen.released_at_ms is None:
         return False
@@ -162,7 +162,7 @@ def retain_item(*, long: bool) -> str:
 
 
 def retained_long_enough(*, long: bool) -> tuple[str, ...]:
-    """The condition under which that change lets somebody become or stay a holder."""
+    """The condition under which that change lets an owner become or stay a holder."""
     condition = "(attribute_not_exists(#retain_until) OR #retain_until > :expiry_time)"
     return () if long else (condition,)
 

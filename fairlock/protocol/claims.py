@@ -93,7 +93,7 @@ class Claim:
         ended: whether its work is marked as ended.
         redrives: how often its execution had been redriven when it was written; None if the writer
             did not know.
-        written_at_ms: when it was written last, but for the reaper; None if nobody knows.
+        written_at_ms: when it was written last, but for the reaper; None if it is not known.
     """
 
     execution_arn: str
@@ -171,7 +171,7 @@ def mark_done(claim: Claim, *, gave_back: bool, now_ms: int) -> Update:
     written since this was sent, with the time as its revision: its lock is held again.
 
     Returns the claim as it was: how it was done, if it was done before. That answer stays, so that
-    a repeat is answered as the first call was, whoever has used the lock since.
+    a repeat is answered as the first call was, even if others have used the lock since.
     """
     return conditional_update(
         claim.key,

@@ -257,7 +257,7 @@ def _grant(
         permits: how many more are out afterwards.
         seen: the lock as it was seen, if it was.
         now_ms: when the lease begins.
-        retain_long: whether to retain the item for 400 days, whoever the owner is.
+        retain_long: whether to retain the item for 400 days, for any owner.
     """
     long = retain_long or request.execution_arn is not None
     executions = shared_executions(request, seen)

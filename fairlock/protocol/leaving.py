@@ -184,7 +184,7 @@ def release_permit(request: ReleaseRequest, *, left_at_ms: int) -> Update:
 
 
 def release_by_force(lock_name: str, departing: DepartingHolder, *, left_at_ms: int) -> Update:
-    """Take out the holder of the grant that was seen, on a lock for which nobody waits."""
+    """Take out the holder of the grant that was seen, on a lock without waiters."""
     leaving = removal(departing, left_at_ms=left_at_ms)
     return conditional_update(
         schema.lock_key(lock_name),
@@ -313,12 +313,12 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
 
 
 UNDELIVERED_MS: Final = 60_000
-"""How long a grant stands of which nobody was there to be told: longer than the pause between two
+"""How long a grant lasts that no caller was there to learn of: longer than the pause between two
 questions of a waiter, a cold start included. Its own lease may be 12 h."""
 
 
 def mark_undelivered(grant: Grant, *, now_ms: int) -> Update:
-    """Mark a grant of which nobody was there to be told, and let it end soon.
+    """Mark a grant that no caller was there to learn of, and let it end soon.
 
     Refused if its owner has renewed since. An owner that asks later than that has its place back.
 

@@ -31,7 +31,7 @@ class AcquireRequest:
         limit: number of permits; 1 makes the lock a mutex. While this owner holds, no more hold.
         data: a JSON object, as compact text, that is stored with the holder.
         execution_arn: the workflow execution whose end ends this acquisition.
-        redrives: how often that had been redriven when this call was made; None if nobody knows.
+        redrives: how often that had been redriven when this call was made; None if it is not known.
         waiting_since_ms: when the caller says that it began to wait: for the advice when to ask
             again only.
         ticket: the place in the queue that the caller says it has; it counts only if a waiter of
@@ -338,7 +338,7 @@ class Place:
 def is_dead(
     waiter: Waiter | Place, *, date_ms: int, served: Collection[str | None] = frozenset()
 ) -> bool:
-    """Whether nobody need wait for this waiter: it has stopped asking, or was served already.
+    """Whether no one need wait for this waiter: it has stopped asking, or was served already.
 
     A waiter is served whose owner holds or has released: it entered twice, for instance because the
     reply that told its place was lost.

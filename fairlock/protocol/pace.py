@@ -12,7 +12,7 @@ This is GCRA, the generic cell rate algorithm, in AWS's time. There is no holder
 lease: a caller that dies wastes its slot. A burst lets callers begin that many slots ahead, less
 one, after a pause; with 1, the default, none.
 
-**Nobody knows AWS's time exactly**, only that it is between an early and a late edge
+**AWS's time is not known exactly**, only that it is between an early and a late edge
 (`aws/aws_clock.py`). So the idle form is conditioned by the early edge, which is certainly past,
 and writes by the late one, so that the next caller comes a whole interval after this one. Whoever
 waits, waits by the early edge, and so never begins before its slot.
@@ -28,8 +28,8 @@ For a window of the period that is `burst + count`, if slots are 3 s apart or mo
 
 **Copies.** A reservation has an id, and the item stores the last one. A repeat whose first reply
 was lost finds its slot by it. A copy that lands late is refused as long as no other reservation
-followed. After one it may reserve a slot for nobody. The next slot only ever moves on, so no copy
-breaks the pace.
+followed. After one it may reserve a slot that no caller uses. The next slot only ever moves on, so
+no copy breaks the pace.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class PaceState:
     """What the item stores.
 
     Attributes:
-        next_us: the next slot that nobody has.
+        next_us: the next free slot.
         slot_us: the last one that was reserved; of an idle form, when it was sent.
         reservation_id: of the last reservation.
     """
@@ -185,7 +185,7 @@ def reserve_idle(request: PaceRequest, now: AwsTime, *, over: PaceState | None =
 def reserve_next(request: PaceRequest, now: AwsTime, *, over: PaceState | None = None) -> Update:
     """Reserves the next slot, if it begins soon enough; for one that is in the future.
 
-    It stays in the future until it is somebody's, so that is no condition. If the item was deleted
+    It stays in the future until a caller has it, so that is no condition. If the item was deleted
     meanwhile, the condition is false.
 
     Arguments as of `reserve_idle`.
@@ -222,7 +222,7 @@ def read_pace(name: str, item: Item) -> PaceState | None:
     """The state in an item; None if there is no item.
 
     Raises:
-        LockItemMalformed: somebody has changed it.
+        LockItemMalformed: another program has changed it.
     """
     if not item:
         return None

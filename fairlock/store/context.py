@@ -228,7 +228,7 @@ def with_right_end(
         first_of_all: whether its fencing token was made from the clock.
 
     Returns:
-        None if somebody has changed the grant since.
+        None if the grant has changed since.
     """
     grant = Grant.of(lock_name, holder)
     date_ms = context.date_ms(answer)

@@ -19,8 +19,9 @@ the next message continues there. The reaper never touches locks of other execut
 same execution got after a redrive, see `_choose_pass`.
 
 An event is a permanent truth about one run of an execution: it frees the claims of that run and of
-earlier ones, and nobody is asked. Claims that do not tell their run, and events that do not tell
-theirs, decide nothing: then Step Functions says whether the execution is over, and for how long.
+earlier ones, and no service is asked. Claims that do not tell their run, and events that do not
+tell theirs, decide nothing: then Step Functions says whether the execution is over, and for how
+long.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def reap(context: LockContext, ended: ExecutionEnded) -> Reaped:
 def _is_over(context: LockContext, claim: Claim, ended: ExecutionEnded) -> bool:
     """Whether the event alone proves that the work under a claim is over.
 
-    Nobody is asked then: DescribeExecution answers 15 times a second, and executions may be stopped
-    by the ten thousands at one go.
+    No service is asked then: DescribeExecution answers 15 times a second, and executions may be
+    stopped by the ten thousands at one go.
     """
     if ended.ended_at_ms is None:
         return False

@@ -47,7 +47,7 @@ def release(
 
     One request if nobody waits; three and a push if somebody does, however many. A repeated release
     is answered "released" again as long as nobody else released in between; that of a workflow
-    without a heartbeat for an hour, whoever has used the lock since. One more, after, if it
+    without a heartbeat for an hour, even if others have used the lock since. One more, after, if it
     belonged to a workflow execution: its claim.
 
     Args:

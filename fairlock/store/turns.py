@@ -151,7 +151,7 @@ class Turn:
     def _refused(self, state: PaceState, now: AwsTime) -> TooLate:
         """A refusal, unless an earlier sending of this call may have reserved a slot.
 
-        The last reservation stands in the item. If it was made of a slot before the one that ours
+        The last reservation is in the item. If it was made of a slot before the one that ours
         would have left behind, ours was never written; and no copy of it can be written any more,
         because the next slot is too late for it as well.
         """

@@ -268,7 +268,7 @@ class FakeTable(DynamoDBClient):
     def __init__(self) -> None:
         if os.environ.get(_ENVIRONMENT, "").startswith(_LAMBDA):
             message = (
-                "fairlock.testing is for tests: its locks exclude nobody outside of this process; "
+                "fairlock.testing is for tests: its locks exclude no one outside of this process; "
                 "use LockClient in a deployed function"
             )
             raise ClientUnusable(message)

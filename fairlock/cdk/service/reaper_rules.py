@@ -41,8 +41,8 @@ def deny_all_but(queue: sqs.Queue, rule_arns: Sequence[str], role: iam.IRole) ->
     """Denies sending to all other rules and principals, also to who may send to every queue.
 
     The rules stand here alone, and not beside the permission as well, so that the policy takes
-    twice as many. Each by its exact ARN: any prefix would let whoever may make a rule of that name
-    tell the reaper what they like.
+    twice as many. Each by its exact ARN: any prefix would let anyone who may make a
+    rule of that name tell the reaper what they like.
     """
     senders = {"aws:SourceArn": _at_synth(rule_arns), "aws:PrincipalArn": role.role_arn}
     queue.add_to_resource_policy(
@@ -71,14 +71,14 @@ class _Arns:
 
 _IN_A_RULE: Final = 6
 """EventBridge takes 2,048 characters of a pattern (its user guide, "EventBridge quotas"). Each ARN
-stands in it twice, and has 143 characters at most."""
+occurs in it twice, and has 143 characters at most."""
 _MOST_RULES: Final = 65
 """SQS takes 8,192 bytes of a queue's policy (its developer guide, "Policy quotas"), in which each
 ARN of a rule has 105 at most."""
 
 
 _Place = tuple[str, str]
-"""A stack, and the service of AWS that reports: what stands in the same rules."""
+"""A stack, and the service of AWS that reports: what shares rules."""
 _Watched = dict[_Place, dict[str, events.Rule]]
 """The rule of each machine and durable function that is watched, by its address in the app."""
 

@@ -284,9 +284,9 @@ class LockServiceBase(LockMetrics, Construct):
         Args:
             function: the durable function.
             key: the customer's key of its DurableConfig. The service's functions may then use it:
-                Lambda asks that of whoever completes a callback. Without it, waiting executions
-                are not woken, and find out at their fallback poll. The key's policy must leave
-                permissions to IAM, as that of a `kms.Key` does.
+                Lambda asks that of every principal that completes a callback. Without it, waiting
+                executions are not woken, and find out at their fallback poll. The key's policy
+                must leave permissions to IAM, as that of a `kms.Key` does.
 
         Raises:
             InvalidRequest: it is a version, an alias or an imported function, or stands in another
