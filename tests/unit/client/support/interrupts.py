@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -13,9 +14,13 @@ class TimeLimitError(Exception):
 
 
 def _is_in_a_finalizer(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_name != "__del__":
+    """Whether Python runs a `__del__`, or the callback by which a weak dictionary drops a key."""
+    while frame is not None:
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        if name == "__del__" or (name == "remove" and file == weakref.__file__):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 def interrupt(action: Callable[[], object], *, at: int, within: str = "") -> bool:
