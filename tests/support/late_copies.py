@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
-from fairlock.protocol.claims import write_claim
-from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import ForceReleaseRequest
@@ -28,14 +25,6 @@ Sight = Callable[[Bench], object]
 MARKS_RELEASED: Final = "#last_released = :me"
 SETS_STAGE: Final = "SET #fenced = :stage"
 POLLING: Final = {"waits": True, "poll_interval_ms": 500}
-
-
-def claim_whatever_has_ended(*args: Any, **kwargs: Any) -> Update:  # noqa: ANN401 - as `write_claim`
-    """For controls: the claim of an acquisition that is over is written again."""
-    update, alive = write_claim(*args, **kwargs), "attribute_not_exists(#ended)"
-    assert alive in update.condition
-    always = f"({alive} OR attribute_exists(#ended))"
-    return replace(update, condition=update.condition.replace(alive, always))
 
 
 def late(bench: Bench, text: str, send: Callable[[Any], object]) -> Wire:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from fairlock.protocol.claims import write_claim
+from fairlock.protocol.expressions import Update
 from tests.support.faults import ENDPOINT, WRITES
 
 _TRUE = "attribute_not_exists(#no_such)"
@@ -83,3 +85,11 @@ def _take_out(write: dict[str, Any], condition: str) -> None:
     write["ExpressionAttributeNames"] = {n: a for n, a in names.items() if n in used}
     values = write.get("ExpressionAttributeValues", {})
     write["ExpressionAttributeValues"] = {n: v for n, v in values.items() if n in used}
+
+
+def claim_whatever_has_ended(*args: Any, **kwargs: Any) -> Update:  # noqa: ANN401 - as `write_claim`
+    """For controls: the claim of an acquisition that is over is written again."""
+    update, alive = write_claim(*args, **kwargs), "attribute_not_exists(#ended)"
+    assert alive in update.condition
+    always = f"({alive} OR attribute_exists(#ended))"
+    return replace(update, condition=update.condition.replace(alive, always))
