@@ -9,10 +9,6 @@ attempt ──▶ written ──────────────────
   │           │                        │
   └───────────┼────────────────────────┘ the lock has changed since
               └─ all permits are out ────────────────────▶ queued, or refused: HELD
-
-Not every holder whose lease is over may be evicted. A lease that belongs to a workflow ends with
-the workflow, not with the time: a task that takes longer than expected keeps its lock. So Step
-Functions is asked before such a holder is evicted.
 """
 
 from __future__ import annotations
@@ -28,7 +24,6 @@ from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import (
     acquire_permit,
     acquire_permit_as_seen,
-    extend_lease,
     take_over_permit,
 )
 from fairlock.protocol.items import read_granted_token, read_state
@@ -37,7 +32,6 @@ from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
     AcquireRequest,
     Holder,
-    Liveness,
     LockState,
     SeenLock,
 )
@@ -54,8 +48,6 @@ from fairlock.protocol.outcomes import (
 from fairlock.protocol.schema import FENCING_TOKEN
 from fairlock.store.context import (
     Evicted,
-    Extended,
-    LivenessUnknown,
     LockContext,
     MixedLimits,
     pause_or_give_up,
@@ -63,78 +55,13 @@ from fairlock.store.context import (
     with_right_end,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import renew_lease
+from fairlock.store.keep_alive import (
+    NONE_EXPIRED,
+    ExpiredHolders,
+    check_expired_holders,
+    renew_lease,
+)
 from fairlock.store.queue import advise, join
-
-_MOST_CHECKS: Final = 5
-"""DescribeExecution calls of one acquire; the rest is left to the next caller."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredHolders:
-    """What became of the holders whose lease is over.
-
-    Attributes:
-        evictable: the holders that may lose their place.
-        unknown: how many count as alive only because Step Functions did not say.
-    """
-
-    evictable: tuple[Holder, ...] = ()
-    unknown: int = 0
-
-
-NONE_EXPIRED: Final = ExpiredHolders()
-
-
-def check_expired_holders(
-    context: LockContext, lock_name: str, candidates: Sequence[Holder], *, needed: int
-) -> ExpiredHolders:
-    """Finds holders that may be evicted; extends the leases of workflows that still run."""
-    began = context.retry_budget.clock.monotonic()
-    evictable: list[Holder] = []
-    unknown = checks = 0
-    # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
-    # renews while we ask about another keeps its place.
-    for holder in _in_order_of_cost(candidates, context.random()):
-        if len(evictable) == needed or checks == _MOST_CHECKS:
-            break
-        # No one was told of an undelivered grant: no work runs under it, even if its workflow does.
-        if holder.execution_arn is None or holder.is_undelivered:
-            evictable.append(holder)
-            continue
-        if context.retry_budget.is_spent(since=began):
-            break  # Step Functions is slow today, and the caller has more to do.
-        checks += 1
-        match context.workflows.describe(holder.execution_arn).liveness:
-            case Liveness.OVER:
-                evictable.append(holder)
-            # Extended, so that the next caller does not ask again; refused if the holder renewed.
-            case Liveness.RUNNING if _extend(context, lock_name, holder):
-                context.observe(Extended(lock_name=lock_name))
-            # No answer is not "over": a throttle of Step Functions must not cost a holder its lock.
-            case Liveness.UNKNOWN:
-                unknown += 1
-                context.observe(
-                    LivenessUnknown(lock_name=lock_name, execution_arn=holder.execution_arn)
-                )
-    return ExpiredHolders(evictable=tuple(evictable), unknown=unknown)
-
-
-def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Holder]:
-    """Holders without a workflow to ask about first; then the others, from a random one onwards.
-
-    In a fixed order a few executions that Step Functions never answers for would take all checks.
-    """
-    workflows = [h for h in candidates if h.execution_arn is not None and not h.is_undelivered]
-    plain = [holder for holder in candidates if holder not in workflows]
-    start = int(fraction * len(workflows))
-    return [*plain, *workflows[start:], *workflows[:start]]
-
-
-def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
-    update = extend_lease(lock_name, holder, now_ms=context.aws_clock.now_ms())
-    return isinstance(context.table.update(update), Written)
-
 
 _TRIES_AT_ONCE: Final = 3
 _FIRST: Final = 1

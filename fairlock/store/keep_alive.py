@@ -1,4 +1,6 @@
-"""Renewing a lease, and keep_alive: the heartbeats of a state that stands beside a workflow's work.
+"""How a lease goes on: by a renewal, by keep_alive, or because its workflow still runs.
+
+keep_alive is the heartbeats of a state that stands beside a workflow's work:
 
 record the heartbeat ─▶ written, or there is no claim ─▶ renew ─▶ written ─────▶ renewed
      │                                                      └────▶ not held ─┐
@@ -13,12 +15,18 @@ Release marks the claim as ended before it frees the lock. So a heartbeat that f
 and the claim without that mark has lost the lock, whatever others did in between. Only a lock that
 the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
 released.
+
+A holder whose lease is over may not always be evicted. A lease that belongs to a workflow ends with
+the workflow, not with the time: a task that takes longer than expected keeps its lock. So an
+acquire asks Step Functions before it evicts such a holder (`check_expired_holders`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.protocol.admission import needs_longer_retention
@@ -32,17 +40,26 @@ from fairlock.protocol.claims import (
     record_heartbeat,
     renew_under_fence,
 )
-from fairlock.protocol.grants import renew, renew_as_seen
+from fairlock.protocol.grants import extend_lease, renew, renew_as_seen
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
     AcquireRequest,
     HeartbeatRequest,
+    Holder,
     KeepAliveRequest,
+    Liveness,
     LockState,
 )
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up, with_right_end
+from fairlock.store.context import (
+    Extended,
+    LivenessUnknown,
+    LockContext,
+    outcome_unknown,
+    pause_or_give_up,
+    with_right_end,
+)
 from fairlock.store.hand_off import hand_over
 
 
@@ -163,3 +180,73 @@ def _reacquire(
             claim, request.acquisition, request.task_token, now_ms=now_ms, seen=seen
         )
     )
+
+
+_MOST_CHECKS: Final = 5
+"""DescribeExecution calls of one acquire; the rest is left to the next caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredHolders:
+    """What became of the holders whose lease is over.
+
+    Attributes:
+        evictable: the holders that may lose their place.
+        unknown: how many count as alive only because Step Functions did not say.
+    """
+
+    evictable: tuple[Holder, ...] = ()
+    unknown: int = 0
+
+
+NONE_EXPIRED: Final = ExpiredHolders()
+
+
+def check_expired_holders(
+    context: LockContext, lock_name: str, candidates: Sequence[Holder], *, needed: int
+) -> ExpiredHolders:
+    """Finds holders that may be evicted; extends the leases of workflows that still run."""
+    began = context.retry_budget.clock.monotonic()
+    evictable: list[Holder] = []
+    unknown = checks = 0
+    # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
+    # renews while we ask about another keeps its place.
+    for holder in _in_order_of_cost(candidates, context.random()):
+        if len(evictable) == needed or checks == _MOST_CHECKS:
+            break
+        # No one was told of an undelivered grant: no work runs under it, even if its workflow does.
+        if holder.execution_arn is None or holder.is_undelivered:
+            evictable.append(holder)
+            continue
+        if context.retry_budget.is_spent(since=began):
+            break  # Step Functions is slow today, and the caller has more to do.
+        checks += 1
+        match context.workflows.describe(holder.execution_arn).liveness:
+            case Liveness.OVER:
+                evictable.append(holder)
+            # Extended, so that the next caller does not ask again; refused if the holder renewed.
+            case Liveness.RUNNING if _extend(context, lock_name, holder):
+                context.observe(Extended(lock_name=lock_name))
+            # No answer is not "over": a throttle of Step Functions must not cost a holder its lock.
+            case Liveness.UNKNOWN:
+                unknown += 1
+                context.observe(
+                    LivenessUnknown(lock_name=lock_name, execution_arn=holder.execution_arn)
+                )
+    return ExpiredHolders(evictable=tuple(evictable), unknown=unknown)
+
+
+def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Holder]:
+    """Holders without a workflow to ask about first; then the others, from a random one onwards.
+
+    In a fixed order a few executions that Step Functions never answers for would take all checks.
+    """
+    workflows = [h for h in candidates if h.execution_arn is not None and not h.is_undelivered]
+    plain = [holder for holder in candidates if holder not in workflows]
+    start = int(fraction * len(workflows))
+    return [*plain, *workflows[start:], *workflows[:start]]
+
+
+def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
+    update = extend_lease(lock_name, holder, now_ms=context.aws_clock.now_ms())
+    return isinstance(context.table.update(update), Written)

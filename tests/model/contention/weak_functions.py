@@ -17,8 +17,8 @@ from fairlock.protocol.leaving import Step, next_step
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
 from fairlock.store import hand_off as hand_off_module
 from fairlock.store import queue, release
-from fairlock.store.acquire import ExpiredHolders
 from fairlock.store.context import LockContext
+from fairlock.store.keep_alive import ExpiredHolders
 from tests.model.mutant import Maker, weaker
 
 _SEND: Final = hand_off_module._send  # noqa: SLF001 - mutants differ in this step
