@@ -19,7 +19,7 @@ from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
-from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
+from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import (
     acquire_permit,
@@ -56,8 +56,6 @@ from fairlock.store.context import (
 )
 from fairlock.store.hand_off import hand_over
 from fairlock.store.keep_alive import (
-    NONE_EXPIRED,
-    ExpiredHolders,
     check_expired_holders,
     renew_lease,
 )
@@ -88,8 +86,9 @@ def acquire(
 ) -> Grant | Queued | Refusal:
     """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
-    One request if a permit is free or all are out; two to take over an expired holder, and one
-    DescribeExecution before if that holder is a workflow; four to join the queue, two to keep a
+    One request if a permit is free or all are out; two to take over an expired holder. If that is a
+    workflow, one more: its claim; and if that does not say that the workflow is over, an extension
+    of the lease and a DescribeExecution. Four to join the queue, two to keep a
     place in it (three to learn the position, too). One more, before, if the request names a
     workflow execution: its claim.
 
@@ -193,7 +192,7 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
         return request
     now_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
     found = context.table.read(claim_of(request, request.execution_arn).key)
-    if not found or has_ended(found) or is_fenced(found):
+    if not found or work_is_over(found):
         return None
     return replace(request, registered_at_ms=now_ms)
 
@@ -272,23 +271,23 @@ def _take_over(
     needed: int,
 ) -> _Attempt | Grant | Queued | Refusal:
     """Evicts holders whose lease and workflow are over, for the oldest waiter or the caller."""
-    expired = check_expired_holders(context, request.lock_name, candidates, needed=needed)
-    evictable = expired.evictable
+    name = request.lock_name
+    expired = check_expired_holders(context, name, state, candidates, needed=needed)
+    evictable, state = expired.evictable, expired.state
     if not evictable:
-        return _wait_or_refuse(context, request, state, expired)
+        return _wait_or_refuse(context, request, state, liveness_unknown=expired.unknown)
     if state.contended:
         # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each
         # hand-off changes who may come next, and the next attempt sees whether there are more.
         evicted = DepartingHolder(evictable[0], voluntary=False)
-        hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
+        hand_over(context, name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
     now_ms, left_at_ms = context.aws_clock.now_ms(), context.leaving_ms(state)
     if len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
-        name = request.lock_name
         update = evict(name, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
         if isinstance(context.table.update(update), Written):
-            context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
+            context.observe(Evicted(lock_name=name, holders=len(evictable)))
         return _attempt(context, request)
     # One write: if this process dies here, no holder has lost its place for nothing.
     update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
@@ -299,12 +298,13 @@ def _wait_or_refuse(
     context: LockContext,
     request: AcquireRequest,
     state: LockState,
-    expired: ExpiredHolders = NONE_EXPIRED,
     *,
     known: SeenLock | None = None,
+    liveness_unknown: int = 0,
 ) -> _Attempt | Grant | Queued | Refusal:
     if not request.waits:
-        return _refuse(context, request, state, RefusalReason.HELD, expired)
+        refusal = _refuse(context, request, state, RefusalReason.HELD)
+        return replace(refusal, liveness_unknown=liveness_unknown)
     behind_others = state.has_room(request.limit)
     joined = join(context, request, state, behind_others=behind_others, known=known)
     if joined is None:
@@ -351,7 +351,6 @@ def _refuse(
     request: AcquireRequest,
     state: LockState,
     reason: RefusalReason,
-    expired: ExpiredHolders = NONE_EXPIRED,
 ) -> Refusal:
     return Refusal(
         lock_name=request.lock_name,
@@ -359,5 +358,4 @@ def _refuse(
         reason=reason,
         holders=state.holders,
         retry_after_seconds=advise(context, request, state),
-        liveness_unknown=expired.unknown,
     )

@@ -188,7 +188,12 @@ def stop_waiting_without_second_try(
 
 
 def check_no_expired_holder(
-    _context: LockContext, _lock_name: str, candidates: Sequence[Holder], *, needed: int
+    _context: LockContext,
+    _lock_name: str,
+    state: LockState,
+    candidates: Sequence[Holder],
+    *,
+    needed: int,
 ) -> ExpiredHolders:
     """Evicts every holder whose lease is over, also a workflow that runs."""
-    return ExpiredHolders(evictable=tuple(candidates[:needed]))
+    return ExpiredHolders(state=state, evictable=tuple(candidates[:needed]))
