@@ -104,7 +104,8 @@ class AsyncLock(BaseLock):
         self._loop = asyncio.get_running_loop()
         self._unfinished_writes: set[asyncio.Task[Any]] = set()
         self._lost = AsyncLostEvent(self._handle.lease.is_lost)
-        self._guarded()  # Its AWS client exists now, and `condition_check` cannot wait for one.
+        if not self.shared:
+            self._guarded()  # Its AWS client exists now; `condition_check` cannot wait for one.
         self._begin_heartbeats()
 
     @property

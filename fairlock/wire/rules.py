@@ -86,6 +86,8 @@ SHORTEST_FALLBACK_SECONDS: Final = 10
 SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
+DEFAULT_READERS: Final = 20
+"""How many may share a lock: each write of 20 holders costs 3 write units, of 100 it is 14."""
 LONGEST_PERIOD_SECONDS: Final = 31 * 24 * 3600
 MOST_A_SECOND: Final = 500
 """DynamoDB takes 1,000 writes a second to one item, and a caller may need two."""
@@ -333,6 +335,11 @@ FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
     lambda value: _is_number(value, 1, LONGEST_FALLBACK_SECONDS),
 )
+
+
+def limit_of(limit: int, *, shared: bool) -> int:
+    """How many may hold beside an owner with this `limit`; for a reader, 1 means the default."""
+    return DEFAULT_READERS if shared and limit == 1 else int(limit)
 
 
 MOST_HOLDERS_BYTES: Final = 300 * 1024
