@@ -50,6 +50,11 @@ def hold() -> int:
         return lock.fencing_token
 
 
+def read() -> bool:
+    with locks.hold("nightly", shared=True) as lock:
+        return assert_type(lock.shared, bool)
+
+
 def hold_again() -> None:
     with locks.hold("nightly") as outer, locks.hold("nightly", reentrant=True) as inner:
         assert_type(inner, Lock)
