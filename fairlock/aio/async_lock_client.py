@@ -14,6 +14,7 @@ from fairlock.aio.async_lock import (
     AsyncHold,
     AsyncLock,
     AsyncLockServices,
+    AsyncSeveralLocks,
 )
 from fairlock.aio.bridge import AsyncConnection, BridgedClock, run, temporary_client
 from fairlock.aio.tasks import (
@@ -67,7 +68,7 @@ _CLOSED_ELSEWHERE: Final = (
 )
 
 
-class AsyncLockClient(NotCopied):
+class AsyncLockClient(AsyncSeveralLocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats

@@ -19,6 +19,7 @@ from fairlock.client.lease_handle import LeaseHandle, Releasable, Unreleased
 from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import Adoption, ClientOptions, ClientSettings
+from fairlock.client.several_locks import SeveralLocks
 from fairlock.client.table_client import LockAdministration
 from fairlock.client.threads import Callbacks, WorkerPool, reset_in_children
 from fairlock.clock import BootClock, Clock, Seconds
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
-class LockClient(LockAdministration):
+class LockClient(SeveralLocks, LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
     Args:

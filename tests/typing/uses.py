@@ -55,6 +55,17 @@ def read() -> bool:
         return assert_type(lock.shared, bool)
 
 
+def hold_all() -> int:
+    with locks.hold_all(["a", "b"], max_wait=timedelta(minutes=1)) as held:
+        assert_type(held, tuple[Lock, ...])
+        return sum(lock.fencing_token for lock in held)
+
+
+async def hold_all_async(locks: AsyncLockClient) -> None:
+    async with locks.hold_all(("a", "b"), shared=True) as held:
+        assert_type(held, tuple[AsyncLock, ...])
+
+
 def hold_again() -> None:
     with locks.hold("nightly") as outer, locks.hold("nightly", reentrant=True) as inner:
         assert_type(inner, Lock)
