@@ -215,3 +215,47 @@ def test_the_limit_of_readers_is_twenty_or_what_they_say(locks: FakeLockClient) 
         taken = [other.try_acquire(name, shared=shared, limit=limit) for other in others]
         assert len([lock for lock in taken if lock]) == most
     assert math.isfinite(locks.clock.monotonic())
+
+
+def abandoned(locks: FakeLockClient, **options: Any) -> FakeLockClient:  # noqa: ANN401 - of `acquire`
+    """A client that holds the lock, sends no heartbeats, and is never heard of again."""
+    gone = locks.another("gone", heartbeat_every=math.inf)
+    gone.kept = gone.acquire("a", lease=30, **options)  # type: ignore[attr-defined]  # lest it is dropped
+    return gone
+
+
+def test_readers_come_in_after_the_lease_of_a_writer_that_died(locks: FakeLockClient) -> None:
+    writer = abandoned(locks)
+    began = locks.clock.monotonic()
+    with locks.hold("a", shared=True), locks.another().hold("a", shared=True):
+        assert 30 < locks.clock.monotonic() - began <= 35
+    writer.close()
+
+
+def test_a_writer_comes_in_after_the_lease_of_a_reader_that_died(locks: FakeLockClient) -> None:
+    """Another reader came and went meanwhile: that made the lease of the dead one no longer."""
+    reader = abandoned(locks, shared=True)
+    began = locks.clock.monotonic()
+    locks.clock.advance(20)
+    with locks.hold("a", shared=True):
+        locks.clock.advance(5)
+    with locks.hold("a"):
+        assert 30 < locks.clock.monotonic() - began <= 35
+    reader.close()
+
+
+def test_readers_are_renewed_for_as_long_as_they_read(locks: FakeLockClient) -> None:
+    readers = [locks.another().acquire("a", shared=True, lease=30) for _ in range(20)]
+    locks.clock.advance(300)
+    for reader in readers:
+        reader.check()
+    assert locks.try_acquire("a") is None
+
+
+def test_a_reader_that_is_released_by_force_leaves_the_others(locks: FakeLockClient) -> None:
+    stays, goes = (locks.another().acquire("a", shared=True) for _ in range(2))
+    locks.force_release("a", fencing_token=goes.fencing_token, reason="it hangs")
+    locks.clock.advance(25)
+    assert goes.lost.is_set()
+    stays.check()
+    assert locks.try_acquire("a") is None
