@@ -180,7 +180,7 @@ def test_a_list_that_breaks_a_rule_is_told_at_synth(
 
 
 def test_in_an_express_workflow_the_lease_outlasts_the_wait(guards: GuardFactory) -> None:
-    express = {"lock_name": ["a", "b"], "express": True}
+    express: dict[str, Any] = {"lock_name": ["a", "b"], "express": True}
     with pytest.raises(InvalidRequest, match=r"^lease: must be longer than max_wait \(60 s\)"):
         guards.guard(**express)
     guards.guard(**express, lease=Duration.minutes(3))
