@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock import InvalidRequest, Lock, LockWaitTimeout, locked
+from fairlock import InvalidRequest, LockWaitTimeout, locked
 from fairlock.client.base_lock import BaseLock
 from fairlock.guarded import GuardedWrites
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
@@ -43,21 +42,14 @@ def test_readers_hold_together_and_a_writer_waits_for_all_of_them(locks: FakeLoc
         assert locks.another().try_acquire("a", shared=True) is None
 
 
-def test_a_reader_behind_a_writer_that_waits_is_refused_if_it_does_not_wait(
-    make_client: MakeClient,
+def test_a_reader_that_comes_while_a_writer_waits_does_not_overtake_it(
+    locks: FakeLockClient,
 ) -> None:
-    """The clients wait in threads: the order is that of the queue, and no sleep decides it."""
-    inside = make_client("reader").acquire("a", shared=True)
-    writer, newcomer = make_client("writer", longest_poll=1), make_client("newcomer")
-    granted: list[Lock] = []
-    thread = threading.Thread(target=lambda: granted.append(writer.acquire("a", max_wait=60)))
-    thread.start()
-    while not (found := newcomer.describe("a")) or not found.waiters.count:
-        threading.Event().wait(0.001)
-    assert newcomer.try_acquire("a", shared=True) is None
-    inside.release()
-    thread.join(30)
-    assert [lock.shared for lock in granted] == [False]
+    inside, newcomer, told = locks.acquire("a", shared=True), locks.another(), list[Any]()
+    locks.clock.at(3, lambda: told.append(newcomer.try_acquire("a", shared=True)))
+    locks.clock.at(6, inside.release)
+    with locks.another("writer").hold("a", max_wait=60):
+        assert told == [None]
 
 
 UPGRADE = r"inside a `with` that shares it, and a shared lock cannot become exclusive; end that"
