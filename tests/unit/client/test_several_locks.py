@@ -115,6 +115,21 @@ def test_a_lock_that_is_lost_while_the_next_is_waited_for_ends_the_wait_without_
     assert held(locks, *PAIR) == [False, False]
 
 
+def test_an_interrupt_while_the_second_is_waited_for_leaves_none(locks: FakeLockClient) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    other = locks.another().acquire("ben")
+    locks.clock.at(3, interrupt)
+    with pytest.raises(KeyboardInterrupt), locks.hold_all(PAIR, max_wait=60):
+        pass
+    other.release()
+    assert held(locks, *PAIR) == [False, False]
+    described = locks.describe("ben")
+    assert described is not None
+    assert described.waiters.count == 0
+
+
 def test_an_unknown_outcome_of_one_is_no_grant_of_any(locks: FakeLockClient) -> None:
     first = True
 
