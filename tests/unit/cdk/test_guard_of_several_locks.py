@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +16,13 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockGuard, Waiting
 from fairlock.cdk.guard import guard_arguments
+from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
 from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
 from tests.unit.cdk.asl import EvaluationError, Scope, evaluate, happy_path, ways_out_unreleased
 from tests.unit.cdk.guard_factory import GuardFactory
 from tests.unit.cdk.guard_forms import RELEASE
+from tests.unit.cdk.test_standalone import asl
 
 WAYS = (Waiting.poll(), Waiting.queue())
 FULL_WIDTH_TILDE, SMILE = "\uff5e", "😀"
@@ -206,3 +210,28 @@ def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:
     plain, listed = (machine(guards.guard(lock_name=name)) for name in ("x", ["x"]))
     assert [*plain.states] == [*listed.states]
     assert not [name for name in plain.assigned() if name.endswith("_entered")]
+
+
+def test_without_cdk_the_machine_takes_several_locks_too() -> None:
+    functions = {name: f"${{{name}}}" for name in FUNCTIONS}
+    names = ["$.one", "{% $states.input.other %}", "third"]
+    made = guarded_machine({"Type": "Pass"}, functions=functions, lock_name=names)
+    scope = Scope(made["States"], made["StartAt"])
+    assert scope.start_at == "Guard: Order"
+    [expression] = scope.states["Guard: Order"]["Assign"].values()
+    given = {"input": {"one": "b", "other": "a"}}
+    assert evaluate(expression, states=given) == ["a", "b", "third"]
+    assert "fencing tokens: {% {$lock_" in made["Comment"]
+
+
+def test_the_command_takes_several_lock_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    task = tmp_path / "task.json"
+    task.write_text('{"Type": "Pass"}')
+    words = ("--task", str(task), "--lock-name", "b", "--lock-name", "a", "--shared")
+    status, output, _ = asl(monkeypatch, capsys, *words)
+    assert status == 0
+    made = json.loads(output)
+    assert names_entered(Scope(made["States"], made["StartAt"])) == ["a", "b"]
+    assert '"shared": true' in output
