@@ -155,12 +155,16 @@ class AsyncLockClient(NotCopied):
         owner_name: str | None = None,
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
+        only_newest: bool | int = False,
     ) -> AsyncLock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
 
         Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            only_newest=only_newest,
+        )
         return await self._acquire(options)
 
     async def try_acquire(
@@ -201,13 +205,17 @@ class AsyncLockClient(NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         reentrant: bool = False,
+        only_newest: bool | int = False,
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
         Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
         threads: a task that a body starts is another one, and waits.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            only_newest=only_newest,
+        )
         arguments.require_bool("reentrant", reentrant)
         return AsyncHold(name, self._block(options, reentrant=reentrant))
 

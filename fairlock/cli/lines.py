@@ -44,6 +44,10 @@ def details(lock: LockDescription) -> Iterator[str]:
         yield f"  owner: {name_of(waiter.owner_name)}"
         yield f"  since: {iso(waiter.entered_at)}"
         yield f"  limit: {waiter.limit}"
+        if waiter.only_newest is not None:
+            yield f"  version: {waiter.only_newest}"
+    if lock.newest is not None:
+        yield f"newest version granted: {lock.newest}"
     last = lock.last_forced_release
     if last is not None:
         yield "last released by force"

@@ -155,6 +155,7 @@ class LockClient(LockAdministration):
         owner_name: str | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
+        only_newest: bool | int = False,
     ) -> Lock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
 
@@ -174,9 +175,12 @@ class LockClient(LockAdministration):
                 of its lease, another owner in its place, a guarded write that was refused.
             on_danger: called with the same if the lease is near its end and could not be renewed;
                 the reason is the failure of the last heartbeat.
+            only_newest: whether the grant of a newer caller supersedes this one. True orders them
+                by the time of their calls; a number is this caller's version, the highest wins.
 
         Raises:
             LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
+            Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
             LockStoreUnavailable: outcome unknown until the wait was over. What may have been
                 granted ends with its lease.
             LockStoreMisconfigured: no such table, no permission, no credentials, no region.
@@ -184,7 +188,10 @@ class LockClient(LockAdministration):
             ClientUnusable: this client was closed.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            only_newest=only_newest,
+        )
         return self._acquire(options)
 
     def try_acquire(
@@ -229,6 +236,7 @@ class LockClient(LockAdministration):
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
         reentrant: bool = False,
+        only_newest: bool | int = False,
     ) -> Hold:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
@@ -249,7 +257,10 @@ class LockClient(LockAdministration):
 
         All other arguments, and errors, as of `acquire`.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            only_newest=only_newest,
+        )
         arguments.require_bool("reentrant", reentrant)
         return Hold(name, self._block(options, reentrant=reentrant))
 

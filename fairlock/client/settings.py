@@ -187,6 +187,7 @@ class ClientSettings:
             limit=limit,
             data=arguments.as_text(options.data),
             waits=max_wait > 0,
+            only_newest=arguments.checked_version(options.only_newest),
         )
         self.timing.require_room(lease)
         arguments.require_callable("on_lost", options.on_lost)

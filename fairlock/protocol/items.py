@@ -163,6 +163,8 @@ def new_waiter(waiter: Waiter) -> Item:
         optional[schema.TASK_TOKEN] = {"S": request.task_token}
     if request.poll_interval_ms is not None:
         optional[schema.POLL_INTERVAL_MS] = number(request.poll_interval_ms)
+    if request.only_newest is not None:
+        optional[schema.ONLY_NEWEST] = number(request.only_newest)
     return {
         **waiter.key,
         **_identity(request),
@@ -199,6 +201,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
         poll_interval_ms=_number_or_none(item, schema.POLL_INTERVAL_MS),
+        only_newest=_number_or_none(item, schema.ONLY_NEWEST),
     )
     return Waiter(
         request=request,
@@ -236,6 +239,7 @@ def read_state(item: Item) -> LockState:
         retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),
         executions=_text(item, schema.EXECUTIONS),
         last_forced_release=_forced_release(item),
+        newest=_number_or_none(item, schema.NEWEST),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )
 

@@ -17,6 +17,8 @@ from fairlock.protocol.expressions import Item
 from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
+BY_TIME: Final = -1
+"""The version of an acquisition that names none: its place in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ class AcquireRequest:
             that much later. None: as often as it is advised.
         waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
             the advised polls, or with a task token for the longest fallback period.
+        only_newest: the version of this acquisition, which is superseded once a higher one was
+            granted; `BY_TIME` until the store has given it one. None if it takes its turn.
     """
 
     lock_name: str
@@ -71,23 +75,31 @@ class AcquireRequest:
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
+    only_newest: int | None = None
 
     @property
     def heartbeat(self) -> HeartbeatRequest:
         """The heartbeat that renews what this request was granted."""
         return HeartbeatRequest(
-            lock_name=self.lock_name, owner_id=self.owner_id, lease_ms=self.lease_ms
+            lock_name=self.lock_name,
+            owner_id=self.owner_id,
+            lease_ms=self.lease_ms,
+            only_newest=self.only_newest,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None."""
+    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None.
+
+    With `only_newest` it also marks that version as granted, see `admission.py`.
+    """
 
     lock_name: str
     owner_id: str = field(repr=False)
     lease_ms: int | None = None
     data: str | None = None
+    only_newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +230,7 @@ class LockState:
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
         last_forced_release: the last release by force; None if there was none.
+        newest: the highest version that was granted; None if no owner ever named one.
     """
 
     fencing_token: int = 0
@@ -231,6 +244,7 @@ class LockState:
     retain_until_seconds: int | None = None
     executions: str | None = None
     last_forced_release: ForcedRelease | None = None
+    newest: int | None = None
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:
@@ -240,6 +254,10 @@ class LockState:
     def has_left(self, owner_id: str) -> bool:
         """Whether this owner released or gave up, as far as the lock still knows."""
         return owner_id in (self.last_released, self.last_given_up)
+
+    def supersedes(self, version: int | None) -> bool:
+        """Whether a higher version than this one was granted."""
+        return version is not None and version < (self.newest or 0)
 
     def limit_for(self, limit: int) -> int:
         """How many may hold when an owner with this limit does: the holders' limits count too."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import (
+    BY_TIME,
     DEFAULT_LEASE_MS,
     AcquireRequest,
     ForceReleaseRequest,
@@ -27,6 +28,7 @@ _RULES: Final = {
     "owner_name": rules.OWNER_NAME,
     "lease_seconds": rules.LEASE_SECONDS,
     "limit": rules.LIMIT,
+    "only_newest": rules.ONLY_NEWEST,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
     "redrive_count": rules.RUN_OF_EXECUTION,
@@ -66,13 +68,13 @@ def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
 
 _ACQUIRE: Final = _schema(
     "lock_name",
-    "owner_id owner_name lease_seconds limit data execution_arn redrive_count entered_at_ms queue "
-    "ticket waiting_since_ms task_token fallback_seconds",
+    "owner_id owner_name lease_seconds limit only_newest data execution_arn redrive_count "
+    "entered_at_ms queue ticket waiting_since_ms task_token fallback_seconds",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
     "lock_name owner_id task_token execution_arn",
-    "owner_name lease_seconds limit redrive_count",
+    "owner_name lease_seconds limit only_newest redrive_count",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
 _PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id")
@@ -197,7 +199,15 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         execution_arn=execution_arn,
         redrives=_redrives(fields),
         waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
+        only_newest=version_of(fields.get("only_newest")),
     )
+
+
+def version_of(only_newest: object) -> int | None:
+    """The version that `only_newest` names: True is one by time, None or False is none."""
+    if isinstance(only_newest, bool) or only_newest is None:
+        return BY_TIME if only_newest else None
+    return int(only_newest)  # type: ignore[call-overload,no-any-return]  # a whole number by its rule
 
 
 def _redrives(fields: Mapping[str, Any]) -> int | None:

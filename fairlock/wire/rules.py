@@ -86,6 +86,8 @@ SHORTEST_FALLBACK_SECONDS: Final = 10
 SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
+HIGHEST_VERSION: Final = 2**53 - 1
+"""The largest whole number that JSON and JSONata carry without loss."""
 LONGEST_PERIOD_SECONDS: Final = 31 * 24 * 3600
 MOST_A_SECOND: Final = 500
 """DynamoDB takes 1,000 writes a second to one item, and a caller may need two."""
@@ -296,6 +298,11 @@ REASON: Final = Rule(
 CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
     lambda value: isinstance(value, str) and is_callback_id(value),
+)
+ONLY_NEWEST: Final = Rule(
+    f"must be true, or the version of this caller, a whole number from 0 to {HIGHEST_VERSION:,}; "
+    "leave it out to take turns",
+    lambda value: value is True or _is_whole(value, 0, HIGHEST_VERSION),
 )
 PACE_RATE: Final = Rule(
     "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "

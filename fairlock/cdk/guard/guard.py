@@ -23,6 +23,7 @@ from fairlock.cdk.guard.guard_arguments import (
     checked_lease_seconds,
     checked_limit,
     checked_max_wait_seconds,
+    checked_only_newest,
     literal_lock_name,
     name_of_service,
     workflow_lock_name,
@@ -38,6 +39,7 @@ from fairlock.cdk.guard.service_calls import AcquireOptions, ServiceCalls
 from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
+from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
 _DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
@@ -62,6 +64,7 @@ def checked_options(
     waiting: Waiting | None,
     keep_alive: Duration | None,
     express: bool,
+    only_newest: bool | int | str = False,
 ) -> GuardOptions:
     """The options, None replaced by the default.
 
@@ -75,6 +78,7 @@ def checked_options(
     acquire = AcquireOptions(
         lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
         limit=checked_limit(limit),
+        only_newest=checked_only_newest(only_newest),
         max_wait_seconds=checked_max_wait_seconds(
             max_wait,
             shortest_seconds=way_to_wait.shortest_seconds,
@@ -136,6 +140,8 @@ class LockGuard(sfn.StateMachineFragment):
         keep_alive: Duration | None = None,
         on_timeout: sfn.IChainable | None = None,
         express: bool = False,
+        only_newest: bool | int | str = False,
+        on_superseded: sfn.IChainable | None = None,
     ) -> None:
         """Declares the guard.
 
@@ -166,13 +172,19 @@ class LockGuard(sfn.StateMachineFragment):
                 token of this guard: synth refuses a state there that needs one. Default: fail with
                 `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
+            only_newest: whether the grant of a newer caller supersedes this one. True orders them
+                by the time at which they enter the guard; a number, or JSONata that gives one, is
+                this caller's version, the highest wins. A guard in a Map whose lock has a literal
+                name is refused: its iterations would supersede each other.
+            on_superseded: where to go, with the guard's input, when a newer version was granted.
+                Everything else as of `on_timeout`. Default: fail with `Superseded`.
 
         Raises:
             InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
         check_service(service, scope=scope)
-        check_work(task, on_timeout)
+        check_work(task, on_timeout=on_timeout, on_superseded=on_superseded)
         options = checked_options(
             limit=limit,
             lease=lease,
@@ -180,7 +192,11 @@ class LockGuard(sfn.StateMachineFragment):
             waiting=waiting,
             keep_alive=keep_alive,
             express=express,
+            only_newest=only_newest,
         )
+        if on_superseded is not None and options.acquire.only_newest is None:
+            rule = "goes with only_newest only: no other guard is superseded"
+            raise InvalidRequest(field="on_superseded", rule=rule, value=only_newest)
         workflow_name = workflow_lock_name(scope, lock_name)
 
         super().__init__(scope, construct_id)
@@ -199,6 +215,11 @@ class LockGuard(sfn.StateMachineFragment):
         after_timeout = on_timeout or states.timed_out()
         give_up = calls.release("Give up", then=after_timeout, may_wait=True)
         give_up.next(after_timeout)
+        superseded = None
+        if options.acquire.only_newest is not None:
+            after_superseded = on_superseded or states.superseded()
+            superseded = calls.release("Superseded", then=after_superseded, may_wait=True)
+            superseded.next(after_superseded)
 
         interval_seconds = options.interval_seconds
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
@@ -210,13 +231,25 @@ class LockGuard(sfn.StateMachineFragment):
             )
         )
         self._enter = states.enter(workflow_name)
-        next_states = NextStates(granted=self._work, timed_out=give_up, failed=release_after_error)
+        next_states = NextStates(
+            granted=self._work,
+            timed_out=give_up,
+            failed=release_after_error,
+            superseded=superseded,
+        )
         self._enter.next(options.waiting.begin(states, next_states))
         placed = GuardInMachine(
             construct=self,
             variable=self._variable.name,
             enter=self._enter,
-            gives_up=None if on_timeout is None else give_up,
+            gives_up={
+                field: state
+                for field, state, given in (
+                    ("on_timeout", give_up, on_timeout),
+                    ("on_superseded", superseded, on_superseded),
+                )
+                if state is not None and given is not None
+            },
             work=self._work.start_state,
             bare_task=bare_task,
             lock_name=literal_lock_name(lock_name),
@@ -224,6 +257,7 @@ class LockGuard(sfn.StateMachineFragment):
             express=express,
             limit=options.acquire.limit,
             waiting=options.waiting.shown,
+            only_newest=options.acquire.only_newest is not None,
         )
         MachineChecks.add(self, placed)
 
