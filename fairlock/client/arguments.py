@@ -42,6 +42,7 @@ class LockOptions(Generic[_Callback]):
     owner_name: str | None
     on_lost: _Callback | None
     on_danger: _Callback | None
+    shared: bool = False
     only_newest: bool | int = False
 
 

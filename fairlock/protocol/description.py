@@ -34,12 +34,14 @@ class DescribedWaiter:
         limit: number of permits, as the waiter's request said.
         only_newest: its version, if it asks for the newest only; else None.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
+        shared: whether it waits to share the lock.
     """
 
     owner_name: str
     entered_at: datetime
     limit: int
     execution_arn: str | None
+    shared: bool = False
     only_newest: int | None = None
 
 
@@ -155,6 +157,7 @@ def describe_holder(holder: Holder) -> DescribedHolder:
         limit=holder.limit,
         data=read_data(holder.data),
         execution_arn=holder.execution_arn,
+        shared=holder.shared,
     )
 
 
@@ -165,6 +168,7 @@ def describe_waiter(waiter: Waiter) -> DescribedWaiter:
         entered_at=utc(waiter.entered_at_ms),
         limit=waiter.request.limit,
         execution_arn=waiter.request.execution_arn,
+        shared=waiter.request.shared,
         only_newest=waiter.request.only_newest,
     )
 
@@ -199,7 +203,7 @@ def waiters_to_show(lock_name: str) -> Query:
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     attributes = (
         "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, "
-        "#execution_arn, #only_newest"
+        "#execution_arn, #shared, #only_newest"
     )
     return Query(
         condition=condition,

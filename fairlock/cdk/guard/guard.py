@@ -40,7 +40,7 @@ from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, check
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
 from fairlock.errors import InvalidRequest
-from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
+from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS, require_one_way
 
 _DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
 _DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
@@ -64,6 +64,7 @@ def checked_options(
     waiting: Waiting | None,
     keep_alive: Duration | None,
     express: bool,
+    shared: bool,
     only_newest: bool | int | str = False,
 ) -> GuardOptions:
     """The options, None replaced by the default.
@@ -72,12 +73,14 @@ def checked_options(
         InvalidRequest: one of them breaks its rule.
     """
     check_flag("express", express)
+    check_flag("shared", shared)
+    require_one_way(shared=shared, only_newest=only_newest)
     way_to_wait = checked_waiting(waiting, express=express)
     if max_wait is None:
         max_wait = _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
     acquire = AcquireOptions(
         lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
-        limit=checked_limit(limit),
+        limit=checked_limit(limit, shared=shared),
         only_newest=checked_only_newest(only_newest),
         max_wait_seconds=checked_max_wait_seconds(
             max_wait,
@@ -85,6 +88,7 @@ def checked_options(
             longest=way_to_wait.longest,
             express=express,
         ),
+        shared=shared,
     )
     if acquire.max_wait_seconds == 0:
         way_to_wait = DOES_NOT_WAIT
@@ -140,6 +144,7 @@ class LockGuard(sfn.StateMachineFragment):
         keep_alive: Duration | None = None,
         on_timeout: sfn.IChainable | None = None,
         express: bool = False,
+        shared: bool = False,
         only_newest: bool | int | str = False,
         on_superseded: sfn.IChainable | None = None,
     ) -> None:
@@ -172,6 +177,8 @@ class LockGuard(sfn.StateMachineFragment):
                 token of this guard: synth refuses a state there that needs one. Default: fail with
                 `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
+            shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
+                many there may be; 1, the default, means 20.
             only_newest: whether the grant of a newer caller supersedes this one. True orders them
                 by the time at which they enter the guard; a number, or JSONata that gives one, is
                 this caller's version, the highest wins. A guard in a Map whose lock has a literal
@@ -192,6 +199,7 @@ class LockGuard(sfn.StateMachineFragment):
             waiting=waiting,
             keep_alive=keep_alive,
             express=express,
+            shared=shared,
             only_newest=only_newest,
         )
         if on_superseded is not None and options.acquire.only_newest is None:
@@ -256,6 +264,7 @@ class LockGuard(sfn.StateMachineFragment):
             service=name_of_service(service),
             express=express,
             limit=options.acquire.limit,
+            shared=options.acquire.shared,
             waiting=options.waiting.shown,
             only_newest=options.acquire.only_newest is not None,
         )

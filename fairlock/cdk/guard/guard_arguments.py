@@ -32,6 +32,7 @@ from fairlock.wire.rules import (
     ONLY_NEWEST,
     SHORTEST_FALLBACK_SECONDS,
     Rule,
+    limit_of,
     require,
 )
 
@@ -104,8 +105,8 @@ def checked_jsonata(field: str, expression: str) -> str:
     return expression
 
 
-def checked_limit(limit: int | str) -> int | str:
-    """A number of permits, or JSONata that gives one when the workflow runs."""
+def checked_limit(limit: int | str, *, shared: bool) -> int | str:
+    """How many may be inside, or JSONata that gives the number when the workflow runs."""
     if is_jsonata(limit):
         return checked_jsonata("limit", str(limit))
     if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
@@ -113,7 +114,7 @@ def checked_limit(limit: int | str) -> int | str:
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
-    return checked("limit", LIMIT, limit)
+    return limit_of(checked("limit", LIMIT, limit), shared=shared)
 
 
 def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # noqa: FBT001 - its type tells

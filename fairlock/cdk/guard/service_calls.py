@@ -163,6 +163,7 @@ class AcquireOptions:
     lease_seconds: int
     limit: int | str
     max_wait_seconds: int
+    shared: bool
     only_newest: int | str | None = None
 
 
@@ -317,6 +318,7 @@ class ServiceCalls:
             "owner_name": _EXECUTION,
             "lease_seconds": self.options.lease_seconds,
             **self._as_given("limit", self.options.limit),
+            **({"shared": True} if self.options.shared else {}),
             **({} if version is None else self._as_given("only_newest", version)),
         }
 

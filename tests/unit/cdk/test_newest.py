@@ -132,6 +132,11 @@ def test_a_version_that_is_none_is_refused(guards: GuardFactory, wrong: Any) -> 
         guards.guard(only_newest=wrong)
 
 
+def test_a_reader_has_no_version(guards: GuardFactory) -> None:
+    with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
+        guards.guard(only_newest=7, shared=True)
+
+
 def test_on_superseded_goes_with_only_newest(stack: Stack, guards: GuardFactory) -> None:
     elsewhere = sfn.Pass(stack, "Superseded elsewhere")
     with pytest.raises(InvalidRequest, match="on_superseded: goes with only_newest only"):

@@ -140,6 +140,12 @@ def test_a_version_that_is_none_is_refused_before_any_request(
     assert table.log == []
 
 
+def test_a_reader_has_no_version(make_client: MakeClient, table: Table) -> None:
+    with pytest.raises(InvalidRequest, match="only_newest: must be left out with shared"):
+        make_client().acquire("a", only_newest=True, shared=True)
+    assert table.log == []
+
+
 def test_the_hook_is_told(make_client: MakeClient) -> None:
     told: list[LockEvent] = []
     client = make_client(on_event=told.append)
