@@ -44,7 +44,7 @@ from fairlock.protocol.waiters import leave_queue
 from fairlock.store.acquire import acquire
 from fairlock.store.context import LockContext, has_enough_left
 from fairlock.store.keep_alive import take_up
-from fairlock.store.newest import with_version
+from fairlock.store.newest import is_superseded, with_version
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
 
@@ -379,7 +379,7 @@ class Acquisition:
             return self._renew_if_late(found, handed_over=True)
         self.holders = seen.state.holders
         owner_id = self.request.owner_id
-        if seen.state.supersedes(self.request.only_newest) and not seen.state.holder(owner_id):
+        if is_superseded(seen, self.request):
             raise self._superseded(seen.state.newest)
         if self._position.correct(owner_id, seen) and self._ticket is not None:
             ahead = count_ahead(

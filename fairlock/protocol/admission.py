@@ -42,7 +42,7 @@ The lock's item has the highest version that was granted, `newest`. It only grow
                                           of, and older versions must not be refused for its sake
     a hand-off to a waiter that polls     leaves it. The waiter may have died: it sets it when it
                                           finds its grant, before it relies on it
-    a join                                leaves it, and is refused below it
+    a join                                leaves it
 
 So whoever works has set it before; whoever finds it above its own version, and holds nothing, never
 gets the lock. That is final, and the waiter may be removed and told at any time after that.
@@ -216,7 +216,7 @@ class Unlearned:
             put_back: what the same write has put back.
         """
         version = waiter.request.only_newest
-        if version is None or not marks(waiter):
+        if version is None or not waiter.marks_newest:
             return None
         return cls(version=version, before=put_back.before if put_back else before.newest or 0)
 
@@ -227,12 +227,6 @@ class Unlearned:
     def still_stands(self, state: LockState) -> bool:
         """Whether no other owner has set it since."""
         return state.newest == self.version
-
-
-def marks(waiter: Waiter) -> bool:
-    """Whether a hand-off to this waiter sets `newest`: a waiter that polls does that by itself."""
-    request = waiter.request
-    return request.only_newest is not None and request.task_token is not None
 
 
 def has_version(waiters: Sequence[Waiter]) -> bool:

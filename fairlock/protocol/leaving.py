@@ -36,7 +36,6 @@ from fairlock.protocol.admission import (
     SET_LIMIT,
     Unlearned,
     departure_times,
-    marks,
     may_enter_as_seen,
     needs_longer_retention,
     retain_item,
@@ -260,7 +259,7 @@ def serve_waiter(
     request, version = waiter.request, waiter.request.only_newest
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
     put_back = departing.unlearned if departing else None
-    if departing and put_back and marks(waiter):
+    if departing and put_back and waiter.marks_newest:
         departing = replace(departing, unlearned=replace(put_back, before=version or 0))
     leaving = removal(departing, left_at_ms=left_at_ms)
     executions = shared_executions(request, state)
@@ -272,7 +271,7 @@ def serve_waiter(
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
-        f"{', ' + MARK_NEWEST if marks(waiter) and not put_back else ''}"
+        f"{', ' + MARK_NEWEST if waiter.marks_newest and not put_back else ''}"
         f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
         condition=all_of(
             I_DO_NOT_HOLD,
@@ -281,9 +280,7 @@ def serve_waiter(
             *([] if version is None or put_back else [NOT_SUPERSEDED]),
         ),
         values={
-            ":holder": new_holder(
-                request, executions, now_ms=now_ms, expires_at_ms=holder.expires_at_ms
-            ),
+            ":holder": new_holder(request, executions, now_ms=now_ms, handed_over=holder),
             ":executions": {"S": executions or ""},
             ":token": number(holder.fencing_token),
             ":wait_seq": number(state.wait_seq),
@@ -428,7 +425,7 @@ def _serve(
         executions=remaining.executions or shared_executions(waiter.request),
         fencing_token=holder.fencing_token,
         held=remaining.held + 1,
-        newest=waiter.request.only_newest if marks(waiter) else remaining.newest,
+        newest=waiter.request.only_newest if waiter.marks_newest else remaining.newest,
         holders=(*remaining.holders, holder),
     )
     grant = Grant.of(waiter.request.lock_name, holder)

@@ -17,6 +17,8 @@ from fairlock.protocol.expressions import Item
 from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
+TELLING_MS: Final = 3_000
+"""How long a hand-off may take to tell the new holder, and to put back what it has set."""
 BY_TIME: Final = -1
 """The version of an acquisition that names none: its place in the queue."""
 
@@ -197,6 +199,7 @@ class Holder:
             as long as this owner does.
         undelivered: whether a hand-off found nobody to tell.
         shared: whether the owner is a reader.
+        pushed: whether a hand-off has set its version as the newest, before it was told.
     """
 
     owner_id: str = field(repr=False)
@@ -211,6 +214,7 @@ class Holder:
     execution_arn: str | None = None
     undelivered: bool = False
     shared: bool = False
+    pushed: bool = False
 
     @property
     def is_undelivered(self) -> bool:
@@ -268,6 +272,16 @@ class LockState:
     def supersedes(self, version: int | None) -> bool:
         """Whether a higher version than this one was granted."""
         return version is not None and version < (self.newest or 0)
+
+    def is_telling(self, *, date_ms: int) -> bool:
+        """Whether the owner of the last grant is perhaps about to be told of it.
+
+        If no one is there to be told, what this grant has set as the newest is put back.
+        """
+        last = (h for h in self.holders if h.fencing_token == self.fencing_token)
+        return any(
+            h.pushed and h.revision == 1 and date_ms < h.acquired_at_ms + TELLING_MS for h in last
+        )
 
     def limit_for(self, limit: int) -> int:
         """How many may hold when an owner with this limit does: the holders' limits count too."""
@@ -350,7 +364,13 @@ class Waiter:
             data=request.data,
             execution_arn=request.execution_arn,
             shared=request.shared,
+            pushed=self.marks_newest,
         )
+
+    @property
+    def marks_newest(self) -> bool:
+        """Whether a hand-off to this waiter sets `newest`; one that polls does that by itself."""
+        return self.request.only_newest is not None and self.request.task_token is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

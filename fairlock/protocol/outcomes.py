@@ -260,7 +260,9 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
     if state.has_left(request.owner_id):
         return Situation.ALREADY_RELEASED
     if state.supersedes(request.only_newest):
-        return Situation.SUPERSEDED
+        # While it is unknown whether the newest lives, the caller waits with the others.
+        waits = state.is_telling(date_ms=date_ms) and not state.has_room(request.limit)
+        return Situation.BUSY if waits else Situation.SUPERSEDED
     found = _room_for(state, request, date_ms=date_ms)
     if found is Situation.BUSY and not request.waits:
         return found

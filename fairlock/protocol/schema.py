@@ -97,6 +97,7 @@ HOLDER_EXECUTION: Final = "x"
 HOLDER_EXECUTION_ARN: Final = "arn"
 """The whole ARN, if it begins otherwise."""
 HOLDER_UNDELIVERED: Final = "u"
+HOLDER_PUSHED: Final = "p"
 HOLDER_SHARED: Final = "s"
 """There if the holder shares the lock with others; a plain lock stores nothing for it."""
 

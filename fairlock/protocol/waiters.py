@@ -28,7 +28,6 @@ from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     LEFT_LAST_OF_ALL,
     LEFT_NOW,
-    NOT_SUPERSEDED,
     RETAIN_ITEM,
     departure_times,
     may_not_enter,
@@ -88,8 +87,7 @@ def join_queue(
     lower limit came first.
 
     A late copy must not enter for a caller that has been and gone: refused if an owner has left
-    since it was sent, or if a later call of the same waiter is there, whose task token is awaited;
-    and if the caller's version is superseded.
+    since it was sent, or if a later call of the same waiter is there, whose task token is awaited.
     """
     request, no_permit = waiter.request, may_not_enter(waiter.request.limit, seen)
     fresh = not_outdated(sent_at_ms)
@@ -104,13 +102,8 @@ def join_queue(
             if behind_others
             else no_permit.expression,
             fresh.expression,
-            *([] if request.only_newest is None else [NOT_SUPERSEDED]),
         ),
-        values={
-            **no_permit.values,
-            **fresh.values,
-            ":version": number(request.only_newest or 0),
-        },
+        values={**no_permit.values, **fresh.values},
         now_ms=now_ms,
     )
     condition = f"{_EXISTS} AND {_NEWER}" if again else f"({_IS_NEW} OR {_NEWER})"

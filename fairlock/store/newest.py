@@ -14,7 +14,7 @@ from typing import Final
 
 from fairlock.aws.executions import Delivery
 from fairlock.protocol.leaving import DepartingHolder
-from fairlock.protocol.model import BY_TIME, AcquireRequest, LockState, Waiter
+from fairlock.protocol.model import BY_TIME, AcquireRequest, LockState, SeenLock, Waiter
 from fairlock.protocol.outcomes import Refusal
 from fairlock.protocol.schema import lock_key
 from fairlock.protocol.waiters import MOST_DELETES
@@ -36,6 +36,13 @@ def with_version(context: LockContext, request: AcquireRequest) -> AcquireReques
     if version is None and context.aws_clock.edges_ms() is None:
         context.table.read(lock_key(request.lock_name))
     return replace(request, only_newest=version or context.aws_clock.now_ms())
+
+
+def is_superseded(seen: SeenLock, request: AcquireRequest) -> bool:
+    """Whether a waiter that has read the lock will never be granted it."""
+    state = seen.state
+    is_older = state.supersedes(request.only_newest) and state.holder(request.owner_id) is None
+    return is_older and not state.is_telling(date_ms=seen.date_ms or 0)
 
 
 @dataclass(slots=True)

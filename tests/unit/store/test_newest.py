@@ -13,7 +13,7 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import grants, leaving
 from fairlock.protocol.admission import NOT_SUPERSEDED, Unlearned
-from fairlock.protocol.model import BY_TIME
+from fairlock.protocol.model import BY_TIME, LockState, Waiter
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.store import hand_off, keep_alive
 from fairlock.store.context import WaitersSuperseded
@@ -120,6 +120,7 @@ def test_a_waiter_that_was_not_told_learns_it_when_it_asks(bench: Bench) -> None
     deploy(bench, 3)
     bench.workflows.wakes = Delivery.UNKNOWN  # All pushes are lost.
     finish(bench, "v1")
+    bench.clock.advance(3)
     assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
     assert isinstance(deploy(bench, 3), Grant)
 
@@ -134,6 +135,7 @@ def test_a_process_that_dies_before_it_has_dropped_waiters_leaves_that_to_the_ne
         dying.setattr(hand_off.SeenQueue, "clear", lambda _: None)
         finish(bench, "v1")
     assert (bench.holders(), bench.waiters()) == (["v4"], ["v2", "v3"])
+    bench.clock.advance(3)
     assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
     bench.wait("plain")
     finish(bench, "v4")
@@ -257,7 +259,7 @@ def test_a_polling_newest_that_has_died_costs_its_lease_and_no_deployment(bench:
 def test_if_the_hand_off_marked_it_nobody_would_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "marks", lambda waiter: waiter.request.only_newest is not None)
+    monkeypatch.setattr(Waiter, "marks_newest", property(lambda waiter: waiter is not None))
     polls(bench, 1)
     polls(bench, 2)
     polls(bench, 3)
@@ -266,8 +268,39 @@ def test_if_the_hand_off_marked_it_nobody_would_run(
     assert reason(polls(bench, 2)) is RefusalReason.SUPERSEDED
 
 
-def test_a_late_copy_of_a_superseded_join_is_refused_by_its_version(bench: Bench) -> None:
-    """Within the slack nothing else tells it from a living call: its place would be handed over."""
+def test_a_caller_waits_while_it_is_unknown_whether_the_newest_lives(bench: Bench) -> None:
+    """v3 has died. v2 asks in the very moment in which v3 is handed the lock."""
+    two_runs(bench, dies=lambda bench: bench.end(OTHER_RUN))
+    answers: list[Grant | Queued | Refusal] = []
+
+    def wake(token: str, _answer: object) -> Delivery:
+        if token != "v3":
+            return Delivery.DELIVERED
+        answers.append(deploy(bench, 2, task_token="v2 again"))
+        return Delivery.GONE
+
+    bench.workflows.wakes = wake
+    finish(bench, "v1")
+    assert [type(answer) for answer in answers] == [Queued]
+    assert (bench.holders(), newest(bench), granted(bench)[-1]) == (["v2"], 2, "v2 again")
+
+
+def test_if_it_did_not_wait_nobody_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LockState, "is_telling", lambda _, *, date_ms: date_ms < 0)
+    two_runs(bench, dies=lambda bench: bench.end(OTHER_RUN))
+    answers: list[Grant | Queued | Refusal] = []
+
+    def wake(_token: str, _answer: object) -> Delivery:
+        answers.append(deploy(bench, 2))
+        return Delivery.GONE
+
+    bench.workflows.wakes = wake
+    finish(bench, "v1")
+    assert reason(answers[0]) is RefusalReason.SUPERSEDED
+
+
+def late_join(bench: Bench) -> None:
+    """A join of v2 lands when v3 holds, and nobody asks for it any more."""
     deploy(bench, 1)
     wire = Wire(bench.client, "ADD #wait_seq :one", held_back=True)
     with pytest.raises(LockStoreUnavailable):
@@ -278,8 +311,22 @@ def test_a_late_copy_of_a_superseded_join_is_refused_by_its_version(bench: Bench
     bench.clock.advance(-1)
     finish(bench, "v1")
     assert bench.holders() == ["v3"]
-    assert not wire.land()
-    assert wire.land(without=(NOT_SUPERSEDED,))  # the control
+    assert wire.land()
+    bench.store().release(release("v3"))
+
+
+def test_a_late_copy_of_a_superseded_join_is_a_dead_waiter(bench: Bench) -> None:
+    late_join(bench)
+    assert (bench.holders(), bench.waiters()) == ([], [])
+
+
+def test_without_versions_it_would_be_handed_the_lock_for_no_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LockState, "supersedes", lambda *_: False)
+    monkeypatch.setattr(leaving, "NOT_SUPERSEDED", "attribute_exists(#held)")
+    late_join(bench)
+    assert bench.holders() == ["v2"]
 
 
 def test_a_late_acquire_is_refused_by_its_version_alone(bench: Bench) -> None:
