@@ -307,6 +307,12 @@ def version_of(value: object) -> int | bool:
     return int(str(value))
 
 
+def version_or_jsonata(value: object) -> int | bool | str:
+    """The same, or JSONata that gives a number when the workflow runs."""
+    text = str(value)
+    return text if text.startswith("{%") and text.endswith("%}") else version_of(value)
+
+
 def principal(target: Target) -> str | None:
     """The ARN of the principal whom AWS knows, account included; None if nobody answers.
 

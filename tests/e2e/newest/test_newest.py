@@ -53,7 +53,7 @@ def client(deployment: Deployment, **settings: object) -> LockClient:
     return LockClient(
         deployment.table_name,
         client=aws.client("dynamodb"),
-        **{"stepfunctions": aws.client("stepfunctions"), **settings},  # type: ignore[arg-type]
+        **{"stepfunctions": aws.client("stepfunctions"), **settings},
     )
 
 

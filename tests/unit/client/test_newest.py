@@ -16,6 +16,7 @@ from fairlock import (
     LockEventKind,
     LockWaitTimeout,
     Superseded,
+    locked,
 )
 from fairlock.testing import FakeAsyncLockClient, FakeTable
 from fairlock.wire.rules import HIGHEST_VERSION
@@ -179,3 +180,23 @@ def test_describe_tells_the_newest_and_the_versions_that_wait(make_client: MakeC
     assert found is not None
     assert found.newest == 7
     held.release()
+
+
+def test_a_locked_function_gives_way_to_a_newer_call(make_client: MakeClient) -> None:
+    ran: list[int] = []
+    client = make_client()
+
+    @locked("a", only_newest=7, client=client)
+    def seven() -> None:
+        ran.append(7)
+
+    @locked("a", only_newest=6, client=client)
+    def six() -> None:
+        ran.append(6)
+
+    seven()
+    with pytest.raises(Superseded):
+        six()
+    assert ran == [7]
+    with pytest.raises(InvalidRequest, match="only_newest: must be left out with if_taken"):
+        locked("a", only_newest=7, if_taken="skip")  # type: ignore[call-overload]  # the point
