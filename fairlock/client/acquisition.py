@@ -44,7 +44,7 @@ from fairlock.protocol.waiters import leave_queue
 from fairlock.store.acquire import acquire
 from fairlock.store.context import LockContext, has_enough_left
 from fairlock.store.keep_alive import take_up
-from fairlock.store.newest import is_superseded, with_version
+from fairlock.store.newest import with_version
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
 
@@ -197,6 +197,7 @@ class Acquisition:
             return
         with suppress(LockStoreUnavailable):  # Then each request takes its own.
             self.request = with_version(self._context(), self.request)
+        self._waiter.only_newest = self.request.only_newest
 
     def _leave_as_superseded(self) -> None:
         """Leaves the queue, if the hand-off has not taken this waiter out of it."""
@@ -357,6 +358,8 @@ class Acquisition:
 
     def _poll(self) -> Grant | None:
         """One read, unless its answer is known; a request if the read shows a reason for one."""
+        if self._waiter.newest is not None:
+            raise self._superseded(self._waiter.newest)
         if (told := self._waiter.take_grant()) is not None:
             return self._renew_if_late(told, handed_over=True)
         sent = self._clock.monotonic()
@@ -379,8 +382,6 @@ class Acquisition:
             return self._renew_if_late(found, handed_over=True)
         self.holders = seen.state.holders
         owner_id = self.request.owner_id
-        if is_superseded(seen, self.request):
-            raise self._superseded(seen.state.newest)
         if self._position.correct(owner_id, seen) and self._ticket is not None:
             ahead = count_ahead(
                 self._context(), self.request.lock_name, owner_id, entered_at_ms=self._ticket

@@ -38,11 +38,10 @@ def with_version(context: LockContext, request: AcquireRequest) -> AcquireReques
     return replace(request, only_newest=version or context.aws_clock.now_ms())
 
 
-def is_superseded(seen: SeenLock, request: AcquireRequest) -> bool:
-    """Whether a waiter that has read the lock will never be granted it."""
-    state = seen.state
-    is_older = state.supersedes(request.only_newest) and state.holder(request.owner_id) is None
-    return is_older and not state.is_telling(date_ms=seen.date_ms or 0)
+def is_superseded(seen: SeenLock, version: int) -> bool:
+    """Whether a lock that was seen like this is never granted to a waiter with this version."""
+    is_telling = seen.state.is_telling(date_ms=seen.date_ms or 0)
+    return seen.state.supersedes(version) and not is_telling
 
 
 @dataclass(slots=True)

@@ -27,8 +27,10 @@ from tests.unit.client.support.doubles import EventfulClock, SkewedClock, Table
 class Fleet:
     """Deployments on machines of their own, in real threads over one table in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_one_client: bool = False) -> None:
         self.table: Any = FakeTable()
+        self.shared = self.client()
+        self._has_one_client = has_one_client
         self.ran: list[int] = []
         self.superseded: list[Superseded] = []
         self._threads: list[threading.Thread] = []
@@ -50,12 +52,15 @@ class Fleet:
         pytest.fail("it does not wait")
 
     def _deploy(self, version: int) -> None:
-        with self.client() as locks:
-            try:
-                with locks.hold("deploy", only_newest=version, max_wait=60):
-                    self.ran.append(version)
-            except Superseded as error:
-                self.superseded.append(error)
+        locks = self.shared if self._has_one_client else self.client()
+        try:
+            with locks.hold("deploy", only_newest=version, max_wait=60):
+                self.ran.append(version)
+        except Superseded as error:
+            self.superseded.append(error)
+        finally:
+            if locks is not self.shared:
+                locks.close()
 
     def waiting(self) -> int:
         return sum("WAITER" in key[1] for key in self.table._memory.items)  # noqa: SLF001 - the test's own
@@ -64,21 +69,33 @@ class Fleet:
         for thread in self._threads:
             thread.join(30)
             assert not thread.is_alive()
+        self.shared.close()
 
 
 def test_of_many_waiting_deployments_only_the_newest_runs() -> None:
     fleet = Fleet()
-    with fleet.client() as locks:
-        holder = locks.acquire("deploy", only_newest=1)
-        for version in (4, 2, 9, 3):
-            fleet.deploy(version)
-        holder.release()
-        fleet.join()
+    holder = fleet.shared.acquire("deploy", only_newest=1)
+    for version in (4, 2, 9, 3):
+        fleet.deploy(version)
+    holder.release()
+    fleet.join()
     assert fleet.ran == [9]
     assert sorted(error.version for error in fleet.superseded) == [2, 3, 4]
     assert {(error.lock_name, error.newest) for error in fleet.superseded} == {("deploy", 9)}
     assert str(fleet.superseded[0]).endswith("is superseded, 9 was granted the lock")
     assert fleet.waiting() == 0
+
+
+def test_waiters_of_one_client_learn_it_from_each_other() -> None:
+    """One of them reads; the others need not ask, nor does their own client's hold keep them."""
+    fleet = Fleet(has_one_client=True)
+    holder = fleet.shared.acquire("deploy", only_newest=1)
+    for version in (4, 2, 3, 9):
+        fleet.deploy(version)
+    holder.release()
+    fleet.join()
+    assert fleet.ran == [9]
+    assert sorted(error.version for error in fleet.superseded) == [2, 3, 4]
 
 
 def test_a_lower_version_is_superseded_at_once_and_holds_nothing(
