@@ -26,7 +26,7 @@ def bench(clock: FakeClock) -> Bench:
 
 
 def back_up(bench: Bench) -> MemoryTable:
-    return copy.deepcopy(bench.client)
+    return MemoryTable(items=copy.deepcopy(bench.client.items))
 
 
 def granted(bench: Bench, name: str, **terms: object) -> Grant:
