@@ -139,7 +139,7 @@ def test_json_is_one_object_a_line_with_the_documented_fields(locks: LockClient)
     [holder] = orders["holders"]
     assert set(holder) == {
         *("owner_name", "acquired_at", "expires_at", "lease_seconds", "limit"),
-        *("fencing_token", "data", "execution_arn"),
+        *("fencing_token", "data", "execution_arn", "shared"),
     }
     assert any(lock["holders"][0]["owner_name"] == EVIL for lock in found), "JSON escapes it"
 
