@@ -48,7 +48,12 @@ def asl_command(
         ),
     ],
     lock_name: Annotated[
-        str, typer.Option(help="A literal, JSONata '{% … %}', or a JSONPath '$.…' of the input.")
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="A literal, JSONata '{% … %}', or a JSONPath '$.…' of the input. "
+            "Several of these options are several locks, all or none.",
+        ),
     ],
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     lease: Annotated[
@@ -118,7 +123,7 @@ def asl_command(
     machine = standalone.guarded_machine(
         work,
         functions=functions,
-        lock_name=lock_name,
+        lock_name=lock_name[0] if len(lock_name) == 1 else lock_name,
         limit=limit,
         lease_seconds=lease,
         max_wait_seconds=max_wait,

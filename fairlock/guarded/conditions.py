@@ -126,13 +126,13 @@ MOST_ITEMS: Final = 100
 """DynamoDB's limit for one transaction."""
 
 _SAME_TOKEN: Final = "#guard_token = :guard_token"
-HOLDS_ALONE: Final = "attribute_not_exists(#guarded.#shared)"
+HOLDS_ALONE: Final = "attribute_not_exists(#guarded.#h_shared)"
 """Beside other readers a write would be guarded by nothing."""
 
 
 def holds_alone_names(owner_id: str) -> dict[str, str]:
     """The names of that condition."""
-    return {"#guarded": schema.holder_attribute(owner_id), "#shared": schema.HOLDER_SHARED}
+    return {"#guarded": schema.holder_attribute(owner_id), "#h_shared": schema.HOLDER_SHARED}
 
 
 def require_alone(*, shared: bool) -> None:

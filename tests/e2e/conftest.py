@@ -21,6 +21,7 @@ from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.pace.stack import PaceForms
 from tests.e2e.queue.stack import QueueForms
 from tests.e2e.readme.stack import guard_sample
+from tests.e2e.turns.stack import TurnForms
 
 WORKFLOWS = {
     "GuardForms": GuardForms,
@@ -30,6 +31,7 @@ WORKFLOWS = {
     "NewestForms": NewestForms,
     "OptimisticForms": OptimisticForms,
     "PaceForms": PaceForms,
+    "TurnForms": TurnForms,
     "Unreaped": Unreaped,
     "DurableForms": DurableForms,
     "Billing": guard_sample,

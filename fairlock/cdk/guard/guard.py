@@ -6,6 +6,7 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from fairlock.cdk.fragments import WorkflowVariable, check_place
+from fairlock.cdk.fragments import WorkflowVariable, check_place, jsonata
 from fairlock.cdk.guard.guard_arguments import (
     check_flag,
     check_service,
@@ -26,12 +27,13 @@ from fairlock.cdk.guard.guard_arguments import (
     checked_only_newest,
     literal_lock_name,
     name_of_service,
-    workflow_lock_name,
+    names_in_order,
 )
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.cdk.guard.guard_states import (
     GuardStates,
     is_bare_task,
+    releases,
     work_beside_heartbeat,
     work_then_release,
 )
@@ -98,6 +100,19 @@ def checked_options(
     return GuardOptions(acquire=acquire, waiting=way_to_wait, interval_seconds=interval_seconds)
 
 
+def check_lease_of_several(acquire: AcquireOptions, *, express: bool) -> None:
+    """Refuses a lease that may be over while the guard still waits for the next lock.
+
+    Nobody renews it in an Express workflow. In a Standard workflow it lasts while that runs.
+    """
+    if express and 0 < acquire.lease_seconds <= acquire.max_wait_seconds:
+        rule = (
+            f"must be longer than max_wait ({acquire.max_wait_seconds} s) for several locks in an "
+            "Express workflow: the first is held while the guard waits for the next"
+        )
+        raise InvalidRequest(field="lease", rule=rule, value=f"{acquire.lease_seconds} s")
+
+
 class LockGuard(sfn.StateMachineFragment):
     """Acquires a lock, runs a task or a chain of states, and releases the lock.
 
@@ -136,7 +151,7 @@ class LockGuard(sfn.StateMachineFragment):
         *,
         service: ILockService,
         task: sfn.IChainable,
-        lock_name: str,
+        lock_name: str | Sequence[str],
         limit: int | str = 1,
         lease: Duration | None = None,
         max_wait: Duration | None = None,
@@ -155,7 +170,11 @@ class LockGuard(sfn.StateMachineFragment):
             construct_id: prefixes the names of the guard's states.
             service: the lock service, this stack's own or an imported one.
             task: what to guard: a state, a chain, a fragment, another guard.
-            lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token.
+            lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token;
+                or a list of 2 to 20 of these: then the work begins when the guard holds all locks.
+                It takes them in the one order in which all callers do, by the bytes of their names,
+                and releases them in reverse. `max_wait` counts for all together, exact to a
+                twentieth of it in the queue.
             limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
                 Work may take longer: no one takes over while the execution runs (Express: they do).
@@ -205,76 +224,89 @@ class LockGuard(sfn.StateMachineFragment):
         if on_superseded is not None and options.acquire.only_newest is None:
             rule = "goes with only_newest only: no other guard is superseded"
             raise InvalidRequest(field="on_superseded", rule=rule, value=only_newest)
-        workflow_name = workflow_lock_name(scope, lock_name)
+        first = WorkflowVariable.of(scope, construct_id)
+        order, names = names_in_order(scope, lock_name, stored=f"{first.name}_names")
+        if len(names) > 1:
+            check_lease_of_several(options.acquire, express=express)
+            if options.acquire.only_newest is not None:
+                rule = "must be left out with several locks: each would have a newest of its own"
+                raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
 
         super().__init__(scope, construct_id)
-        self._variable = WorkflowVariable.of(scope, construct_id)
-        calls = ServiceCalls(
-            scope=self,
-            service=service,
-            variable=self._variable,
-            options=options.acquire,
-            express=express,
-        )
-        states = GuardStates(scope=self, variable=self._variable, calls=calls)
-        failed = states.rethrow()
-        release_after_error = calls.release("Release after error", then=failed, may_wait=True)
-        release_after_error.next(failed)
-        after_timeout = on_timeout or states.timed_out()
-        give_up = calls.release("Give up", then=after_timeout, may_wait=True)
-        give_up.next(after_timeout)
+        self._variables = [first, *(first.of_lock(n) for n in range(2, len(names) + 1))]
+        locks = [
+            GuardStates(
+                scope=self,
+                variable=variable,
+                calls=ServiceCalls(
+                    scope=self,
+                    service=service,
+                    variable=variable,
+                    options=options.acquire,
+                    express=express,
+                ),
+                first=first if len(names) > 1 else None,
+            )
+            for variable in self._variables
+        ]
+        failed, after_timeout = locks[0].rethrow(), on_timeout or locks[0].timed_out()
+        after_error = releases("Release after error", locks, then=failed)
+        give_up = releases("Give up", locks, then=after_timeout)
         superseded = None
         if options.acquire.only_newest is not None:
-            after_superseded = on_superseded or states.superseded()
-            superseded = calls.release("Superseded", then=after_superseded, may_wait=True)
-            superseded.next(after_superseded)
+            after_superseded = on_superseded or locks[0].superseded()
+            [superseded] = releases("Superseded", locks, then=after_superseded)
 
         interval_seconds = options.interval_seconds
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
         self._work = (
-            work_then_release(task, states, on_error=release_after_error)
+            work_then_release(task, locks, on_error=after_error[-1])
             if interval_seconds is None
             else work_beside_heartbeat(
-                task, states, interval_seconds=interval_seconds, on_error=release_after_error
+                task, locks, interval_seconds=interval_seconds, on_error=after_error[-1]
             )
         )
-        self._enter = states.enter(workflow_name)
-        next_states = NextStates(
-            granted=self._work,
-            timed_out=give_up,
-            failed=release_after_error,
-            superseded=superseded,
-        )
-        self._enter.next(options.waiting.begin(states, next_states))
-        placed = GuardInMachine(
-            construct=self,
-            variable=self._variable.name,
-            enter=self._enter,
-            gives_up={
-                field: state
-                for field, state, given in (
-                    ("on_timeout", give_up, on_timeout),
-                    ("on_superseded", superseded, on_superseded),
-                )
-                if state is not None and given is not None
-            },
-            work=self._work.start_state,
-            bare_task=bare_task,
-            lock_name=literal_lock_name(lock_name),
-            service=name_of_service(service),
-            express=express,
-            limit=options.acquire.limit,
-            shared=options.acquire.shared,
-            waiting=options.waiting.shown,
-            only_newest=options.acquire.only_newest is not None,
-        )
-        MachineChecks.add(self, placed)
+        granted: sfn.IChainable = self._work
+        for number in reversed(range(len(names))):
+            enter = locks[number].enter(names[number])
+            next_states = NextStates(
+                granted=granted,
+                timed_out=give_up[number],
+                failed=after_error[number],
+                superseded=superseded,
+            )
+            enter.next(options.waiting.begin(locks[number], next_states))
+            granted = enter
+            placed = GuardInMachine(
+                construct=self,
+                variable=self._variables[number].name,
+                enter=enter,
+                gives_up={
+                    field: state
+                    for field, state, given in (
+                        ("on_timeout", give_up[0], on_timeout),
+                        ("on_superseded", superseded, on_superseded),
+                    )
+                    if state is not None and given is not None
+                },
+                work=self._work.start_state,
+                bare_task=bare_task if number == 0 else None,
+                lock_name=literal_lock_name(names[number]),
+                service=name_of_service(service),
+                express=express,
+                limit=options.acquire.limit,
+                shared=options.acquire.shared,
+                waiting=options.waiting.shown,
+                only_newest=options.acquire.only_newest is not None,
+            )
+            MachineChecks.add(self, placed)
+        self._start = granted if order is None else locks[0].order(order).next(granted)
 
     @property
     @jsii.member(jsii_name="startState")
     def start_state(self) -> sfn.State:
         """Where the guard begins."""
-        return self._enter
+        return self._start.start_state
 
     @property
     @jsii.member(jsii_name="endStates")
@@ -285,12 +317,20 @@ class LockGuard(sfn.StateMachineFragment):
     @property
     def fencing_token(self) -> str:
         """The fencing token for a JSONata state inside the guard: `{% $lock_….fencing_token %}`."""
-        return self._variable.jsonata("fencing_token")
+        return self._only_variable("fencing_token").jsonata("fencing_token")
+
+    @property
+    def fencing_tokens(self) -> str:
+        """The fencing tokens for a JSONata state inside the guard: an object, by lock name."""
+        fields = [
+            (each.field("lock_name"), each.field("fencing_token")) for each in self._variables
+        ]
+        return jsonata(f"{{{', '.join(f'{name}: {token}' for name, token in fields)}}}")
 
     @property
     def fencing_token_path(self) -> str:
         """The fencing token for a JSONPath state inside the guard, for `JsonPath.number_at`."""
-        return self._variable.field("fencing_token")
+        return self._only_variable("fencing_token_path").field("fencing_token")
 
     @property
     def owner_id(self) -> str:
@@ -298,7 +338,15 @@ class LockGuard(sfn.StateMachineFragment):
 
         It proves the ownership: any caller that has it can release the lock.
         """
-        return self._variable.jsonata("owner_id")
+        return self._only_variable("owner_id").jsonata("owner_id")
+
+    def _only_variable(self, field: str) -> WorkflowVariable:
+        if len(self._variables) > 1:
+            rule = (
+                "has no meaning for a guard of several locks: each has its own; use fencing_tokens"
+            )
+            raise InvalidRequest(field=field, rule=rule, value=f"{len(self._variables)} locks")
+        return self._variables[0]
 
     @staticmethod
     def owner_id_of(scope: IConstruct, construct_id: str) -> str:

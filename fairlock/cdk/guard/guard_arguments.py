@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final, TypeVar, cast
 
 from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_stepfunctions as sfn
@@ -29,11 +30,14 @@ from fairlock.wire.rules import (
     LEASE_SECONDS,
     LIMIT,
     LOCK_NAME,
+    LOCK_NAMES,
     ONLY_NEWEST,
     SHORTEST_FALLBACK_SECONDS,
     Rule,
+    in_lock_order,
     limit_of,
     require,
+    require_different,
 )
 
 EXPRESS_SECONDS: Final = 5 * 60
@@ -114,7 +118,7 @@ def checked_limit(limit: int | str, *, shared: bool) -> int | str:
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
-    return limit_of(checked("limit", LIMIT, limit), shared=shared)
+    return limit_of(int(checked("limit", LIMIT, limit)), shared=shared)
 
 
 def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # noqa: FBT001 - its type tells
@@ -227,6 +231,49 @@ def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_n
     if Token.is_unresolved(lock_name):
         return _from_token(scope, lock_name, field)
     return checked(field, LOCK_NAME, lock_name)
+
+
+_BYTES: Final = r"$replace($encodeUrlComponent($run.match), '%', '\u007f')"
+_KEY: Final = f"function($name) {{ $replace($name, /[^ -~]+/, function($run) {{ {_BYTES} }}) }}"
+"""Text that sorts as the bytes of a lock name do: behind all ASCII, each byte in hexadecimal.
+JSONata sorts by UTF-16, in which some names come in another order."""
+_IN_ORDER: Final = (
+    "($key := {key}; $later := function($l, $r) {{ $key($l) > $key($r) }}; $names := [{names}]; "
+    "$count($distinct($names)) = {number} ? $sort($names, $later) "
+    ": $error('lock_name has a lock twice, or lacks one'))"
+)
+
+
+def names_in_order(
+    scope: Construct, lock_name: str | Sequence[str], *, stored: str
+) -> tuple[str | None, list[str]]:
+    """The values of JSONata states for the locks of a guard, in the order in which it takes them.
+
+    Args:
+        scope: of the guard.
+        lock_name: one as of `workflow_lock_name`, or a list.
+        stored: the name of a variable for names in order.
+
+    Returns:
+        What that variable is to be, None if all names are known at synth; and the names.
+
+    Raises:
+        InvalidRequest: the list or a name of it breaks its rule.
+    """
+    if not isinstance(lock_name, list | tuple):
+        return None, [workflow_lock_name(scope, cast("str", lock_name))]
+    checked("lock_name", LOCK_NAMES, lock_name)
+    values = [workflow_lock_name(scope, name) for name in lock_name]
+    require_different("lock_name", values)
+    if any(Token.is_unresolved(value) for value in values):
+        rule = "must have literals, JSONata or JsonPath tokens: the order of others is not known"
+        raise InvalidRequest(field="lock_name", rule=rule, value="a token")
+    if not any(is_jsonata(value) for value in values):
+        return None, in_lock_order(values)
+    parts = [each[2:-2].strip() if is_jsonata(each) else json.dumps(each) for each in values]
+    names = ", ".join(f"({part})" for part in parts)
+    order = jsonata(_IN_ORDER.format(key=_KEY, names=names, number=len(values)))
+    return order, [jsonata(f"${stored}[{number}]") for number in range(len(values))]
 
 
 def literal_lock_name(lock_name: str) -> str | None:

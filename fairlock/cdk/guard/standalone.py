@@ -7,7 +7,7 @@ So its states are those of every other guard. The task is JSON of a user's: it i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import Duration, Stack
@@ -185,7 +185,7 @@ def guarded_machine(
     work: object,
     *,
     functions: Mapping[str, str],
-    lock_name: str,
+    lock_name: str | Sequence[str],
     limit: int = 1,
     lease_seconds: int = DEFAULT_LEASE_SECONDS,
     max_wait_seconds: int | None = None,
@@ -202,7 +202,7 @@ def guarded_machine(
     Args:
         work: a state that leads nowhere, or a machine, `{"StartAt": …, "States": …}`, as JSON.
         functions: the ARN for each of `FUNCTIONS`, or a text that stands for it.
-        lock_name: a literal, JSONata (`{% … %}`), or a JSONPath (`$.…`).
+        lock_name: a literal, JSONata (`{% … %}`), or a JSONPath (`$.…`); a list for several locks.
         limit: see `LockGuard`, also for the others.
         lease_seconds: the lease.
         max_wait_seconds: the longest wait; zero skips a busy lock.
@@ -236,7 +236,7 @@ def guarded_machine(
         name,
         service=service,
         task=_placeholder_task(stack, service) if bare else sfn.Pass(stack, PLACEHOLDER),
-        lock_name=sfn.JsonPath.string_at(lock_name) if lock_name.startswith(_PATHS) else lock_name,
+        lock_name=_given(lock_name),
         limit=limit,
         lease=Duration.seconds(lease_seconds),
         max_wait=None if max_wait_seconds is None else Duration.seconds(max_wait_seconds),
@@ -252,11 +252,21 @@ def guarded_machine(
     require_other_names(names_in(made), others)
     put_in(made, machine, bare=bare)
     variable = WorkflowVariable.of(stack, name)
-    comment = f"Guarded by Fairlock. The task's fencing token: {variable.field('fencing_token')}"
+    token = f"token: {variable.field('fencing_token')}"
+    if not isinstance(lock_name, str):
+        token = f"tokens: {guard.fencing_tokens}"
+    comment = f"Guarded by Fairlock. The task's fencing {token}"
     top: Json = {key: machine[key] for key in _OF_THE_MACHINE if key in machine}
     guarded = {"Comment": comment, **top, **made}
     require_evaluated(guarded, variable.name)
     return guarded
+
+
+def _given(lock_name: str | Sequence[str]) -> str | list[str]:
+    """The lock name as a guard takes it, with a token for each JSONPath."""
+    if not isinstance(lock_name, str):
+        return [str(_given(each)) for each in lock_name]
+    return sfn.JsonPath.string_at(lock_name) if lock_name.startswith(_PATHS) else lock_name
 
 
 def _placeholder_task(stack: Stack, service: FunctionsByArn) -> tasks.LambdaInvoke:

@@ -92,7 +92,10 @@ class Waiting(ABC):
 
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        """Makes the states that wait, each of whose ends goes to one of `next_states`."""
+        """Makes the states that wait, each of whose ends goes to one of `next_states`.
+
+        A lock that is not the first of its guard waits for what is left of `max_wait`.
+        """
 
 
 class _Poll(Waiting):
@@ -138,15 +141,8 @@ class _Queue(Waiting):
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         max_wait_seconds = states.calls.options.max_wait_seconds
         time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
-        acquire = states.calls.acquire_in_queue(
-            "Acquire",
-            divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
-            on_restart=time_left,
-            on_timeout=next_states.timed_out,
-            on_error=next_states.failed,
-        )
         again = states.calls.acquire_in_queue(
-            "Acquire again",
+            "Acquire again" if states.first in (None, states.variable) else "Acquire",
             period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
             on_timeout=time_left,
@@ -159,8 +155,17 @@ class _Queue(Waiting):
         if next_states.superseded is not None:
             # Both are final answers. A guard that takes its turn gets only one of them.
             granted = _acquired(states, next_states).otherwise(next_states.superseded)
-        acquire.next(granted)
         again.next(granted)
+        if states.first not in (None, states.variable):
+            return again
+        acquire = states.calls.acquire_in_queue(
+            "Acquire",
+            divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
+            on_restart=time_left,
+            on_timeout=next_states.timed_out,
+            on_error=next_states.failed,
+        )
+        acquire.next(granted)
         return acquire
 
 

@@ -162,6 +162,9 @@ def doubtful(cases: Cases) -> None:
     case = cases.case("Upgrade")
     inner = case.guard("Inner", lock_name="upgrade")
     case.machine(case.guard("Outer", inner, lock_name="upgrade", shared=True))
+    case = cases.case("InsideSeveral")
+    inner = case.guard("Inner", lock_name="second")
+    case.machine(case.guard("Outer", inner, lock_name=["second", "first"]))
     case = cases.case("ReaderAndSemaphore")
     first = case.guard("Read", lock_name="five", shared=True)
     case.machine(first.next(case.guard("Five", lock_name="five", limit=5)))
@@ -212,6 +215,10 @@ def faults(cases: Cases) -> dict[str, str]:
             "Upgrade/Inner",
             "lock_name: must not be that of the guard around this one, Cases/Upgrade",
         ),
+        (
+            "InsideSeveral/Inner",
+            "lock_name: must not be that of the guard around this one, Cases/InsideSeveral",
+        ),
         ("WrongId/Machine", "variable: must be that of a guard around the state 'Tell': "),
         (
             "ChildSeesNoVariable/Machine",
@@ -246,6 +253,7 @@ def test_nothing_else_is_refused(faults: dict[str, str]) -> None:
         "NoExpress",
         "OwnLock",
         "Upgrade",
+        "InsideSeveral",
         "WrongId",
         "ChildSeesNoVariable",
         "CatchAddedLater",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from enum import Enum
 from typing import Any
 
@@ -101,18 +102,39 @@ def test_without_a_wait_a_busy_lock_is_told_at_once(locks: FakeLockClient) -> No
     assert held(locks, "anna") == [False]
 
 
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
 def test_a_lock_that_is_lost_while_the_next_is_waited_for_ends_the_wait_without_a_body(
-    locks: FakeLockClient,
+    locks: FakeLockClient, monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
+    if not protected:
+        monkeypatch.setattr("fairlock.client.base_lock.BaseLock.check", lambda _: None)
     second = locks.another().acquire("ben", lease=600)
     client = locks.another(heartbeat_every=float("inf"))
     locks.clock.at(40, lambda: locks.clock.stall(60))
     locks.clock.at(105, second.release)
     began = False
-    with pytest.raises(LockLost), client.hold_all(PAIR, lease=60, max_wait=300):
+    with (
+        pytest.raises(LockLost) if protected else nullcontext(),
+        client.hold_all(PAIR, lease=60, max_wait=300),
+    ):
         began = True
-    assert not began
+    assert began is not protected
     assert held(locks, *PAIR) == [False, False]
+
+
+def test_an_interrupt_while_the_second_is_waited_for_leaves_none(locks: FakeLockClient) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    other = locks.another().acquire("ben")
+    locks.clock.at(3, interrupt)
+    with pytest.raises(KeyboardInterrupt), locks.hold_all(PAIR, max_wait=60):
+        pass
+    other.release()
+    assert held(locks, *PAIR) == [False, False]
+    described = locks.describe("ben")
+    assert described is not None
+    assert described.waiters.count == 0
 
 
 def test_an_unknown_outcome_of_one_is_no_grant_of_any(locks: FakeLockClient) -> None:

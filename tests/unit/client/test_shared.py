@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock import InvalidRequest, Lock, LockWaitTimeout, locked
+from fairlock import InvalidRequest, LockWaitTimeout, locked
 from fairlock.client.base_lock import BaseLock
 from fairlock.guarded import GuardedWrites
 from fairlock.testing import FakeAsyncLockClient, FakeLockClient
@@ -43,21 +42,14 @@ def test_readers_hold_together_and_a_writer_waits_for_all_of_them(locks: FakeLoc
         assert locks.another().try_acquire("a", shared=True) is None
 
 
-def test_a_reader_behind_a_writer_that_waits_is_refused_if_it_does_not_wait(
-    make_client: MakeClient,
+def test_a_reader_that_comes_while_a_writer_waits_does_not_overtake_it(
+    locks: FakeLockClient,
 ) -> None:
-    """The clients wait in threads: the order is that of the queue, and no sleep decides it."""
-    inside = make_client("reader").acquire("a", shared=True)
-    writer, newcomer = make_client("writer", longest_poll=1), make_client("newcomer")
-    granted: list[Lock] = []
-    thread = threading.Thread(target=lambda: granted.append(writer.acquire("a", max_wait=60)))
-    thread.start()
-    while not (found := newcomer.describe("a")) or not found.waiters.count:
-        threading.Event().wait(0.001)
-    assert newcomer.try_acquire("a", shared=True) is None
-    inside.release()
-    thread.join(30)
-    assert [lock.shared for lock in granted] == [False]
+    inside, newcomer, told = locks.acquire("a", shared=True), locks.another(), list[Any]()
+    locks.clock.at(3, lambda: told.append(newcomer.try_acquire("a", shared=True)))
+    locks.clock.at(6, inside.release)
+    with locks.another("writer").hold("a", max_wait=60):
+        assert told == [None]
 
 
 UPGRADE = r"inside a `with` that shares it, and a shared lock cannot become exclusive; end that"
@@ -148,7 +140,11 @@ def test_without_that_rule_it_writes_beside_other_readers(
 
 @pytest.mark.parametrize("release", [False, True])
 def test_what_a_reader_passes_on_makes_no_guarded_writes_either(
-    dynamodb: DynamoDBClient, make_client: MakeClient, *, release: bool
+    dynamodb: DynamoDBClient,
+    make_client: MakeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    release: bool,
 ) -> None:
     """Another function has its owner_id and its token, and no lock object that knows."""
     lock = make_client(client=dynamodb).acquire("a", shared=True)
@@ -162,7 +158,12 @@ def test_what_a_reader_passes_on_makes_no_guarded_writes_either(
     with pytest.raises(InvalidRequest, match=ALONE):
         writes.transact_write([PUT], release=release)
     assert "Item" not in dynamodb.get_item(TableName=TABLE, Key=PUT["Put"]["Item"])
-    lock.check()
+    # The control: a condition that is always true.
+    always = "(attribute_exists(#guarded.#h_shared) OR attribute_not_exists(#guarded.#h_shared))"
+    for module in ("conditions", "guarded_table"):
+        monkeypatch.setattr(f"fairlock.guarded.{module}.HOLDS_ALONE", always)
+    writes.transact_write([PUT], release=release)
+    assert "Item" in dynamodb.get_item(TableName=TABLE, Key=PUT["Put"]["Item"])
     lock.release()
 
 
@@ -215,3 +216,47 @@ def test_the_limit_of_readers_is_twenty_or_what_they_say(locks: FakeLockClient) 
         taken = [other.try_acquire(name, shared=shared, limit=limit) for other in others]
         assert len([lock for lock in taken if lock]) == most
     assert math.isfinite(locks.clock.monotonic())
+
+
+def abandoned(locks: FakeLockClient, **options: Any) -> FakeLockClient:  # noqa: ANN401 - of `acquire`
+    """A client that holds the lock, sends no heartbeats, and is never heard of again."""
+    gone = locks.another("gone", heartbeat_every=math.inf)
+    gone.kept = gone.acquire("a", lease=30, **options)  # type: ignore[attr-defined]  # lest it is dropped
+    return gone
+
+
+def test_readers_come_in_after_the_lease_of_a_writer_that_died(locks: FakeLockClient) -> None:
+    writer = abandoned(locks)
+    began = locks.clock.monotonic()
+    with locks.hold("a", shared=True), locks.another().hold("a", shared=True):
+        assert 30 < locks.clock.monotonic() - began <= 35
+    writer.close()
+
+
+def test_a_writer_comes_in_after_the_lease_of_a_reader_that_died(locks: FakeLockClient) -> None:
+    """Another reader came and went meanwhile: that made the lease of the dead one no longer."""
+    reader = abandoned(locks, shared=True)
+    began = locks.clock.monotonic()
+    locks.clock.advance(20)
+    with locks.hold("a", shared=True):
+        locks.clock.advance(5)
+    with locks.hold("a"):
+        assert 30 < locks.clock.monotonic() - began <= 35
+    reader.close()
+
+
+def test_readers_are_renewed_for_as_long_as_they_read(locks: FakeLockClient) -> None:
+    readers = [locks.another().acquire("a", shared=True, lease=30) for _ in range(20)]
+    locks.clock.advance(300)
+    for reader in readers:
+        reader.check()
+    assert locks.try_acquire("a") is None
+
+
+def test_a_reader_that_is_released_by_force_leaves_the_others(locks: FakeLockClient) -> None:
+    stays, goes = (locks.another().acquire("a", shared=True) for _ in range(2))
+    locks.force_release("a", fencing_token=goes.fencing_token, reason="it hangs")
+    locks.clock.advance(25)
+    assert goes.lost.is_set()
+    stays.check()
+    assert locks.try_acquire("a") is None

@@ -97,6 +97,7 @@ def test_when_the_writer_leaves_all_readers_up_to_the_next_writer_come_in(bench:
     assert bench.holders() == ["anna", "ben", "carl"]
     assert bench.waiters() == ["late", "second writer"]
     assert bench.pushed == ["anna", "ben", "carl"]
+    assert all(holder.shared for holder in bench.store().read_state(LOCK).holders)
 
 
 def test_twenty_readers_behind_a_writer_are_a_transaction_each_in_its_release(
@@ -122,6 +123,18 @@ def test_each_reader_is_one_request_and_so_is_its_release(bench: Bench) -> None:
     store.acquire(acquire("writer"))
     store.release(release("writer"))
     assert client.calls == ["update_item"] * 6
+
+
+def test_while_a_writer_waits_the_release_of_a_reader_is_four_requests(bench: Bench) -> None:
+    """The plain release is refused, and the queue is read before the departure and after it."""
+    readers(bench, "anna", "ben")
+    bench.wait("writer")
+    client, store = bench.counting()
+    store.release(release("anna"))
+    assert client.calls == ["update_item", "query", "update_item", "query"]
+    client.calls.clear()
+    store.release(release("ben"))
+    assert client.calls == ["update_item", "query", "transact_write_items"]
 
 
 def test_readers_and_a_writer_are_no_mixed_limits(bench: Bench) -> None:
