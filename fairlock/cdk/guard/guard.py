@@ -227,10 +227,10 @@ class LockGuard(sfn.StateMachineFragment):
         first = WorkflowVariable.of(scope, construct_id)
         order, names = names_in_order(scope, lock_name, stored=f"{first.name}_names")
         if len(names) > 1:
-            check_lease_of_several(options.acquire, express=express)
             if options.acquire.only_newest is not None:
-                rule = "must be left out with several locks: each would have a newest of its own"
+                rule = "must be left out for several locks: each name has a newest of its own"
                 raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
+            check_lease_of_several(options.acquire, express=express)
 
         super().__init__(scope, construct_id)
         self._variables = [first, *(first.of_lock(n) for n in range(2, len(names) + 1))]
@@ -252,10 +252,10 @@ class LockGuard(sfn.StateMachineFragment):
         failed, after_timeout = locks[0].rethrow(), on_timeout or locks[0].timed_out()
         after_error = releases("Release after error", locks, then=failed)
         give_up = releases("Give up", locks, then=after_timeout)
-        superseded = None
+        superseded: list[sfn.TaskStateBase] = []
         if options.acquire.only_newest is not None:
             after_superseded = on_superseded or locks[0].superseded()
-            [superseded] = releases("Superseded", locks, then=after_superseded)
+            superseded = releases("Superseded", locks, then=after_superseded)
 
         interval_seconds = options.interval_seconds
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
@@ -273,7 +273,7 @@ class LockGuard(sfn.StateMachineFragment):
                 granted=granted,
                 timed_out=give_up[number],
                 failed=after_error[number],
-                superseded=superseded,
+                superseded=superseded[number] if superseded else None,
             )
             enter.next(options.waiting.begin(locks[number], next_states))
             granted = enter
@@ -282,12 +282,8 @@ class LockGuard(sfn.StateMachineFragment):
                 variable=self._variables[number].name,
                 enter=enter,
                 gives_up={
-                    field: state
-                    for field, state, given in (
-                        ("on_timeout", give_up[0], on_timeout),
-                        ("on_superseded", superseded, on_superseded),
-                    )
-                    if state is not None and given is not None
+                    **({} if on_timeout is None else {"on_timeout": give_up[0]}),
+                    **({} if on_superseded is None else {"on_superseded": superseded[0]}),
                 },
                 work=self._work.start_state,
                 bare_task=bare_task if number == 0 else None,

@@ -138,7 +138,7 @@ def test_a_reader_has_no_version(guards: GuardFactory) -> None:
 
 
 def test_several_locks_have_no_newest_in_common(guards: GuardFactory) -> None:
-    with pytest.raises(InvalidRequest, match="only_newest: must be left out with several locks"):
+    with pytest.raises(InvalidRequest, match="only_newest: must be left out for several locks"):
         guards.guard(only_newest=7, lock_name=["a", "b"])
 
 
