@@ -152,6 +152,7 @@ class DescribedHolder:
             program has changed it so that it is no JSON object: then as it is stored. Not in the
             `repr`, which may end up in a log.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
+        shared: whether it shares the lock with others.
     """
 
     owner_name: str
@@ -162,6 +163,7 @@ class DescribedHolder:
     limit: int
     data: Mapping[str, Any] | str | None = field(repr=False, hash=False)
     execution_arn: str | None
+    shared: bool = False
 
 
 class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names are API

@@ -123,6 +123,12 @@ def run_command(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
     ] = False,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared", help="Share the lock with others that do: 20, unless --limit says more."
+        ),
+    ] = False,
 ) -> int:
     """Holds a lock while a command runs.
 
@@ -142,6 +148,7 @@ def run_command(
         grace=grace,
         taken_exit_code=taken_exit_code,
         quiet=quiet,
+        shared=shared,
     )
     return run(job)
 

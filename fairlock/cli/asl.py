@@ -83,6 +83,9 @@ def asl_command(
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Share the lock with others that do.")
+    ] = False,
 ) -> None:
     """Prints a state machine that runs a task under a lock.
 
@@ -107,6 +110,7 @@ def asl_command(
         express=express,
         name=name,
         partition=partition,
+        shared=shared,
     )
     typer.echo(json.dumps(machine, indent=2, ensure_ascii=False))
 

@@ -137,6 +137,7 @@ class Job:
     grace: float
     taken_exit_code: int
     quiet: bool
+    shared: bool
 
 
 def run(job: Job) -> int:
@@ -188,6 +189,7 @@ def _run(
                 data=job.data,
                 # Another thread finds the loss. The pipe wakes this one, which ends the command.
                 on_lost=lambda _lock, _reason: signals.wake_up(),
+                shared=job.shared,
             )
     except LockWaitTimeout as error:
         exit_codes.say(f"{error}; the command was not started")
@@ -258,7 +260,8 @@ def _require_not_waiting_for_itself(job: Job, around: Sequence[_Held]) -> None:
     wanted = (job.name, job.target.identity())
     mine = [each for each in around if (each["name"], each["table"]) == wanted]
     permits = sum(_is_alive(each["process"]) for each in mine)
-    if permits and permits >= job.limit:
+    # A reader waits behind a writer that came in between, which waits for the run around this one.
+    if permits and (job.shared or permits >= job.limit):
         rule = (
             "must be another lock than that of the `fairlock run` around this one, which waits "
             "for this command to end; --max-wait 0 does not wait"

@@ -41,6 +41,7 @@ class LockOptions(Generic[_Callback]):
     owner_name: str | None
     on_lost: _Callback | None
     on_danger: _Callback | None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
 ) -> Locked: ...
 
 
@@ -64,6 +65,7 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
 ) -> LockedOrSkipped[None]: ...
 
 
@@ -77,6 +79,7 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
 ) -> LockedOrSkipped[_D]: ...
 
 
@@ -90,6 +93,7 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
 ) -> Any:
     """Lets a function, a coroutine function or a Lambda handler run only while it holds a lock.
 
@@ -132,6 +136,7 @@ def locked(
             function that returns the client. None makes one when it is first needed, for the table
             that FAIRLOCK_TABLE_NAME names. A given client should send no heartbeats in Lambda
             (`heartbeat_every=math.inf`), or have a period for short leases.
+        shared: whether calls that share the lock may run side by side, as with `hold`.
 
     Raises:
         InvalidRequest: at decoration, if an argument breaks its rule; at a call, if no name can be
@@ -154,11 +159,13 @@ def locked(
         rules.require("lease", rules.LEASE_SECONDS, length)
     rules.require("limit", rules.LIMIT, limit)
     require_bool("reentrant", reentrant)
+    require_bool("shared", shared)
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
-    others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client)
-    is_bare = is_function_to_decorate(name) and others == ("wait", None, None, None, 1, False, None)
+    others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client, shared)
+    defaults = ("wait", None, None, None, 1, False, None, False)
+    is_bare = is_function_to_decorate(name) and others == defaults
     options = _Options(
         name=None if is_bare else name,
         if_taken=if_taken,
@@ -168,6 +175,7 @@ def locked(
         limit=limit,
         reentrant=reentrant,
         client=client,
+        shared=shared,
     )
     return options.around(name) if is_bare else options.around
 
@@ -204,6 +212,7 @@ class _Options:
     limit: int
     reentrant: bool
     client: AnyClient | Callable[[], AnyClient] | None
+    shared: bool
 
     def around(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         plan = plan_for(function, self.name)
@@ -265,14 +274,14 @@ class _Options:
             raise InvalidRequest(field="client", rule=rule, value=client)
         lease = call.lease_to_the_end() or call.lease
         if self.if_taken == "skip" and not self.reentrant:
-            return client.try_acquire(call.name, lease=lease, limit=self.limit)
+            return client.try_acquire(call.name, lease=lease, limit=self.limit, shared=self.shared)
         waits = self.if_taken == "wait"
         max_wait = call.max_wait_with(client.longest_wait(lease)) if waits else 0
+        options: Any = {"lease": lease, "max_wait": max_wait, "limit": self.limit}
+        options |= {"shared": self.shared}
         if self.reentrant:
-            return client.hold(
-                call.name, lease=lease, max_wait=max_wait, limit=self.limit, reentrant=True
-            )
-        return client.acquire(call.name, lease=lease, max_wait=max_wait, limit=self.limit)
+            return client.hold(call.name, **options, reentrant=True)
+        return client.acquire(call.name, **options)
 
     def _skips(self) -> AbstractContextManager[None]:
         """Around the entry of a block: what leaves out a call whose lock is taken."""

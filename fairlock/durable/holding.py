@@ -46,6 +46,7 @@ def options_of(
     data: Mapping[str, Any] | None,
     fallback: Span | None,
     service: LockRequests | None,
+    shared: bool,
 ) -> Options:
     """What `hold` was asked for.
 
@@ -55,9 +56,12 @@ def options_of(
     """
     rules.require("name", rules.LOCK_NAME, name, show_text=True)
     rules.require("limit", rules.LIMIT, limit)
+    rules.require("shared", rules.FLAG, shared)
     lease_seconds = _seconds("lease", lease)
     rules.require("lease", rules.LEASE_SECONDS, lease_seconds)
     request: Json = {"lock_name": name, "limit": limit, "lease_seconds": lease_seconds}
+    if shared:
+        request["shared"] = True
     if data is not None:
         rules.require("data", rules.DATA, data)
         request["data"] = dict(data)
@@ -161,6 +165,7 @@ def hold(
     skip: Literal[False] = False,
     fallback: Span | None = None,
     service: LockRequests | None = None,
+    shared: bool = False,
 ) -> AbstractContextManager[DurableLock]: ...
 
 
@@ -174,6 +179,7 @@ def hold(
     data: Mapping[str, Any] | None = None,
     skip: Literal[True],
     service: LockRequests | None = None,
+    shared: bool = False,
 ) -> AbstractContextManager[DurableLock | None]: ...
 
 
@@ -188,6 +194,7 @@ def hold(
     skip: bool = False,
     fallback: Span | None = None,
     service: LockRequests | None = None,
+    shared: bool = False,
 ) -> AbstractContextManager[Any]:
     """Holds a lock around a part of a durable execution, however often that is suspended.
 
@@ -224,6 +231,8 @@ def hold(
         fallback: how soon a waiter asks again whose push was lost, 10 s to 12 h; default is 5
             minutes, or a thousandth of `max_wait` if that is longer.
         service: the lock service; default is the one of `LockService.grant_durable`.
+        shared: whether others that share the lock may hold it meanwhile; then `limit` is how many
+            readers there may be, 20 if it is 1.
 
     Raises:
         LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
@@ -242,6 +251,7 @@ def hold(
         data=data,
         fallback=fallback,
         service=service,
+        shared=shared,
     )
     return _Hold(context, options)
 

@@ -33,12 +33,14 @@ class DescribedWaiter:
         entered_at: since when it waits: its place in the queue.
         limit: number of permits, as the waiter's request said.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
+        shared: whether it waits to share the lock.
     """
 
     owner_name: str
     entered_at: datetime
     limit: int
     execution_arn: str | None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,7 @@ def describe_holder(holder: Holder) -> DescribedHolder:
         limit=holder.limit,
         data=read_data(holder.data),
         execution_arn=holder.execution_arn,
+        shared=holder.shared,
     )
 
 
@@ -160,6 +163,7 @@ def describe_waiter(waiter: Waiter) -> DescribedWaiter:
         entered_at=utc(waiter.entered_at_ms),
         limit=waiter.request.limit,
         execution_arn=waiter.request.execution_arn,
+        shared=waiter.request.shared,
     )
 
 
@@ -192,7 +196,8 @@ def waiters_to_show(lock_name: str) -> Query:
     """All waiters of a lock, the oldest first, without what they alone should know."""
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     attributes = (
-        "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, #execution_arn"
+        "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, "
+        "#execution_arn, #shared"
     )
     return Query(
         condition=condition,

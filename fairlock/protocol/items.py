@@ -101,6 +101,8 @@ def new_holder(
         record[schema.HOLDER_OWNER_NAME] = {"S": request.owner_name}
     if request.data is not None:
         record[schema.HOLDER_DATA] = {"S": request.data}
+    if request.shared:
+        record[schema.HOLDER_SHARED] = {"BOOL": True}
     if arn is not None and executions is not None:
         record[schema.HOLDER_EXECUTION] = {"S": _short_name(arn.removeprefix(executions))}
     elif arn is not None:
@@ -126,6 +128,7 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         data=record[schema.HOLDER_DATA]["S"] if schema.HOLDER_DATA in record else None,
         execution_arn=arn,
         undelivered=schema.HOLDER_UNDELIVERED in record,
+        shared=schema.HOLDER_SHARED in record,
     )
 
 
@@ -163,6 +166,8 @@ def new_waiter(waiter: Waiter) -> Item:
         optional[schema.TASK_TOKEN] = {"S": request.task_token}
     if request.poll_interval_ms is not None:
         optional[schema.POLL_INTERVAL_MS] = number(request.poll_interval_ms)
+    if request.shared:
+        optional[schema.SHARED] = {"BOOL": True}
     return {
         **waiter.key,
         **_identity(request),
@@ -199,6 +204,7 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
         poll_interval_ms=_number_or_none(item, schema.POLL_INTERVAL_MS),
+        shared=schema.SHARED in item,
     )
     return Waiter(
         request=request,

@@ -51,6 +51,8 @@ class AcquireRequest:
             that much later. None: as often as it is advised.
         waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
             the advised polls, or with a task token for the longest fallback period.
+        shared: whether this owner is a reader: others that share hold beside it, a writer does not.
+            The limits keep them apart; this is stored so that people can be told.
     """
 
     lock_name: str
@@ -71,6 +73,12 @@ class AcquireRequest:
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
+    shared: bool = False
+
+    def suits(self, holder: Holder) -> bool:
+        """Whether the limits of both go together: the same, or those of a reader and a writer."""
+        are_apart = self.shared != holder.shared and 1 in (self.limit, holder.limit)
+        return self.owner_id == holder.owner_id or self.limit == holder.limit or are_apart
 
     @property
     def heartbeat(self) -> HeartbeatRequest:
@@ -176,6 +184,7 @@ class Holder:
         limit: how many permits the lock has, as this owner's request said: no more than that hold
             as long as this owner does.
         undelivered: whether a hand-off found nobody to tell.
+        shared: whether the owner is a reader.
     """
 
     owner_id: str = field(repr=False)
@@ -189,6 +198,7 @@ class Holder:
     data: str | None = None
     execution_arn: str | None = None
     undelivered: bool = False
+    shared: bool = False
 
     @property
     def is_undelivered(self) -> bool:
@@ -321,6 +331,7 @@ class Waiter:
             fencing_token=fencing_token,
             data=request.data,
             execution_arn=request.execution_arn,
+            shared=request.shared,
         )
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
 from fairlock.protocol.expressions import Update
@@ -66,6 +67,10 @@ from fairlock.store.hand_off import hand_over
 from fairlock.store.keep_alive import renew_lease
 from fairlock.store.queue import advise, join
 
+_NO_UPGRADE: Final = (
+    "must be true: this owner_id shares the lock, and a shared lock cannot become exclusive; "
+    "release it, then acquire with another owner_id"
+)
 _MOST_CHECKS: Final = 5
 """DescribeExecution calls of one acquire; the rest is left to the next caller."""
 
@@ -284,6 +289,7 @@ def _granted(
         limit=request.limit,
         revision=1,
         fencing_token=read_granted_token(written.item, attempt.update),
+        shared=request.shared,
     )
     is_first = FENCING_TOKEN not in written.item
     grant = with_right_end(context, request.lock_name, holder, written, first_of_all=is_first)
@@ -298,8 +304,7 @@ def _must_wait(request: AcquireRequest, seen: SeenLock) -> bool:
 
 
 def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:
-    others = {holder.limit for holder in state.holders if holder.owner_id != request.owner_id}
-    others.discard(request.limit)
+    others = {holder.limit for holder in state.holders if not request.suits(holder)}
     if others:
         found = MixedLimits(
             lock_name=request.lock_name, limit=request.limit, holders_limits=tuple(sorted(others))
@@ -317,6 +322,9 @@ def _react(
     """What follows from the state on which an attempt failed: another attempt, or the answer."""
     date_ms = context.date_ms(refusal)
     match judge(state, request, date_ms=date_ms):
+        case AlreadyHolder(holder) if holder.shared and not request.shared:
+            # "Granted again" would tell a reader that it is alone.
+            raise InvalidRequest(field="shared", rule=_NO_UPGRADE, value=False)
         case AlreadyHolder(holder, is_fresh):
             grant = Grant.of(request.lock_name, holder, repeated=True)
             grant = shown(grant, sent=refusal.sent, date_ms=date_ms)

@@ -53,6 +53,7 @@ def holder_json(holder: DescribedHolder) -> dict[str, Any]:
         "expires_at": iso(holder.expires_at),
         "lease_seconds": holder.lease,
         "limit": holder.limit,
+        "shared": holder.shared,
         "fencing_token": holder.fencing_token,
         "data": holder.data,
         "execution_arn": holder.execution_arn,
@@ -64,6 +65,7 @@ def _waiter(waiter: DescribedWaiter) -> dict[str, Any]:
         "owner_name": waiter.owner_name,
         "entered_at": iso(waiter.entered_at),
         "limit": waiter.limit,
+        "shared": waiter.shared,
         "execution_arn": waiter.execution_arn,
     }
 

@@ -27,6 +27,7 @@ _RULES: Final = {
     "owner_name": rules.OWNER_NAME,
     "lease_seconds": rules.LEASE_SECONDS,
     "limit": rules.LIMIT,
+    "shared": rules.FLAG,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
     "redrive_count": rules.RUN_OF_EXECUTION,
@@ -67,12 +68,12 @@ def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
 _ACQUIRE: Final = _schema(
     "lock_name",
     "owner_id owner_name lease_seconds limit data execution_arn redrive_count entered_at_ms queue "
-    "ticket waiting_since_ms task_token fallback_seconds",
+    "ticket waiting_since_ms task_token fallback_seconds shared",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
     "lock_name owner_id task_token execution_arn",
-    "owner_name lease_seconds limit redrive_count",
+    "owner_name lease_seconds limit redrive_count shared",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
 _PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id")
@@ -185,7 +186,8 @@ def parse_pace(event: object) -> PaceRequest:
 
 def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
     """What an acquire request and the heartbeat of a workflow have in common."""
-    limit, owner_name = int(fields.get("limit", 1)), fields.get("owner_name", "")
+    shared, owner_name = fields.get("shared", False), fields.get("owner_name", "")
+    limit = rules.limit_of(fields.get("limit", 1), shared=shared)
     execution_arn = fields.get("execution_arn")
     require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=execution_arn)
     return AcquireRequest(
@@ -197,6 +199,7 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         execution_arn=execution_arn,
         redrives=_redrives(fields),
         waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
+        shared=shared,
     )
 
 

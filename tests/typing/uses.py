@@ -50,6 +50,22 @@ def hold() -> int:
         return lock.fencing_token
 
 
+def read() -> bool:
+    with locks.hold("nightly", shared=True) as lock:
+        return assert_type(lock.shared, bool)
+
+
+def hold_all() -> int:
+    with locks.hold_all(["a", "b"], max_wait=timedelta(minutes=1)) as held:
+        assert_type(held, tuple[Lock, ...])
+        return sum(lock.fencing_token for lock in held)
+
+
+async def hold_all_async(locks: AsyncLockClient) -> None:
+    async with locks.hold_all(("a", "b"), shared=True) as held:
+        assert_type(held, tuple[AsyncLock, ...])
+
+
 def hold_again() -> None:
     with locks.hold("nightly") as outer, locks.hold("nightly", reentrant=True) as inner:
         assert_type(inner, Lock)

@@ -62,6 +62,7 @@ def checked_options(
     waiting: Waiting | None,
     keep_alive: Duration | None,
     express: bool,
+    shared: bool,
 ) -> GuardOptions:
     """The options, None replaced by the default.
 
@@ -69,18 +70,20 @@ def checked_options(
         InvalidRequest: one of them breaks its rule.
     """
     check_flag("express", express)
+    check_flag("shared", shared)
     way_to_wait = checked_waiting(waiting, express=express)
     if max_wait is None:
         max_wait = _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
     acquire = AcquireOptions(
         lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
-        limit=checked_limit(limit),
+        limit=checked_limit(limit, shared=shared),
         max_wait_seconds=checked_max_wait_seconds(
             max_wait,
             shortest_seconds=way_to_wait.shortest_seconds,
             longest=way_to_wait.longest,
             express=express,
         ),
+        shared=shared,
     )
     if acquire.max_wait_seconds == 0:
         way_to_wait = DOES_NOT_WAIT
@@ -136,6 +139,7 @@ class LockGuard(sfn.StateMachineFragment):
         keep_alive: Duration | None = None,
         on_timeout: sfn.IChainable | None = None,
         express: bool = False,
+        shared: bool = False,
     ) -> None:
         """Declares the guard.
 
@@ -166,6 +170,8 @@ class LockGuard(sfn.StateMachineFragment):
                 token of this guard: synth refuses a state there that needs one. Default: fail with
                 `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
+            shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
+                many there may be; 1, the default, means 20.
 
         Raises:
             InvalidRequest: an argument breaks its rule.
@@ -180,6 +186,7 @@ class LockGuard(sfn.StateMachineFragment):
             waiting=waiting,
             keep_alive=keep_alive,
             express=express,
+            shared=shared,
         )
         workflow_name = workflow_lock_name(scope, lock_name)
 
@@ -223,6 +230,7 @@ class LockGuard(sfn.StateMachineFragment):
             service=name_of_service(service),
             express=express,
             limit=options.acquire.limit,
+            shared=options.acquire.shared,
             waiting=options.waiting.shown,
         )
         MachineChecks.add(self, placed)

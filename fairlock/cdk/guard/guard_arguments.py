@@ -31,6 +31,7 @@ from fairlock.wire.rules import (
     LOCK_NAME,
     SHORTEST_FALLBACK_SECONDS,
     Rule,
+    limit_of,
     require,
 )
 
@@ -102,8 +103,8 @@ def checked_jsonata(field: str, expression: str) -> str:
     return expression
 
 
-def checked_limit(limit: int | str) -> int | str:
-    """A number of permits, or JSONata that gives one when the workflow runs."""
+def checked_limit(limit: int | str, *, shared: bool) -> int | str:
+    """How many may be inside, or JSONata that gives the number when the workflow runs."""
     if is_jsonata(limit):
         return checked_jsonata("limit", str(limit))
     if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
@@ -111,7 +112,7 @@ def checked_limit(limit: int | str) -> int | str:
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
-    return checked("limit", LIMIT, limit)
+    return limit_of(checked("limit", LIMIT, limit), shared=shared)
 
 
 def checked_lease_seconds(lease: Duration) -> int:

@@ -49,6 +49,7 @@ class GuardInMachine:
         express: what the guard was told of its machine.
         limit: how many it lets in, or JSONata.
         waiting: how it waits, as a caller writes it; None if it does not wait.
+        shared: whether it shares the lock.
     """
 
     construct: IConstruct
@@ -62,6 +63,7 @@ class GuardInMachine:
     express: bool
     limit: int | str
     waiting: str | None
+    shared: bool
 
     @property
     def path(self) -> str:
@@ -150,6 +152,7 @@ class GuardInMachine:
         polling guard gets nothing as long as others queue. Mostly it is a mistake.
         """
         for other in rivals:
+            is_reader_and_writer = self.shared != other.shared and 1 in {self.limit, other.limit}
             differences = [
                 f"{field}={mine} here and {theirs} there"
                 for field, mine, theirs in (
@@ -157,6 +160,7 @@ class GuardInMachine:
                     ("waiting", self.waiting, other.waiting),
                 )
                 if mine != theirs and None not in {mine, theirs}
+                if field != "limit" or not is_reader_and_writer
                 if not is_jsonata(mine) and not is_jsonata(theirs)
             ]
             if differences:

@@ -162,6 +162,7 @@ class AcquireOptions:
     lease_seconds: int
     limit: int | str
     max_wait_seconds: int
+    shared: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +317,7 @@ class ServiceCalls:
             "limit": self.variable.jsonata("limit")
             if is_jsonata(self.options.limit)
             else self.options.limit,
+            **({"shared": True} if self.options.shared else {}),
         }
 
     def _answer_in_variable(self, answer: str, *, only_if: str = "true") -> dict[str, str]:

@@ -194,6 +194,7 @@ def guarded_machine(
     express: bool = False,
     name: str = "Guard",
     partition: str = "aws",
+    shared: bool = False,
 ) -> Json:
     """A state machine that runs the work while it holds the lock.
 
@@ -210,6 +211,7 @@ def guarded_machine(
         name: prefixes the names of the guard's states; a state of the work is called "Work" if it
             has no name.
         partition: of AWS.
+        shared: see `LockGuard`.
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -239,6 +241,7 @@ def guarded_machine(
         waiting=waiting,
         keep_alive=None if keep_alive_seconds is None else Duration.seconds(keep_alive_seconds),
         express=express,
+        shared=shared,
     )
     graph = stack.resolve(sfn.StateGraph(guard.start_state, name).to_graph_json())
     named = {_NO_ARN + output: arn for output, arn in functions.items()}

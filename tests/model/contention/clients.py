@@ -65,6 +65,7 @@ class Client:
         says_when: whether it says when it made each call, as a direct caller of the functions may.
         late_call_of: the client whose late call this is: a function at work for nobody. It begins
             when a fault has put that call on the wire.
+        shared: whether it is a reader.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Client:
     supposes_busy: bool = False
     says_when: bool = False
     late_call_of: str = ""
+    shared: bool = False
 
     @property
     def owner_id(self) -> str:
@@ -246,6 +248,7 @@ def operate(
                 owner_name=client.name,
                 lease_ms=LEASE_MS,
                 limit=client.limit,
+                shared=client.shared,
                 execution_arn=client.execution_arn,
                 ticket=ticket,
                 called_at_ms=time_ms(local.called_at) if client.says_when else None,

@@ -64,6 +64,12 @@ A_WAITER_CALLS_LATE: Final = Configuration(
     faults=Faults(late_calls=1),
 )
 
+READERS_AND_A_WRITER: Final = (
+    Client(name="anna", limit=2, shared=True),
+    Client(name="ben", limit=1),
+    Client(name="carl", limit=2, shared=True),
+)
+
 CONFIGURATIONS: Final = (
     Configuration(name="four after one another", clients=workflows(4)),
     Configuration(
@@ -144,6 +150,11 @@ CONFIGURATIONS: Final = (
             Client(name="ben", limit=1),
             Client(name="carl", limit=2),
         ),
+    ),
+    Configuration(
+        name="readers and a writer, one dies, and leases end",
+        clients=READERS_AND_A_WRITER,
+        faults=Faults(crashes=1, epochs=1),
     ),
     Configuration(
         name="mixed limits, and a workflow dies",

@@ -19,6 +19,7 @@ from tests.model.contention.configurations import (
     A_WAITER_CALLS_LATE,
     OLGA,
     ONE_GIVES_UP_LATE,
+    READERS_AND_A_WRITER,
     Configuration,
     workflows,
 )
@@ -159,6 +160,16 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.LIMIT,
         weak(acquire, "acquire_permit", " AND #limit = :limit", instead=" "),
         clients=_WIDE_NARROW_WIDE,
+    ),
+    "a reader comes in beside a writer": _mutant(
+        Invariant.LIMIT,
+        weak(acquire, "acquire_permit", " AND #limit = :limit", instead=" "),
+        clients=READERS_AND_A_WRITER,
+    ),
+    "a reader overtakes a writer that waits": _mutant(
+        Invariant.ORDER,
+        weak(acquire, "acquire_permit", NOT_CONTENDED),
+        clients=READERS_AND_A_WRITER,
     ),
     "an acquire ignores the limits of the holders": _mutant(
         Invariant.LIMIT,

@@ -175,3 +175,17 @@ def test_a_stopped_execution_is_reaped_and_its_waiter_too() -> None:
 
 def test_an_owner_id_is_not_shown() -> None:
     assert owner("secret") not in repr(DurableLock(LOCK, 7, owner("secret")))
+
+
+def test_executions_share_a_lock_beside_each_other_and_a_writer_waits() -> None:
+    service = Service()
+    service.store().acquire(acquire("anna", lock_name=LOCK, shared=True, limit=20))
+
+    def body(event: bool, context: DurableContext) -> bool:  # noqa: FBT001 - as the SDK calls it
+        with hold(context, LOCK, skip=True, shared=event, service=service) as lock:
+            return lock is not None
+
+    with executions_of(body, service) as executions:
+        results = [executions.end(executions.start(shared)).result for shared in (True, False)]
+    assert results == ["true", "false"]
+    assert [holder.owner_name for holder in service.state(LOCK).holders] == ["anna"]
