@@ -1,11 +1,12 @@
 """DynamoDB: latency, the units of partitions, conflicts of transactions, and what a Query sees.
 
 Sources, all of the DynamoDB developer guide: "Best practices for designing and using partition
-keys" (1,000 write and 3,000 read units a second a partition), "Read and write capacity: on-demand" (4,000
-and 12,000 for a new table, so four partitions), "Working with items: capacity unit consumption" (a
-false condition is charged, too), "DynamoDB transactions" (twice the units; isolation from a Query
-is read-committed only; conflicts), "Error handling" (which errors were not written). Burst capacity
-never exceeds what a partition can do, so none is modelled. A split for heat is not supposed either.
+keys" (1,000 write and 3,000 read units a second a partition), "Read and write capacity: on-demand"
+(4,000 and 12,000 for a new table, so four partitions), "Working with items: capacity unit
+consumption" (a false condition is charged, too), "DynamoDB transactions" (twice the units;
+isolation from a Query is read-committed only; conflicts), "Error handling" (which errors were not
+written). Burst capacity never exceeds what a partition can do, so none is modelled. A split for
+heat is not supposed either.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The engine: processes that run real code in virtual time, one seed for all chance.
 
 Fairlock's code is synchronous: it sends a request, waits for the answer, and waits on its clock. So
-each thread of a simulated process is a greenlet, a `Task`. When it has to wait, it stands
-still, and the engine goes on with whatever is due next. Virtual time jumps from one event to the next, and two
-events at the same moment come in the order in which they were planned. Nothing else decides the
+each thread of a simulated process is a greenlet, a `Task`. When it has to wait, it stands still,
+and the engine goes on with whatever is due next. Virtual time jumps from one event to the next, and
+two events at the same moment come in the order in which they were planned. Nothing else decides the
 order: no thread of the system, no real clock, no hash. So a seed tells a run completely.
 """
 

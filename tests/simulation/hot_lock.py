@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
+from fairlock.protocol import leaving
 from fairlock.store import hand_off, queue
 from tests.simulation.clients import ClientActor
 from tests.simulation.faults import Database, Faults
@@ -38,7 +39,7 @@ def _smaller_queue(scale: float) -> AbstractContextManager[object]:
 
 
 def _newest_first() -> AbstractContextManager[object]:
-    right = hand_off.next_step
+    right = leaving.next_step
 
     def wrong(lock_name: str, state: Any, live: Any, departing: Any, **fields: Any) -> Any:  # noqa: ANN401 - as the real one
         return right(lock_name, state, live[::-1], departing, **fields)

@@ -14,13 +14,14 @@ from typing import Final
 
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
-from fairlock.testing.fake_table import Item, Key
+from fairlock.testing.fake_table import Key
+from fairlock.testing.interpreter import Item
 from tests.simulation.engine import Engine
 
 _LOCK: Final = "LOCK#"
 _WAITER: Final = "WAITER#"
 _PASSED_OVER_SECONDS: Final = 5.0
-"""How old the read of a queue may be by which a departing holder hands over: the budget of a call."""
+"""How old the read of a queue may be by which a holder hands over."""
 _MOST_FINDINGS: Final = 50
 
 

@@ -9,7 +9,7 @@ are those that `fairlock/aws/retry.py` sets. The answer of a repeated request te
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutErr
 from greenlet import getcurrent
 
 from tests.simulation.dynamodb import Answer, DynamoDb
-from tests.simulation.engine import Engine, Process
+from tests.simulation.engine import Engine
 from tests.simulation.faults import Network
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
@@ -43,8 +43,6 @@ _OPERATIONS: Final = frozenset(
         *("get_item", "query", "scan"),
     }
 )
-Tap = Callable[[Process, str, Mapping[str, Any]], None]
-"""Called before each sending; may kill the process."""
 
 
 @dataclass
@@ -155,25 +153,14 @@ class Sdk:
     """A client of boto3 for DynamoDB, as one process has it.
 
     Args:
-        process: that sends.
         wire: to DynamoDB.
-        tap: see `Tap`; None for none.
-        most_sendings: of one request.
 
     Attributes:
         sent: how many requests this process has sent.
     """
 
-    def __init__(
-        self,
-        process: Process,
-        wire: Wire,
-        tap: Tap | None = None,
-        *,
-        most_sendings: int = _MOST_SENDINGS,
-    ) -> None:
-        self._process, self._wire, self._tap = process, wire, tap
-        self._most_sendings = most_sendings
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self._quota = _QUOTA
         self.sent = 0
         self.meta = SimpleNamespace(region_name="us-east-1", endpoint_url=AWS)
@@ -191,9 +178,7 @@ class Sdk:
 
     def _call(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         paid = 0
-        for repeats in range(self._most_sendings):
-            if self._tap is not None:
-                self._tap(self._process, name, request)
+        for repeats in range(_MOST_SENDINGS):
             self.sent += 1
             try:
                 answer = self._wire.send(name, request)
@@ -201,7 +186,7 @@ class Sdk:
                 if isinstance(error, ClientError):
                     error.response["ResponseMetadata"]["RetryAttempts"] = repeats
                 cost = _RETRY_COST if isinstance(error, ClientError) else _TIMEOUT_COST
-                is_last = repeats + 1 == self._most_sendings
+                is_last = repeats + 1 == _MOST_SENDINGS
                 if is_last or not _is_repeated(error) or self._quota < cost:
                     raise
                 self._quota, paid = self._quota - cost, cost

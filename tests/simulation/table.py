@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
-from fairlock.testing.fake_table import Item, Key, MemoryTable
-from fairlock.testing.interpreter import Scope, holds
+from fairlock.testing.fake_table import Key, MemoryTable
+from fairlock.testing.interpreter import Item, Scope, holds
 from tests.support.capacity import item_bytes
 
 Seen = Callable[[Key, Item, Item], object]

@@ -24,7 +24,7 @@ from tests.simulation.dynamodb import DynamoDb
 from tests.simulation.engine import START, Engine, Process
 from tests.simulation.faults import Faults
 from tests.simulation.judge import Judge
-from tests.simulation.sdk import Sdk, Tap, Wire
+from tests.simulation.sdk import Sdk, Wire
 from tests.simulation.threads import simulated_threads
 
 TABLE = "locks"
@@ -74,9 +74,9 @@ class World:
         """A new process."""
         return Process(self.engine, name)
 
-    def sdk(self, process: Process, tap: Tap | None = None) -> Sdk:
-        """The DynamoDB client of a process; its requests are counted."""
-        sdk = Sdk(process, self.wire, tap)
+    def sdk(self) -> Sdk:
+        """The DynamoDB client of a new process; its requests are counted."""
+        sdk = Sdk(self.wire)
         self.sdks.append(sdk)
         return sdk
 
@@ -86,7 +86,7 @@ class World:
 
     def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
         """The real client, as a process has it."""
-        sdk: Any = self.sdk(process)
+        sdk: Any = self.sdk()
         return LockClient(TABLE, client=sdk, clock=clock, owner_name=process.name, **settings)
 
     def begin(self, seconds: float, process: Process, run: Callable[[], object]) -> None:
