@@ -157,6 +157,7 @@ class AsyncLockClient(AsyncSeveralLocks, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         shared: bool = False,
+        only_newest: bool | int = False,
     ) -> AsyncLock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
 
@@ -165,6 +166,7 @@ class AsyncLockClient(AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            only_newest=only_newest,
         )
         return await self._acquire(options)
 
@@ -211,6 +213,7 @@ class AsyncLockClient(AsyncSeveralLocks, NotCopied):
         on_danger: AsyncCallback | None = None,
         reentrant: bool = False,
         shared: bool = False,
+        only_newest: bool | int = False,
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
@@ -220,6 +223,7 @@ class AsyncLockClient(AsyncSeveralLocks, NotCopied):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            only_newest=only_newest,
         )
         arguments.require_bool("reentrant", reentrant)
         return AsyncHold(name, self._block(options, reentrant=reentrant))

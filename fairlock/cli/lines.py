@@ -46,6 +46,10 @@ def details(lock: LockDescription) -> Iterator[str]:
         yield f"  since: {iso(waiter.entered_at)}"
         yield f"  limit: {waiter.limit}"
         yield from _SHARES if waiter.shared else ()
+        if waiter.only_newest is not None:
+            yield f"  version: {waiter.only_newest}"
+    if lock.newest is not None:
+        yield f"newest version granted: {lock.newest}"
     last = lock.last_forced_release
     if last is not None:
         yield "last released by force"

@@ -157,6 +157,7 @@ class LockClient(SeveralLocks, LockAdministration):
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
         shared: bool = False,
+        only_newest: bool | int = False,
     ) -> Lock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
 
@@ -179,9 +180,12 @@ class LockClient(SeveralLocks, LockAdministration):
                 the reason is the failure of the last heartbeat.
             shared: whether others that share the lock may hold it meanwhile. Who does not share it
                 holds it alone, and is not overtaken by readers that come later.
+            only_newest: whether the grant of a newer caller supersedes this one. True orders them
+                by the time of their calls; a number is this caller's version, the highest wins.
 
         Raises:
             LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
+            Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
             LockStoreUnavailable: outcome unknown until the wait was over. What may have been
                 granted ends with its lease.
             LockStoreMisconfigured: no such table, no permission, no credentials, no region.
@@ -192,6 +196,7 @@ class LockClient(SeveralLocks, LockAdministration):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            only_newest=only_newest,
         )
         return self._acquire(options)
 
@@ -242,6 +247,7 @@ class LockClient(SeveralLocks, LockAdministration):
         on_danger: Callback | None = None,
         reentrant: bool = False,
         shared: bool = False,
+        only_newest: bool | int = False,
     ) -> Hold:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
@@ -265,6 +271,7 @@ class LockClient(SeveralLocks, LockAdministration):
         options = LockOptions(
             *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
             shared=shared,
+            only_newest=only_newest,
         )
         arguments.require_bool("reentrant", reentrant)
         return Hold(name, self._block(options, reentrant=reentrant))

@@ -177,6 +177,7 @@ class ClientSettings:
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
         arguments.require_bool("shared", options.shared)
+        rules.require_one_way(shared=options.shared, only_newest=options.only_newest)
         owner_name = rules.plain_text("owner_name", rules.OWNER_NAME, owner_name)
         limit = rules.limit_of(options.limit, shared=options.shared)
         require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=None)
@@ -189,6 +190,7 @@ class ClientSettings:
             data=arguments.as_text(options.data),
             waits=max_wait > 0,
             shared=options.shared,
+            only_newest=arguments.checked_version(options.only_newest),
         )
         self.timing.require_room(lease)
         arguments.require_callable("on_lost", options.on_lost)

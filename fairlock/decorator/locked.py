@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullco
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from fairlock.client.arguments import require_bool, require_max_wait
+from fairlock.client.arguments import checked_version, require_bool, require_max_wait
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import Seconds, in_seconds
 from fairlock.decorator.default_clients import default_async_client, default_client
@@ -53,6 +53,7 @@ def locked(
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
     shared: bool = False,
+    only_newest: bool | int = False,
 ) -> Locked: ...
 
 
@@ -94,6 +95,7 @@ def locked(
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
     shared: bool = False,
+    only_newest: bool | int = False,
 ) -> Any:
     """Lets a function, a coroutine function or a Lambda handler run only while it holds a lock.
 
@@ -137,6 +139,8 @@ def locked(
             that FAIRLOCK_TABLE_NAME names. A given client should send no heartbeats in Lambda
             (`heartbeat_every=math.inf`), or have a period for short leases.
         shared: whether calls that share the lock may run side by side, as with `hold`.
+        only_newest: whether the grant of a newer call supersedes one that waits, as with `hold`:
+            the call raises `Superseded`. Not with "skip".
 
     Raises:
         InvalidRequest: at decoration, if an argument breaks its rule; at a call, if no name can be
@@ -160,12 +164,17 @@ def locked(
     rules.require("limit", rules.LIMIT, limit)
     require_bool("reentrant", reentrant)
     require_bool("shared", shared)
+    checked_version(only_newest)
+    rules.require_one_way(shared=shared, only_newest=only_newest)
+    if only_newest is not False and if_taken == "skip":
+        rule = 'must be left out with if_taken="skip", which does not wait'
+        raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
     others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client, shared)
     defaults = ("wait", None, None, None, 1, False, None, False)
-    is_bare = is_function_to_decorate(name) and others == defaults
+    is_bare = is_function_to_decorate(name) and others == defaults and only_newest is False
     options = _Options(
         name=None if is_bare else name,
         if_taken=if_taken,
@@ -176,6 +185,7 @@ def locked(
         reentrant=reentrant,
         client=client,
         shared=shared,
+        only_newest=only_newest,
     )
     return options.around(name) if is_bare else options.around
 
@@ -213,6 +223,7 @@ class _Options:
     reentrant: bool
     client: AnyClient | Callable[[], AnyClient] | None
     shared: bool
+    only_newest: bool | int
 
     def around(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         plan = plan_for(function, self.name)
@@ -278,7 +289,7 @@ class _Options:
         waits = self.if_taken == "wait"
         max_wait = call.max_wait_with(client.longest_wait(lease)) if waits else 0
         options: Any = {"lease": lease, "max_wait": max_wait, "limit": self.limit}
-        options |= {"shared": self.shared}
+        options |= {"shared": self.shared, "only_newest": self.only_newest}
         if self.reentrant:
             return client.hold(call.name, **options, reentrant=True)
         return client.acquire(call.name, **options)

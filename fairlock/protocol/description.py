@@ -32,6 +32,7 @@ class DescribedWaiter:
         owner_name: its label, empty if it gave none.
         entered_at: since when it waits: its place in the queue.
         limit: number of permits, as the waiter's request said.
+        only_newest: its version, if it asks for the newest only; else None.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
         shared: whether it waits to share the lock.
     """
@@ -41,6 +42,7 @@ class DescribedWaiter:
     limit: int
     execution_arn: str | None
     shared: bool = False
+    only_newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,7 @@ class LockDescription:
         holders: in the order of their grants.
         waiters: those that still ask.
         last_forced_release: None if there was none since the lock's item was made.
+        newest: the highest version that was granted; None if no caller asked for the newest only.
     """
 
     name: str
@@ -97,6 +100,7 @@ class LockDescription:
     holders: tuple[DescribedHolder, ...]
     waiters: DescribedQueue
     last_forced_release: DescribedForcedRelease | None = None
+    newest: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,6 +142,7 @@ def describe_lock(
         holders=tuple(map(describe_holder, state.holders)),
         waiters=waiters,
         last_forced_release=None if last is None else describe_forced_release(last),
+        newest=state.newest,
     )
 
 
@@ -164,6 +169,7 @@ def describe_waiter(waiter: Waiter) -> DescribedWaiter:
         limit=waiter.request.limit,
         execution_arn=waiter.request.execution_arn,
         shared=waiter.request.shared,
+        only_newest=waiter.request.only_newest,
     )
 
 
@@ -197,7 +203,7 @@ def waiters_to_show(lock_name: str) -> Query:
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     attributes = (
         "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, "
-        "#execution_arn, #shared"
+        "#execution_arn, #shared, #only_newest"
     )
     return Query(
         condition=condition,

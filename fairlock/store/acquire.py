@@ -4,6 +4,7 @@ attempt ──▶ written ──────────────────
   ▲  └────▶ condition failed, with the item as it was
   │           ├─ I am a holder already ──────────────────▶ granted again, same token
   │           ├─ I released before ──────────────────────▶ refused: ALREADY_RELEASED
+  │           ├─ a newer version was granted ────────────▶ refused: SUPERSEDED
   │           ├─ others left since I was called ─────────▶ refused: ASK_AGAIN
   │           ├─ leases are over ─▶ take over ─▶ written ▶ granted
   │           │                        │
@@ -64,7 +65,8 @@ from fairlock.store.context import (
     with_right_end,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import renew_lease
+from fairlock.store.keep_alive import take_up
+from fairlock.store.newest import with_version
 from fairlock.store.queue import advise, join
 
 _NO_UPGRADE: Final = (
@@ -193,6 +195,8 @@ def acquire(
         if registered is None:
             return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
         request = registered
+    if request.only_newest is not None:
+        request = with_version(context, request)
     return _acquire(context, request, seen)
 
 
@@ -329,8 +333,8 @@ def _react(
             grant = Grant.of(request.lock_name, holder, repeated=True)
             grant = shown(grant, sent=refusal.sent, date_ms=date_ms)
             return grant if is_fresh else _renew_own(context, request)
-        case Situation.ALREADY_RELEASED:
-            return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case Situation.ALREADY_RELEASED | Situation.SUPERSEDED as found:
+            return _refuse(context, request, state, RefusalReason[found.name])
         case Situation.FREE | Situation.OUTDATED as found:
             # A client writes again as seen. An invocation that comes late is code too, and would.
             late = Refusal.of_late_call(request, now_ms=context.aws_clock.now_ms())
@@ -398,7 +402,7 @@ def _wait_or_refuse(
     # joined, and then nobody else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
     hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
-    grant = renew_lease(context, request.heartbeat)
+    grant = take_up(context, request)
     return joined.queued if grant is None else replace(grant, repeated=True)
 
 
@@ -423,7 +427,7 @@ def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockSta
 
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
     """Renews a grant that was found late before its owner relies on it, unless it is gone."""
-    grant = renew_lease(context, request.heartbeat)
+    grant = take_up(context, request)
     return _attempt(context, request) if grant is None else replace(grant, repeated=True)
 
 
@@ -441,4 +445,5 @@ def _refuse(
         holders=state.holders,
         retry_after_seconds=advise(context, request, state),
         liveness_unknown=expired.unknown,
+        newest=state.newest,
     )

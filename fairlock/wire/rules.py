@@ -88,6 +88,8 @@ LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
 DEFAULT_READERS: Final = 20
 """How many may share a lock: each write of 20 holders costs 3 write units, of 100 it is 14."""
+HIGHEST_VERSION: Final = 2**53 - 1
+"""The largest whole number that JSON and JSONata carry without loss."""
 LONGEST_PERIOD_SECONDS: Final = 31 * 24 * 3600
 MOST_A_SECOND: Final = 500
 """DynamoDB takes 1,000 writes a second to one item, and a caller may need two."""
@@ -138,6 +140,13 @@ def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -
     """
     if not rule.allows(value):
         raise InvalidRequest(field=field, rule=rule.sentence, value=value, show_text=show_text)
+
+
+def require_one_way(*, shared: bool, only_newest: object) -> None:
+    """Raises `InvalidRequest` if a reader asks for the newest only."""
+    if shared and only_newest not in (None, False):
+        rule = "must be left out with shared: readers hold the lock side by side"
+        raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
 
 
 def plain_text(field: str, rule: Rule, value: str) -> str:
@@ -303,6 +312,11 @@ REASON: Final = Rule(
 CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
     lambda value: isinstance(value, str) and is_callback_id(value),
+)
+ONLY_NEWEST: Final = Rule(
+    f"must be true, or the version of this caller, a whole number from 0 to {HIGHEST_VERSION:,}; "
+    "leave it out to take turns",
+    lambda value: value is True or _is_whole(value, 0, HIGHEST_VERSION),
 )
 PACE_RATE: Final = Rule(
     "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "

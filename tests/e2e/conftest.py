@@ -16,6 +16,7 @@ from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
 from tests.e2e.lifetimes.dying_workflows import Unreaped
+from tests.e2e.newest.stack import NewestForms
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.pace.stack import PaceForms
 from tests.e2e.queue.stack import QueueForms
@@ -27,6 +28,7 @@ WORKFLOWS = {
     "GuardFaults": GuardFaults,
     "QueueForms": QueueForms,
     "KnownFailures": KnownFailures,
+    "NewestForms": NewestForms,
     "OptimisticForms": OptimisticForms,
     "PaceForms": PaceForms,
     "TurnForms": TurnForms,

@@ -21,6 +21,7 @@ from fairlock import (
     LockLost,
     LockWaitTimeout,
     SlotTooLate,
+    Superseded,
     create_table,
     locked,
     optimistic,
@@ -53,6 +54,14 @@ def hold() -> int:
 def read() -> bool:
     with locks.hold("nightly", shared=True) as lock:
         return assert_type(lock.shared, bool)
+
+
+def deploy(build: int) -> int:
+    try:
+        with locks.hold("deploy", only_newest=build) as lock, locks.hold("a", only_newest=True):
+            return lock.fencing_token
+    except Superseded as error:
+        return assert_type(error.newest, int)
 
 
 def hold_all() -> int:

@@ -24,6 +24,7 @@ from fairlock.cdk.guard.guard_arguments import (
     checked_lease_seconds,
     checked_limit,
     checked_max_wait_seconds,
+    checked_only_newest,
     literal_lock_name,
     name_of_service,
     names_in_order,
@@ -41,7 +42,7 @@ from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, check
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
 from fairlock.errors import InvalidRequest
-from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
+from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS, require_one_way
 
 _DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
 _DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
@@ -66,6 +67,7 @@ def checked_options(
     keep_alive: Duration | None,
     express: bool,
     shared: bool,
+    only_newest: bool | int | str = False,
 ) -> GuardOptions:
     """The options, None replaced by the default.
 
@@ -74,12 +76,14 @@ def checked_options(
     """
     check_flag("express", express)
     check_flag("shared", shared)
+    require_one_way(shared=shared, only_newest=only_newest)
     way_to_wait = checked_waiting(waiting, express=express)
     if max_wait is None:
         max_wait = _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
     acquire = AcquireOptions(
         lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
         limit=checked_limit(limit, shared=shared),
+        only_newest=checked_only_newest(only_newest),
         max_wait_seconds=checked_max_wait_seconds(
             max_wait,
             shortest_seconds=way_to_wait.shortest_seconds,
@@ -156,6 +160,8 @@ class LockGuard(sfn.StateMachineFragment):
         on_timeout: sfn.IChainable | None = None,
         express: bool = False,
         shared: bool = False,
+        only_newest: bool | int | str = False,
+        on_superseded: sfn.IChainable | None = None,
     ) -> None:
         """Declares the guard.
 
@@ -192,13 +198,19 @@ class LockGuard(sfn.StateMachineFragment):
             express: whether the machine is an Express workflow: those cannot be described.
             shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
                 many there may be; 1, the default, means 20.
+            only_newest: whether the grant of a newer caller supersedes this one. True orders them
+                by the time at which they enter the guard; a number, or JSONata that gives one, is
+                this caller's version, the highest wins. A guard in a Map whose lock has a literal
+                name is refused: its iterations would supersede each other.
+            on_superseded: where to go, with the guard's input, when a newer version was granted.
+                Everything else as of `on_timeout`. Default: fail with `Superseded`.
 
         Raises:
             InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
         check_service(service, scope=scope)
-        check_work(task, on_timeout)
+        check_work(task, on_timeout=on_timeout, on_superseded=on_superseded)
         options = checked_options(
             limit=limit,
             lease=lease,
@@ -207,10 +219,17 @@ class LockGuard(sfn.StateMachineFragment):
             keep_alive=keep_alive,
             express=express,
             shared=shared,
+            only_newest=only_newest,
         )
+        if on_superseded is not None and options.acquire.only_newest is None:
+            rule = "goes with only_newest only: no other guard is superseded"
+            raise InvalidRequest(field="on_superseded", rule=rule, value=only_newest)
         first = WorkflowVariable.of(scope, construct_id)
         order, names = names_in_order(scope, lock_name, stored=f"{first.name}_names")
         if len(names) > 1:
+            if options.acquire.only_newest is not None:
+                rule = "must be left out for several locks: each name has a newest of its own"
+                raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
             check_lease_of_several(options.acquire, express=express)
 
         super().__init__(scope, construct_id)
@@ -233,6 +252,10 @@ class LockGuard(sfn.StateMachineFragment):
         failed, after_timeout = locks[0].rethrow(), on_timeout or locks[0].timed_out()
         after_error = releases("Release after error", locks, then=failed)
         give_up = releases("Give up", locks, then=after_timeout)
+        superseded: list[sfn.TaskStateBase] = []
+        if options.acquire.only_newest is not None:
+            after_superseded = on_superseded or locks[0].superseded()
+            superseded = releases("Superseded", locks, then=after_superseded)
 
         interval_seconds = options.interval_seconds
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
@@ -247,7 +270,10 @@ class LockGuard(sfn.StateMachineFragment):
         for number in reversed(range(len(names))):
             enter = locks[number].enter(names[number])
             next_states = NextStates(
-                granted=granted, timed_out=give_up[number], failed=after_error[number]
+                granted=granted,
+                timed_out=give_up[number],
+                failed=after_error[number],
+                superseded=superseded[number] if superseded else None,
             )
             enter.next(options.waiting.begin(locks[number], next_states))
             granted = enter
@@ -255,7 +281,10 @@ class LockGuard(sfn.StateMachineFragment):
                 construct=self,
                 variable=self._variables[number].name,
                 enter=enter,
-                gives_up=None if on_timeout is None else give_up[0],
+                gives_up={
+                    **({} if on_timeout is None else {"on_timeout": give_up[0]}),
+                    **({} if on_superseded is None else {"on_superseded": superseded[0]}),
+                },
                 work=self._work.start_state,
                 bare_task=bare_task if number == 0 else None,
                 lock_name=literal_lock_name(names[number]),
@@ -264,6 +293,7 @@ class LockGuard(sfn.StateMachineFragment):
                 limit=options.acquire.limit,
                 shared=options.acquire.shared,
                 waiting=options.waiting.shown,
+                only_newest=options.acquire.only_newest is not None,
             )
             MachineChecks.add(self, placed)
         self._start = granted if order is None else locks[0].order(order).next(granted)

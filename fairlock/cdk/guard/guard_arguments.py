@@ -31,6 +31,7 @@ from fairlock.wire.rules import (
     LIMIT,
     LOCK_NAME,
     LOCK_NAMES,
+    ONLY_NEWEST,
     SHORTEST_FALLBACK_SECONDS,
     Rule,
     in_lock_order,
@@ -81,15 +82,16 @@ def name_of_service(service: ILockService) -> str:
     return function.node.path if Token.is_unresolved(arn) else arn
 
 
-def check_work(task: sfn.IChainable, on_timeout: sfn.IChainable | None) -> None:
-    """Checks what is guarded, and what is done instead when the wait is over."""
+def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
+    """Checks what is guarded, and what is done instead, by the argument that gives it."""
     check_states("task", task)
-    if on_timeout is None:
-        return
-    check_states("on_timeout", on_timeout)
-    if on_timeout.start_state is task.start_state:
-        rule = "must begin with another state than the task, which would run without the lock"
-        raise InvalidRequest(field="on_timeout", rule=rule, value=task.start_state.state_id)
+    for field, states in instead.items():
+        if states is None:
+            continue
+        check_states(field, states)
+        if states.start_state is task.start_state:
+            rule = "must begin with another state than the task, which would run without the lock"
+            raise InvalidRequest(field=field, rule=rule, value=task.start_state.state_id)
 
 
 def check_flag(field: str, value: object) -> None:
@@ -117,6 +119,26 @@ def checked_limit(limit: int | str, *, shared: bool) -> int | str:
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
     return limit_of(int(checked("limit", LIMIT, limit)), shared=shared)
+
+
+def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # noqa: FBT001 - its type tells
+    """The version, or JSONata that gives it; None if the guard takes its turn."""
+    if only_newest is False:
+        return None
+    if only_newest is True:
+        return jsonata("$millis()")  # When the guard is entered, by the clock of Step Functions.
+    if is_jsonata(only_newest):
+        return checked_jsonata("only_newest", str(only_newest))
+    if isinstance(only_newest, float) and Token.is_unresolved(only_newest):
+        rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
+        raise InvalidRequest(field="only_newest", rule=rule, value="a token")
+    if not ONLY_NEWEST.allows(only_newest):
+        rule = (
+            "must be True, the version of this caller (a whole number of at least 0), or JSONata "
+            "that gives it: '{% $states.input.build %}'"
+        )
+        raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
+    return only_newest
 
 
 def checked_lease_seconds(lease: Duration) -> int:

@@ -26,7 +26,7 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import ANY_ERROR, WorkflowVariable, is_jsonata, jsonata
 from fairlock.cdk.guard.service_calls import ServiceCalls
-from fairlock.errors import LockWaitTimeout
+from fairlock.errors import LockWaitTimeout, Superseded
 
 _REDRIVEN_AT: Final = "$states.context.Execution.RedriveTime"
 _REDRIVEN_AT_MS: Final = f"($exists({_REDRIVEN_AT}) ? $toMillis({_REDRIVEN_AT}) : 0)"
@@ -92,7 +92,8 @@ class GuardStates:
 
     def enter(self, lock_name: str) -> sfn.Pass:
         """Makes the owner id and the time of entry once, for all calls of this acquisition."""
-        limit, first = self.calls.options.limit, self.first
+        limit, version = self.calls.options.limit, self.calls.options.only_newest
+        first = self.first
         lock = {
             "lock_name": lock_name,
             "owner_id": jsonata("$uuid()"),
@@ -101,6 +102,7 @@ class GuardStates:
             else first.jsonata("waiting_since_ms"),
             "restarts": 0,
             **({"limit": limit} if is_jsonata(limit) else {}),
+            **({"only_newest": version} if is_jsonata(version) else {}),
         }
         name = self.variable.state_name("Enter")
         entered = {f"{first.name}_entered": lock_name} if first else {}
@@ -197,6 +199,21 @@ class GuardStates:
             self.scope,
             self.variable.state_name("Timed out"),
             error=LockWaitTimeout.__name__,
+            cause=jsonata(cause),
+        )
+
+    def superseded(self) -> sfn.Fail:
+        """Fails with `Superseded`, whose cause names the lock and both versions."""
+        lock, version = self.variable.field, self.calls.options.only_newest
+        own = lock("only_newest") if is_jsonata(version) else version
+        cause = (
+            f"'lock ' & {lock('lock_name')} & ': version ' & {own} & ' is superseded, ' & "
+            f"{lock('newest')} & ' was granted the lock'"
+        )
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Newer granted"),
+            error=Superseded.__name__,
             cause=jsonata(cause),
         )
 

@@ -195,6 +195,7 @@ def guarded_machine(
     name: str = "Guard",
     partition: str = "aws",
     shared: bool = False,
+    only_newest: bool | int | str = False,
 ) -> Json:
     """A state machine that runs the work while it holds the lock.
 
@@ -212,6 +213,7 @@ def guarded_machine(
             has no name.
         partition: of AWS.
         shared: see `LockGuard`.
+        only_newest: same. A superseded machine fails with `Superseded`.
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -242,6 +244,7 @@ def guarded_machine(
         keep_alive=None if keep_alive_seconds is None else Duration.seconds(keep_alive_seconds),
         express=express,
         shared=shared,
+        only_newest=only_newest,
     )
     graph = stack.resolve(sfn.StateGraph(guard.start_state, name).to_graph_json())
     named = {_NO_ARN + output: arn for output, arn in functions.items()}

@@ -39,11 +39,13 @@ class NextStates:
         granted: the lock is held.
         timed_out: `max_wait` is over.
         failed: acquire failed for good, its outcome unknown; gets the error output.
+        superseded: a newer version was granted; None if the guard takes its turn.
     """
 
     granted: sfn.IChainable
     timed_out: sfn.IChainable
     failed: sfn.IChainable
+    superseded: sfn.IChainable | None = None
 
 
 class Waiting(ABC):
@@ -149,7 +151,11 @@ class _Queue(Waiting):
         wait = states.wait(states.variable.field("pause_seconds"))
         time_left.when(_when(states.deadline.is_over), next_states.timed_out)
         time_left.otherwise(wait.next(again))
-        again.next(next_states.granted)
+        granted = next_states.granted
+        if next_states.superseded is not None:
+            # Both are final answers. A guard that takes its turn gets only one of them.
+            granted = _acquired(states, next_states).otherwise(next_states.superseded)
+        again.next(granted)
         if states.first not in (None, states.variable):
             return again
         acquire = states.calls.acquire_in_queue(
@@ -159,7 +165,7 @@ class _Queue(Waiting):
             on_timeout=next_states.timed_out,
             on_error=next_states.failed,
         )
-        acquire.next(next_states.granted)
+        acquire.next(granted)
         return acquire
 
 
@@ -186,10 +192,14 @@ DOES_NOT_WAIT: Final[Waiting] = _SkipIfBusy()
 
 
 def _acquired(states: GuardStates, next_states: NextStates) -> sfn.Choice:
-    """A Choice whose first way is that of a grant."""
+    """A Choice whose first ways are those of the final answers."""
     choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
     acquired = _when(f"{states.variable.field('acquired')} = true")
-    return choice.when(acquired, next_states.granted)
+    choice.when(acquired, next_states.granted)
+    if next_states.superseded is not None:
+        superseded = f"{states.variable.field('reason')} = '{RefusalReason.SUPERSEDED}'"
+        choice.when(_when(superseded), next_states.superseded)
+    return choice
 
 
 def _when(expression: str) -> sfn.Condition:

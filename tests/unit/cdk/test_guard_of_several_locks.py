@@ -183,6 +183,11 @@ def test_a_list_that_breaks_a_rule_is_told_at_synth(
         guards.guard(lock_name=lock_name)
 
 
+def test_several_locks_have_no_common_version(guards: GuardFactory) -> None:
+    with pytest.raises(InvalidRequest, match=r"^only_newest: must be left out for several locks"):
+        guards.guard(lock_name=["a", "b"], only_newest=7)
+
+
 def test_in_an_express_workflow_the_lease_outlasts_the_wait(guards: GuardFactory) -> None:
     express: dict[str, Any] = {"lock_name": ["a", "b"], "express": True}
     with pytest.raises(InvalidRequest, match=r"^lease: must be longer than max_wait \(60 s\)"):
