@@ -88,6 +88,10 @@ ALLOWED: dict[str, set[str]] = {
     "tests.packaging": {"fairlock.cdk", "release", *HELPERS},
     "tests.property": {*CORE, "fairlock", "fairlock.aio", "fairlock.testing", "tests.support"},
     "testbed.second_engine.tests": {"testbed.second_engine"},
+    "tests.simulation": {
+        *CORE,
+        *("fairlock", "fairlock.client", "fairlock.testing", "tests.model", "tests.support"),
+    },
     "tests.smoke": {*CORE, "infra", "fairlock.cdk", "testbed.localaws", "tests.e2e"},
     "tests.typing": PRODUCT,
     "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
