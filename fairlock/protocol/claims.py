@@ -368,6 +368,11 @@ def is_fenced(item: Item) -> bool:
     return schema.FENCED in item
 
 
+def work_is_over(item: Item) -> bool:
+    """Whether a claim says that its work has ended, or that its execution has."""
+    return has_ended(item) or is_fenced(item)
+
+
 def place_in(item: Item) -> int | None:
     """The place in the queue that the claim gives; None if its work never asked to wait."""
     return number_in(item, schema.ENTERED_AT_MS)

@@ -64,6 +64,8 @@ from fairlock.protocol.model import (
 from fairlock.protocol.outcomes import Grant
 
 _AS_SEEN: Final = (MY_GRANT, "#mine.#h_revision = :seen_revision")
+ASK_MS: Final = 10_000
+"""For how long a contender extends a lease that is over while it asks about its workflow."""
 
 
 def acquire_permit(request: AcquireRequest, *, sent_at_ms: int, now_ms: int) -> Update:
@@ -222,8 +224,8 @@ def correct_grant(lock_name: str, holder: Holder, *, raises_token: bool, now_ms:
     )
 
 
-def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
-    """Renew the lease of another owner once, because the workflow it belongs to still runs.
+def extend_lease(lock_name: str, holder: Holder, *, lease_ms: int, now_ms: int) -> Update:
+    """Extend the lease of another owner: its workflow still runs, or is about to be asked about.
 
     Conditioned on the grant and the revision that were seen: of many contenders only one extends,
     a heartbeat of the holder's own wins, and a later grant of the same owner is left alone.
@@ -235,7 +237,7 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
         "#mine.#h_revision = #mine.#h_revision + :one",
         condition=all_of(*_AS_SEEN),
         values={
-            ":expires_at_ms": number(stored_end_ms(now_ms, holder.lease_ms)),
+            ":expires_at_ms": number(stored_end_ms(now_ms, lease_ms)),
             **_seen(holder),
         },
         now_ms=now_ms,

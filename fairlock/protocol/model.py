@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -264,6 +264,11 @@ class LockState:
     def holder(self, owner_id: str) -> Holder | None:
         """The holder with this owner id, if there is one."""
         return next((h for h in self.holders if h.owner_id == owner_id), None)
+
+    def with_holder(self, changed: Holder) -> LockState:
+        """The same lock, with another record of one of its holders."""
+        holders = (changed if h.owner_id == changed.owner_id else h for h in self.holders)
+        return replace(self, holders=tuple(holders))
 
     def has_left(self, owner_id: str) -> bool:
         """Whether this owner released or gave up, as far as the lock still knows."""

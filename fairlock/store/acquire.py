@@ -10,10 +10,6 @@ attempt ──▶ written ──────────────────
   │           │                        │
   └───────────┼────────────────────────┘ the lock has changed since
               └─ all permits are out ────────────────────▶ queued, or refused: HELD
-
-Not every holder whose lease is over may be evicted. A lease that belongs to a workflow ends with
-the workflow, not with the time: a task that takes longer than expected keeps its lock. So Step
-Functions is asked before such a holder is evicted.
 """
 
 from __future__ import annotations
@@ -25,12 +21,11 @@ from typing import Final
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
-from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
+from fairlock.protocol.claims import claim_of, read_claim, work_is_over, write_claim
 from fairlock.protocol.expressions import Update
 from fairlock.protocol.grants import (
     acquire_permit,
     acquire_permit_as_seen,
-    extend_lease,
     take_over_permit,
 )
 from fairlock.protocol.items import read_granted_token, read_state
@@ -39,7 +34,6 @@ from fairlock.protocol.leaving import DepartingHolder, evict
 from fairlock.protocol.model import (
     AcquireRequest,
     Holder,
-    Liveness,
     LockState,
     SeenLock,
 )
@@ -56,8 +50,6 @@ from fairlock.protocol.outcomes import (
 from fairlock.protocol.schema import FENCING_TOKEN
 from fairlock.store.context import (
     Evicted,
-    Extended,
-    LivenessUnknown,
     LockContext,
     MixedLimits,
     pause_or_give_up,
@@ -65,7 +57,7 @@ from fairlock.store.context import (
     with_right_end,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import take_up
+from fairlock.store.keep_alive import check_expired_holders, take_up
 from fairlock.store.newest import with_version
 from fairlock.store.queue import advise, join
 
@@ -73,76 +65,6 @@ _NO_UPGRADE: Final = (
     "must be true: this owner_id shares the lock, and a shared lock cannot become exclusive; "
     "release it, then acquire with another owner_id"
 )
-_MOST_CHECKS: Final = 5
-"""DescribeExecution calls of one acquire; the rest is left to the next caller."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredHolders:
-    """What became of the holders whose lease is over.
-
-    Attributes:
-        evictable: the holders that may lose their place.
-        unknown: how many count as alive only because Step Functions did not say.
-    """
-
-    evictable: tuple[Holder, ...] = ()
-    unknown: int = 0
-
-
-NONE_EXPIRED: Final = ExpiredHolders()
-
-
-def check_expired_holders(
-    context: LockContext, lock_name: str, candidates: Sequence[Holder], *, needed: int
-) -> ExpiredHolders:
-    """Finds holders that may be evicted; extends the leases of workflows that still run."""
-    began = context.retry_budget.clock.monotonic()
-    evictable: list[Holder] = []
-    unknown = checks = 0
-    # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
-    # renews while we ask about another keeps its place.
-    for holder in _in_order_of_cost(candidates, context.random()):
-        if len(evictable) == needed or checks == _MOST_CHECKS:
-            break
-        # No one was told of an undelivered grant: no work runs under it, even if its workflow does.
-        if holder.execution_arn is None or holder.is_undelivered:
-            evictable.append(holder)
-            continue
-        if context.retry_budget.is_spent(since=began):
-            break  # Step Functions is slow today, and the caller has more to do.
-        checks += 1
-        match context.workflows.describe(holder.execution_arn).liveness:
-            case Liveness.OVER:
-                evictable.append(holder)
-            # Extended, so that the next caller does not ask again; refused if the holder renewed.
-            case Liveness.RUNNING if _extend(context, lock_name, holder):
-                context.observe(Extended(lock_name=lock_name))
-            # No answer is not "over": a throttle of Step Functions must not cost a holder its lock.
-            case Liveness.UNKNOWN:
-                unknown += 1
-                context.observe(
-                    LivenessUnknown(lock_name=lock_name, execution_arn=holder.execution_arn)
-                )
-    return ExpiredHolders(evictable=tuple(evictable), unknown=unknown)
-
-
-def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Holder]:
-    """Holders without a workflow to ask about first; then the others, from a random one onwards.
-
-    In a fixed order a few executions that Step Functions never answers for would take all checks.
-    """
-    workflows = [h for h in candidates if h.execution_arn is not None and not h.is_undelivered]
-    plain = [holder for holder in candidates if holder not in workflows]
-    start = int(fraction * len(workflows))
-    return [*plain, *workflows[start:], *workflows[:start]]
-
-
-def _extend(context: LockContext, lock_name: str, holder: Holder) -> bool:
-    update = extend_lease(lock_name, holder, now_ms=context.aws_clock.now_ms())
-    return isinstance(context.table.update(update), Written)
-
-
 _TRIES_AT_ONCE: Final = 3
 _FIRST: Final = 1
 
@@ -168,8 +90,9 @@ def acquire(
 ) -> Grant | Queued | Refusal:
     """Takes a permit if one is free, or if a holder's lease is over; else waits or is refused.
 
-    One request if a permit is free or all are out; two to take over an expired holder, and one
-    DescribeExecution before if that holder is a workflow; four to join the queue, two to keep a
+    One request if a permit is free or all are out; two to take over an expired holder. If that is a
+    workflow, one more: its claim; and if that does not say that the workflow is over, an extension
+    of the lease and a DescribeExecution. Four to join the queue, two to keep a
     place in it (three to learn the position, too). One more, before, if the request names a
     workflow execution: its claim.
 
@@ -275,7 +198,7 @@ def still_wanted(context: LockContext, request: AcquireRequest) -> AcquireReques
         return request
     now_ms = context.aws_clock.now_ms()  # Before the read: it may be over right after it.
     found = context.table.read(claim_of(request, request.execution_arn).key)
-    if not found or has_ended(found) or is_fenced(found):
+    if not found or work_is_over(found):
         return None
     return replace(request, registered_at_ms=now_ms)
 
@@ -357,23 +280,23 @@ def _take_over(
     needed: int,
 ) -> _Attempt | Grant | Queued | Refusal:
     """Evicts holders whose lease and workflow are over, for the oldest waiter or the caller."""
-    expired = check_expired_holders(context, request.lock_name, candidates, needed=needed)
-    evictable = expired.evictable
+    name = request.lock_name
+    expired = check_expired_holders(context, name, state, candidates, needed=needed)
+    evictable, state = expired.evictable, expired.state
     if not evictable:
-        return _wait_or_refuse(context, request, state, expired)
+        return _wait_or_refuse(context, request, state, liveness_unknown=expired.unknown)
     if state.contended:
         # The permit is the oldest waiter's, not ours, though we noticed. One at a time: each
         # hand-off changes who may come next, and the next attempt sees whether there are more.
         evicted = DepartingHolder(evictable[0], voluntary=False)
-        hand_over(context, request.lock_name, state, departing=evicted, requester=request.owner_id)
+        hand_over(context, name, state, departing=evicted, requester=request.owner_id)
         return _attempt(context, request)
     now_ms, left_at_ms = context.aws_clock.now_ms(), context.leaving_ms(state)
     if len(evictable) < needed:
         # The limit was lowered by so much that one acquire cannot make room; this much is done.
-        name = request.lock_name
         update = evict(name, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
         if isinstance(context.table.update(update), Written):
-            context.observe(Evicted(lock_name=request.lock_name, holders=len(evictable)))
+            context.observe(Evicted(lock_name=name, holders=len(evictable)))
         return _attempt(context, request)
     # One write: if this process dies here, no holder has lost its place for nothing.
     update = take_over_permit(request, evictable, left_at_ms=left_at_ms, now_ms=now_ms, seen=state)
@@ -384,12 +307,13 @@ def _wait_or_refuse(
     context: LockContext,
     request: AcquireRequest,
     state: LockState,
-    expired: ExpiredHolders = NONE_EXPIRED,
     *,
     known: SeenLock | None = None,
+    liveness_unknown: int = 0,
 ) -> _Attempt | Grant | Queued | Refusal:
     if not request.waits:
-        return _refuse(context, request, state, RefusalReason.HELD, expired)
+        refusal = _refuse(context, request, state, RefusalReason.HELD)
+        return replace(refusal, liveness_unknown=liveness_unknown)
     behind_others = state.has_room(request.limit)
     joined = join(context, request, state, behind_others=behind_others, known=known)
     if joined is None:
@@ -436,7 +360,6 @@ def _refuse(
     request: AcquireRequest,
     state: LockState,
     reason: RefusalReason,
-    expired: ExpiredHolders = NONE_EXPIRED,
 ) -> Refusal:
     return Refusal(
         lock_name=request.lock_name,
@@ -444,6 +367,5 @@ def _refuse(
         reason=reason,
         holders=state.holders,
         retry_after_seconds=advise(context, request, state),
-        liveness_unknown=expired.unknown,
         newest=state.newest,
     )

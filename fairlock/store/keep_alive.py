@@ -1,4 +1,6 @@
-"""Renewing a lease, and keep_alive: the heartbeats of a state that stands beside a workflow's work.
+"""How a lease goes on: by a renewal, by keep_alive, or because its workflow still runs.
+
+keep_alive is the heartbeats of a state that stands beside a workflow's work:
 
 record the heartbeat ─▶ written, or there is no claim ─▶ renew ─▶ written ─────▶ renewed
      │                                                      └────▶ not held ─┐
@@ -13,12 +15,23 @@ Release marks the claim as ended before it frees the lock. So a heartbeat that f
 and the claim without that mark has lost the lock, whatever others did in between. Only a lock that
 the reaper freed is taken again: a heartbeat may land after its work has failed, and the lock was
 released.
+
+A holder whose lease is over may not always be evicted. A lease that belongs to a workflow ends with
+the workflow, not with the time: a task that takes longer than expected keeps its lock. So an
+acquire finds out about the workflow before it evicts such a holder (`check_expired_holders`):
+
+the claim ─▶ fenced or ended ──────────────────────────────────────────────▶ may be evicted
+    └─▶ extend the lease by 10 s ─▶ written ─▶ Step Functions ─▶ over ─────▶ may be evicted
+              └─▶ refused: it renewed, or           ├─▶ runs ──▶ extend by a whole lease
+                  another contender asks            └─▶ unknown
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Final
 
 from fairlock.aws.lock_table import Cancelled, Written
 from fairlock.protocol.admission import needs_longer_retention
@@ -31,18 +44,28 @@ from fairlock.protocol.claims import (
     read_claim,
     record_heartbeat,
     renew_under_fence,
+    work_is_over,
 )
-from fairlock.protocol.grants import renew, renew_as_seen
+from fairlock.protocol.grants import ASK_MS, extend_lease, renew, renew_as_seen
 from fairlock.protocol.items import read_holder, read_state
 from fairlock.protocol.model import (
     AcquireRequest,
     HeartbeatRequest,
+    Holder,
     KeepAliveRequest,
+    Liveness,
     LockState,
 )
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up, with_right_end
+from fairlock.store.context import (
+    Extended,
+    LivenessUnknown,
+    LockContext,
+    outcome_unknown,
+    pause_or_give_up,
+    with_right_end,
+)
 from fairlock.store.hand_off import hand_over, supersede_waiters
 
 
@@ -176,3 +199,113 @@ def _reacquire(
             claim, request.acquisition, request.task_token, now_ms=now_ms, seen=seen
         )
     )
+
+
+_MOST_CHECKS: Final = 5
+"""Executions that one acquire looks at; the rest is left to the next caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredHolders:
+    """What became of the holders whose lease is over.
+
+    Attributes:
+        state: the lock as it was seen, with the leases that were extended since.
+        evictable: the holders that may lose their place.
+        unknown: how many count as alive only because Step Functions did not say.
+    """
+
+    state: LockState
+    evictable: tuple[Holder, ...] = ()
+    unknown: int = 0
+
+
+def check_expired_holders(
+    context: LockContext,
+    lock_name: str,
+    state: LockState,
+    candidates: Sequence[Holder],
+    *,
+    needed: int,
+) -> ExpiredHolders:
+    """Finds holders that may be evicted; extends the leases of workflows that still run."""
+    began = context.retry_budget.clock.monotonic()
+    found = ExpiredHolders(state=state)
+    checks = 0
+    # Judged one by one, and evicted later, on condition of what was seen of each: a holder that
+    # renews while we ask about another keeps its place.
+    for holder in _in_order_of_cost(candidates, context.random()):
+        if len(found.evictable) == needed or checks == _MOST_CHECKS:
+            break
+        # No one was told of an undelivered grant: no work runs under it, even if its workflow does.
+        if holder.execution_arn is None or holder.is_undelivered:
+            found = replace(found, evictable=(*found.evictable, holder))
+            continue
+        if context.retry_budget.is_spent(since=began):
+            break  # Step Functions is slow today, and the caller has more to do.
+        checks += 1
+        found = _check_execution(context, lock_name, holder, holder.execution_arn, found)
+    return found
+
+
+def _in_order_of_cost(candidates: Sequence[Holder], fraction: float) -> list[Holder]:
+    """Holders without a workflow to ask about first; then the others, from a random one onwards.
+
+    In a fixed order a few executions that Step Functions never answers for would take all checks.
+    """
+    workflows = [h for h in candidates if h.execution_arn is not None and not h.is_undelivered]
+    plain = [holder for holder in candidates if holder not in workflows]
+    start = int(fraction * len(workflows))
+    return [*plain, *workflows[start:], *workflows[:start]]
+
+
+def _check_execution(
+    context: LockContext,
+    lock_name: str,
+    holder: Holder,
+    execution_arn: str,
+    found: ExpiredHolders,
+) -> ExpiredHolders:
+    """Adds what is known of one workflow: first by its claim, then by Step Functions.
+
+    The claim costs a read of the table, and answers for all that the reaper has begun with.
+    DescribeExecution answers 10 to 15 times a second in an account, and any number of contenders
+    may find the same lease over: only the one that has extended it asks. If that one dies, the next
+    one asks when the extension is over.
+    """
+    claim = Claim(execution_arn=execution_arn, lock_name=lock_name, owner_id=holder.owner_id)
+    if work_is_over(context.table.read(claim.key)):
+        # Evicted on condition of the revision that was seen before the claim was read. A heartbeat
+        # that takes the fence away moves the revision, so a redriven holder keeps its place.
+        return replace(found, evictable=(*found.evictable, holder))
+    ask_ms = min(holder.lease_ms, ASK_MS)
+    extended = _extend(context, lock_name, holder, lease_ms=ask_ms)
+    if extended is None:
+        return found  # It has renewed, or another contender asks.
+    found = replace(found, state=found.state.with_holder(extended))
+    # "Over" is never remembered: a redriven execution has the same ARN.
+    match context.workflows.describe(execution_arn).liveness:
+        case Liveness.OVER:
+            return replace(found, evictable=(*found.evictable, extended))
+        case Liveness.RUNNING:
+            if ask_ms < holder.lease_ms:
+                extended = _extend(context, lock_name, extended, lease_ms=holder.lease_ms)
+            if extended is None:
+                return found
+            context.observe(Extended(lock_name=lock_name))
+            return replace(found, state=found.state.with_holder(extended))
+        # No answer is not "over": a throttle of Step Functions must not cost a holder its lock.
+        case Liveness.UNKNOWN:
+            context.observe(LivenessUnknown(lock_name=lock_name, execution_arn=execution_arn))
+            return replace(found, unknown=found.unknown + 1)
+
+
+def _extend(
+    context: LockContext, lock_name: str, holder: Holder, *, lease_ms: int
+) -> Holder | None:
+    """The holder with a lease that begins now; None if it is no longer as it was seen."""
+    now_ms = context.aws_clock.now_ms()
+    outcome = context.table.update(
+        extend_lease(lock_name, holder, lease_ms=lease_ms, now_ms=now_ms)
+    )
+    return read_holder(outcome.item, holder.owner_id) if isinstance(outcome, Written) else None

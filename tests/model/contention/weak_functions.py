@@ -18,8 +18,8 @@ from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRe
 from fairlock.protocol.outcomes import Situation, Verdict, judge
 from fairlock.store import hand_off as hand_off_module
 from fairlock.store import queue, release
-from fairlock.store.acquire import ExpiredHolders
 from fairlock.store.context import LockContext
+from fairlock.store.keep_alive import ExpiredHolders
 from tests.model.mutant import Maker, weaker
 
 _SEND: Final = hand_off_module._send  # noqa: SLF001 - mutants differ in this step
@@ -190,10 +190,15 @@ def stop_waiting_without_second_try(
 
 
 def check_no_expired_holder(
-    _context: LockContext, _lock_name: str, candidates: Sequence[Holder], *, needed: int
+    _context: LockContext,
+    _lock_name: str,
+    state: LockState,
+    candidates: Sequence[Holder],
+    *,
+    needed: int,
 ) -> ExpiredHolders:
     """Evicts every holder whose lease is over, also a workflow that runs."""
-    return ExpiredHolders(evictable=tuple(candidates[:needed]))
+    return ExpiredHolders(state=state, evictable=tuple(candidates[:needed]))
 
 
 def judge_versions_first(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
