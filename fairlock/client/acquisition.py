@@ -31,9 +31,10 @@ from fairlock.client.connection import StoreFactory
 from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout
-from fairlock.protocol.description import describe_holder
+from fairlock.protocol.description import describe_ceiling, describe_holder
 from fairlock.protocol.model import (
     AcquireRequest,
+    Ceiling,
     Holder,
     ReleaseRequest,
     SeenLock,
@@ -48,13 +49,19 @@ from fairlock.text import label_of
 
 
 def wait_timeout(
-    lock_name: str, holders: Sequence[Holder], *, max_wait: float, waited: float
+    lock_name: str,
+    holders: Sequence[Holder],
+    *,
+    ceiling: Ceiling | None,
+    max_wait: float,
+    waited: float,
 ) -> LockWaitTimeout:
     """The error of an acquisition that was not granted in time.
 
     Args:
         lock_name: the lock.
         holders: who had it at the last poll.
+        ceiling: what an operator had set by then.
         max_wait: longest seconds, as the caller said; 0 for a single try.
         waited: the seconds that it really took.
     """
@@ -62,11 +69,15 @@ def wait_timeout(
     names = ", ".join(map(_named, described)) or "nobody"
     told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
     message = f"lock {lock_name!r}: {told} {names}"
+    limited = describe_ceiling(ceiling)
+    if limited is not None:
+        message += f"; {limited}"
     return LockWaitTimeout(
         message,
         lock_name=lock_name,
         waited_seconds=waited,
         holders=described,
+        ceiling=limited,
     )
 
 
@@ -139,6 +150,7 @@ class Acquisition:
         self._is_granted = self._is_settled = False
         self._thread = threading.current_thread()
         self.holders: tuple[Holder, ...] = ()
+        self._ceiling: Ceiling | None = None
 
     def run(self) -> Grant | None:
         """Returns the grant, or None if there was none in time; then nothing is held or waited for.
@@ -246,6 +258,7 @@ class Acquisition:
         return wait_timeout(
             self.request.lock_name,
             self.holders,
+            ceiling=self._ceiling,
             max_wait=self._max_wait,
             waited=self._clock.monotonic() - self._began,
         )
@@ -302,7 +315,7 @@ class Acquisition:
         self._failures = 0
         if isinstance(answer, Grant):
             return self._renew_if_late(answer)
-        self.holders = answer.holders
+        self.holders, self._ceiling = answer.holders, answer.ceiling
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
         return None
@@ -348,7 +361,7 @@ class Acquisition:
         self._queue.note(seen, sent)
         if (found := self._waiter.take_grant()) is not None:
             return self._renew_if_late(found)
-        self.holders = seen.state.holders
+        self.holders, self._ceiling = seen.state.holders, seen.state.ceiling
         owner_id = self.request.owner_id
         if self._position.correct(owner_id, seen) and self._ticket is not None:
             ahead = count_ahead(

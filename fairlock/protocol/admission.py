@@ -10,6 +10,10 @@ limit in force, which is never above the limit of a holder. So most grants are o
                             the second is on condition that no owner came in since (the token is
                             as seen); the limit in force becomes the lowest of mine and theirs
 
+A ceiling, which an operator has set, is one limit more. The first write asks that there is none.
+Every later one knows it, and is refused if it has changed since: each change of a ceiling moves the
+fencing token (`ceiling.py`).
+
 A release leaves the limit in force as it is: too low perhaps, which costs the next owner the second
 write; never too high.
 
@@ -48,13 +52,14 @@ PERMIT_FREE: Final = (
     "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
 )
 """`<`, never `<>`: lowering a limit while more permits are out must grant nothing."""
+NO_CEILING: Final = "attribute_not_exists(#ceiling)"
 NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"
 SET_LIMIT: Final = "#limit = :limit"
 
 
 def may_enter(limit: int) -> Condition:
     """A permit is free for an owner with this limit, if nothing is known of the lock."""
-    return Condition(PERMIT_FREE, {":limit": number(limit)})
+    return Condition(f"{NO_CEILING} AND {PERMIT_FREE}", {":limit": number(limit)})
 
 
 def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = ()) -> Condition:
@@ -77,14 +82,23 @@ def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = (
 def may_not_enter(limit: int, seen: LockState) -> Condition:
     """No permit is free for an owner with this limit.
 
-    If only the limits of holders are in its way, they must be there as they were seen.
+    If only the limits of holders, or the ceiling, are in its way, they must be as they were seen.
     """
+    return _too_many("#held >=", limit, seen)
+
+
+def may_not_replace(limit: int, seen: LockState) -> Condition:
+    """The same when a holder departs: without it, too, no permit is free for that owner."""
+    return _too_many("#held >", limit, seen)
+
+
+def _too_many(held: str, limit: int, seen: LockState) -> Condition:
     values: Values = {":limit": number(limit)}
     lowest = seen.limit_for(limit)
     if lowest == limit:
-        return Condition("#held >= :limit", values)
+        return Condition(f"{held} :limit", values)
     values |= {":lowest": number(lowest), ":seen_token": number(seen.fencing_token)}
-    expression = f"(#held >= :limit OR ({NOBODY_CAME_IN} AND #held >= :lowest))"
+    expression = f"({held} :limit OR ({NOBODY_CAME_IN} AND {held} :lowest))"
     return Condition(expression, values)
 
 

@@ -22,6 +22,7 @@ from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
+    NO_CEILING,
     RETAIN_ITEM,
     SET_LIMIT,
     may_enter,
@@ -58,6 +59,7 @@ from fairlock.protocol.model import (
     Holder,
     LockState,
 )
+from fairlock.protocol.outcomes import Grant
 
 _AS_SEEN: Final = (MY_GRANT, "#mine.#h_revision = :seen_revision")
 
@@ -238,6 +240,34 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
     )
 
 
+UNDELIVERED_MS: Final = 60_000
+"""How long a grant lasts that no caller was there to learn of: longer than the pause between two
+questions of a waiter, a cold start included. Its own lease may be 12 h."""
+
+
+def mark_undelivered(grant: Grant, *, now_ms: int) -> Update:
+    """Mark a grant that no caller was there to learn of, and let it end soon.
+
+    Refused if its owner has renewed since. An owner that asks later than that has its place back.
+
+    And refused if the owner has another grant by now, whose first revision is the same.
+
+    The owner may still ask again; or its branch of a running workflow was stopped, and never will.
+    """
+    return conditional_update(
+        schema.lock_key(grant.lock_name),
+        grant.owner_id,
+        change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms",
+        condition="#my_token = :seen_grant AND #mine.#h_revision = :one",
+        values={
+            ":seen_grant": number(grant.fencing_token),
+            ":expires_at_ms": number(
+                min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
+            ),
+        },
+    )
+
+
 def _grant(
     request: AcquireRequest,
     *conditions: Condition | str,
@@ -257,9 +287,11 @@ def _grant(
         permits: how many more are out afterwards.
         seen: the lock as it was seen, if it was.
         now_ms: when the lease begins.
-        retain_long: whether to retain the item for 400 days, for any owner.
+        retain_long: whether to retain the item for 400 days, for any owner. One with a ceiling
+            is retained until that is lifted.
     """
-    long = retain_long or request.execution_arn is not None
+    spared = seen is not None and seen.ceiling is not None
+    long = (retain_long or request.execution_arn is not None) and not spared
     executions = shared_executions(request, seen)
     more = ":one" if permits == 1 else ":difference"
     rule = [Condition(each, {}) if isinstance(each, str) else each for each in conditions]
@@ -310,7 +342,11 @@ def _renewal(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET {', '.join(changes)}",
-        condition=all_of(*conditions, *retained_long_enough(long=retain_long)),
+        condition=all_of(
+            *conditions,
+            # 400 days must not be written over the retention of a ceiling that was set meanwhile.
+            *([NO_CEILING] if retain_long else retained_long_enough(long=False)),
+        ),
         values={**values, **({} if seen is None else _seen(seen))},
         now_ms=now_ms,
     )

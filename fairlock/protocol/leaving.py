@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
@@ -34,14 +33,18 @@ from fairlock.protocol.admission import (
     SET_LIMIT,
     departure_times,
     may_enter_as_seen,
+    may_not_replace,
     needs_longer_retention,
     retain_item,
 )
+from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
 from fairlock.protocol.expressions import (
     I_DO_NOT_HOLD,
     I_HOLD,
     MY_GRANT,
     NOT_CONTENDED,
+    WAIT_SEQ_UNMOVED,
+    Condition,
     Removal,
     Transaction,
     Update,
@@ -56,12 +59,9 @@ from fairlock.protocol.items import (
     new_holder,
     shared_executions,
 )
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.protocol.waiters import delete_waiter
-
-_WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,12 @@ class DepartingHolder:
         return self.voluntary and state.last_released == self.holder.owner_id
 
 
-def removal(departing: DepartingHolder | None, *, left_at_ms: int) -> Removal:
-    """Removes a holder that gives its permit back or is evicted; nothing if there is none.
+Departing = DepartingHolder | CeilingChange
+"""What goes out by a write: a holder, or a ceiling that was in the way of waiters."""
+
+
+def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
+    """Removes a holder that gives its permit back or is evicted, or a ceiling; or nothing.
 
     Always on condition that its grant is the one that was seen, by the fencing token that no other
     grant has. The owner_id alone would let a late copy of the write end a later grant of the same
@@ -111,6 +115,8 @@ def removal(departing: DepartingHolder | None, *, left_at_ms: int) -> Removal:
     """
     if departing is None:
         return Removal()
+    if isinstance(departing, CeilingChange):
+        return departing.part()
     if not departing.is_marked:
         found = eviction([departing.holder], left_at_ms=left_at_ms)
         return replace(
@@ -225,13 +231,13 @@ def evict(
 def serve_waiter(
     state: LockState,
     waiter: Waiter,
-    departing: DepartingHolder | None,
+    departing: Departing | None,
     *,
     unless_joined: bool,
     left_at_ms: int,
     now_ms: int,
 ) -> tuple[Transaction, Holder]:
-    """Give the permit of the departing holder, or a free one if there is none, to a waiter.
+    """Give the permit of the departing holder, or a free one if no holder departs, to a waiter.
 
     With `unless_joined`, on condition that nobody has joined the queue since the state was seen.
 
@@ -245,19 +251,27 @@ def serve_waiter(
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
     leaving = removal(departing, left_at_ms=left_at_ms)
     executions = shared_executions(request, state)
-    room = may_enter_as_seen(request.limit, state, [departing.holder] if departing else [])
-    # The state as seen stands: `retain_until` moves only with a grant or with a longer retention.
-    retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
+    gone, lifted = [], isinstance(departing, CeilingChange)
+    if isinstance(departing, DepartingHolder):
+        gone = [departing.holder]
+    elif departing is not None:
+        state = departing.made(state)
+    room = may_enter_as_seen(request.limit, state, gone)
+    # The state as seen stands: `retain_until` moves only with a grant, with a longer retention, and
+    # with a ceiling, which retains the item for as long as it stands.
+    retain_long = state.ceiling is None and (
+        lifted or request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
+    )
     update = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
-        f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
+        f"{SET_EXECUTIONS if executions else ''}" + ("" if gone else " ADD #held :one"),
         condition=all_of(
             I_DO_NOT_HOLD,
             room.expression,  # no permit was granted since: so the limits and the token stand, too
-            *([_WAIT_SEQ_UNMOVED] if unless_joined else []),
+            *([WAIT_SEQ_UNMOVED] if unless_joined else []),
         ),
         values={
             ":holder": new_holder(
@@ -280,23 +294,33 @@ def leave_without_successor(
     departing: DepartingHolder,
     *,
     waiters_limit: int | None,
-    wait_seq: int,
+    remaining: LockState,
     left_at_ms: int,
 ) -> Update:
     """Leave a lock of which more permits are out than the oldest waiter's limit allows.
 
     If that limit is None nobody waits, and the lock may be acquired again from now on: on condition
-    that nobody joined the queue since `wait_seq` was seen.
+    that nobody joined the queue since the state was seen. If only a ceiling is in the waiter's way,
+    it must be as it was seen.
+
+    Args:
+        lock_name: the lock.
+        departing: the holder.
+        waiters_limit: see above.
+        remaining: the lock as it was seen, without the holder.
+        left_at_ms: see `departure_times`.
     """
-    leaving, condition = removal(departing, left_at_ms=left_at_ms), "#held > :limit"
+    leaving = removal(departing, left_at_ms=left_at_ms)
+    condition = may_not_replace(waiters_limit or 0, remaining)
     if waiters_limit is None:
         closing = {**leaving.names, "#contended": schema.CONTENDED}
-        leaving, condition = replace(leaving, names=closing), _WAIT_SEQ_UNMOVED
+        leaving = replace(leaving, names=closing)
+        condition = Condition(WAIT_SEQ_UNMOVED, {":wait_seq": number(remaining.wait_seq)})
     return conditional_update(
         schema.lock_key(lock_name),
         change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
-        condition=condition,
-        values={":limit": number(waiters_limit or 0), ":wait_seq": number(wait_seq)},
+        condition=condition.expression,
+        values=condition.values,
         removal=leaving,
         now_ms=left_at_ms,
     )
@@ -307,36 +331,8 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     return conditional_update(
         schema.lock_key(lock_name),
         change="REMOVE #contended",
-        condition=_WAIT_SEQ_UNMOVED,
+        condition=WAIT_SEQ_UNMOVED,
         values={":wait_seq": number(wait_seq)},
-    )
-
-
-UNDELIVERED_MS: Final = 60_000
-"""How long a grant lasts that no caller was there to learn of: longer than the pause between two
-questions of a waiter, a cold start included. Its own lease may be 12 h."""
-
-
-def mark_undelivered(grant: Grant, *, now_ms: int) -> Update:
-    """Mark a grant that no caller was there to learn of, and let it end soon.
-
-    Refused if its owner has renewed since. An owner that asks later than that has its place back.
-
-    And refused if the owner has another grant by now, whose first revision is the same.
-
-    The owner may still ask again; or its branch of a running workflow was stopped, and never will.
-    """
-    return conditional_update(
-        schema.lock_key(grant.lock_name),
-        grant.owner_id,
-        change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms",
-        condition="#my_token = :seen_grant AND #mine.#h_revision = :one",
-        values={
-            ":seen_grant": number(grant.fencing_token),
-            ":expires_at_ms": number(
-                min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
-            ),
-        },
     )
 
 
@@ -358,7 +354,7 @@ def next_step(
     lock_name: str,
     state: LockState,
     queue: Sequence[Waiter],
-    departing: DepartingHolder | None,
+    departing: Departing | None,
     *,
     unread: bool = False,
     passed_over: bool = False,
@@ -371,7 +367,7 @@ def next_step(
         lock_name: the lock.
         state: as it was seen.
         queue: the oldest waiters that still ask, in order.
-        departing: the holder that leaves; None if there are only free permits to grant.
+        departing: the holder that leaves, or the ceiling; None if there are only free permits.
         unread: whether there is more of the queue than was read.
         passed_over: whether waiters were left out of `queue` because they did not ask in time.
         left_at_ms: the present at the latest, for what leaves.
@@ -388,13 +384,15 @@ def next_step(
             left_at_ms=left_at_ms,
             now_ms=now_ms,
         )
+    if isinstance(departing, CeilingChange):
+        return Step(raise_ceiling(departing, state, now_ms=now_ms), remaining)
     if departing is not None:
         waiters_limit = 0 if unread else None
         update = leave_without_successor(
             lock_name,
             departing,
             waiters_limit=queue[0].request.limit if queue else waiters_limit,
-            wait_seq=state.wait_seq,
+            remaining=remaining,
             left_at_ms=left_at_ms,
         )
         return Step(update, replace(remaining, contended=bool(queue) or unread))
@@ -408,7 +406,7 @@ def _serve(
     state: LockState,
     remaining: LockState,
     queue: Sequence[Waiter],
-    departing: DepartingHolder | None,
+    departing: Departing | None,
     *,
     passed_over: bool,
     left_at_ms: int,
@@ -441,9 +439,11 @@ def _serve(
     return Step(transaction, after, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms))
 
 
-def _without(state: LockState, departing: DepartingHolder | None) -> LockState:
+def _without(state: LockState, departing: Departing | None) -> LockState:
     if departing is None:
         return state
+    if isinstance(departing, CeilingChange):
+        return departing.made(state)
     owner_id = departing.holder.owner_id
     holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
     released = owner_id if departing.voluntary else state.last_released

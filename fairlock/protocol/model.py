@@ -7,7 +7,7 @@ All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` mak
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -145,6 +145,22 @@ class ForceReleaseRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetCeilingRequest:
+    """Let no more than this number of permits be granted, whatever limits callers name.
+
+    Attributes:
+        limit: 0 pauses the lock; None lifts the ceiling.
+        requested_by: who asks; a label for people, which proves nothing.
+        reason: why, for people.
+    """
+
+    lock_name: str
+    limit: int | None
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionEnded:
     """A workflow execution was stopped, timed out, or failed.
 
@@ -207,6 +223,22 @@ class ForcedRelease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A change of the ceiling: a limit that an operator has set, above which no grant goes.
+
+    Attributes:
+        limit: 0 pauses the lock; None if this change has lifted the ceiling.
+        change: how many changes there were, this one included.
+    """
+
+    limit: int | None
+    change: int
+    at_ms: int
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
     """One lock, as its item describes it. A lock never seen before has no holders.
 
@@ -218,6 +250,7 @@ class LockState:
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
         last_forced_release: the last release by force; None if there was none.
+        last_ceiling: the last change of the ceiling; None if there was none.
     """
 
     fencing_token: int = 0
@@ -231,6 +264,7 @@ class LockState:
     retain_until_seconds: int | None = None
     executions: str | None = None
     last_forced_release: ForcedRelease | None = None
+    last_ceiling: Ceiling | None = None
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:
@@ -241,17 +275,29 @@ class LockState:
         """Whether this owner released or gave up, as far as the lock still knows."""
         return owner_id in (self.last_released, self.last_given_up)
 
+    @property
+    def ceiling(self) -> Ceiling | None:
+        """The ceiling that stands; None if none does."""
+        last = self.last_ceiling
+        return None if last is None or last.limit is None else last
+
     def limit_for(self, limit: int) -> int:
-        """How many may hold when an owner with this limit does: the holders' limits count too."""
-        return min([limit, *(holder.limit for holder in self.holders)])
+        """How many may hold when an owner with this limit does: all other limits count too."""
+        return min([limit, *self._limits()])
 
     def has_room(self, limit: int) -> bool:
         """Whether an owner with this limit may come in."""
         return self.held < self.limit_for(limit)
 
     def is_full(self) -> bool:
-        """Whether the holders let nobody in, whatever limit the owner that asks has named."""
-        return self.held >= min((holder.limit for holder in self.holders), default=1)
+        """Whether nobody comes in, whatever limit the owner that asks has named."""
+        return self.held >= min(self._limits(), default=1)
+
+    def _limits(self) -> Iterator[int]:
+        """The limits of the holders, and the ceiling."""
+        yield from (holder.limit for holder in self.holders)
+        if self.last_ceiling is not None and self.last_ceiling.limit is not None:
+            yield self.last_ceiling.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

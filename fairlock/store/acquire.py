@@ -433,4 +433,5 @@ def _refuse(
         holders=state.holders,
         retry_after_seconds=advise(context, request, state),
         liveness_unknown=expired.unknown,
+        ceiling=state.ceiling,
     )

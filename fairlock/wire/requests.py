@@ -15,6 +15,7 @@ from fairlock.protocol.model import (
     HeartbeatRequest,
     KeepAliveRequest,
     ReleaseRequest,
+    SetCeilingRequest,
 )
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.protocol.schema import WAITER_GRACE_MS
@@ -79,6 +80,7 @@ _PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id"
 _DESCRIBE: Final = _schema("lock_name", "")
 _LIST: Final = _schema("", "prefix after free")
 _FORCE_RELEASE: Final = _schema("lock_name fencing_token requested_by reason", "")
+_SET_LIMIT: Final = _schema("lock_name limit requested_by reason", "", limit=rules.CEILING)
 _RELEASE: Final = _schema("lock_name owner_id", "queue ticket execution_arn keep_alive")
 
 
@@ -165,6 +167,12 @@ def parse_force_release(event: object) -> ForceReleaseRequest:
     """A request to release by force."""
     fields = _checked(_FORCE_RELEASE, event)
     return ForceReleaseRequest(**{**fields, "fencing_token": int(fields["fencing_token"])})
+
+
+def parse_set_limit(event: object) -> SetCeilingRequest:
+    """A request to limit a lock, to pause it (0), or to lift both (null)."""
+    fields = _checked(_SET_LIMIT, event)
+    return SetCeilingRequest(**{**fields, "limit": _whole_or_none(fields, "limit")})
 
 
 def parse_pace(event: object) -> PaceRequest:

@@ -20,6 +20,7 @@ from fairlock.protocol.model import (
     LockState,
     ReleaseRequest,
     SeenLock,
+    SetCeilingRequest,
 )
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Reaped, Refusal, Released
 from fairlock.protocol.schema import lock_key
@@ -56,6 +57,9 @@ class Operations:
 
     def force_release(self, request: ForceReleaseRequest) -> Released | None:
         return administration.force_release(self.context, request)
+
+    def change_ceiling(self, request: SetCeilingRequest) -> None:
+        administration.change_ceiling(self.context, request)
 
     def read_state(self, lock_name: str) -> LockState:
         return read_state(self.context.table.read(lock_key(lock_name)))

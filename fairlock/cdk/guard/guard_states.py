@@ -178,6 +178,7 @@ class GuardStates:
             f"' was not granted within max_wait of {max_wait_seconds} s (waited ' & "
             f"$string($floor(($millis() - {lock('waiting_since_ms')}) / 1000)) & ' s)' & "
             f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
+            f" & ($exists({lock('detail')}) ? '; ' & {lock('detail')} : '')"
         )
         return sfn.Fail.jsonata(
             self.scope,
