@@ -21,6 +21,7 @@ from fairlock.errors import (
     LockWaitTimeout,
     OutcomeUnknown,
     SlotTooLate,
+    Superseded,
     TransactionRefused,
     VersionConflict,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "LockWaitTimeout",
     "OutcomeUnknown",
     "SlotTooLate",
+    "Superseded",
     "TransactionRefused",
     "VersionConflict",
     "composite_name",

@@ -1,14 +1,15 @@
 """`AsyncLock`: one lock that this process holds, renewed by the event loop.
 
-Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, and the account of which task is
-inside of which locks.
+Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, the same for several locks, and
+the account of which task is inside of which locks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,8 +25,9 @@ from fairlock.client.local_lease import LONGEST_NAP_SECONDS
 from fairlock.client.lock import BaseHold
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
+from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
-from fairlock.errors import ClientUnusable
+from fairlock.errors import ClientUnusable, LockWaitTimeout
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
@@ -104,7 +106,8 @@ class AsyncLock(BaseLock):
         self._loop = asyncio.get_running_loop()
         self._unfinished_writes: set[asyncio.Task[Any]] = set()
         self._lost = AsyncLostEvent(self._handle.lease.is_lost)
-        self._guarded()  # Its AWS client exists now, and `condition_check` cannot wait for one.
+        if not self.shared:
+            self._guarded()  # Its AWS client exists now; `condition_check` cannot wait for one.
         self._begin_heartbeats()
 
     @property
@@ -256,3 +259,80 @@ class AsyncHold(BaseHold):
     ) -> None:
         """Releases the lock; see `LockClient.hold`."""
         await self._block.__aexit__(kind, error, traceback)
+
+
+class AsyncHoldAll(BaseHold):
+    """`async with locks.hold_all(["a", "b"]) as (a, b):` holds all of them in its body."""
+
+    def __init__(
+        self, names: list[str], block: AbstractAsyncContextManager[tuple[AsyncLock, ...]]
+    ) -> None:
+        super().__init__(names, statement="async with")
+        self._block = block
+
+    async def __aenter__(self) -> tuple[AsyncLock, ...]:
+        """Acquires the locks, one after the other."""
+        self._enter_once()
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Releases the locks; see `LockClient.hold`."""
+        await self._block.__aexit__(kind, error, traceback)
+
+
+class AsyncSeveralLocks(ABC):
+    """The part of `AsyncLockClient` that holds several locks at once."""
+
+    _settings: ClientSettings
+    _services: AsyncLockServices
+
+    @abstractmethod
+    def hold(self, *args: Any, **kwargs: Any) -> AsyncHold:  # noqa: ANN401 - as the client has it
+        """A block with one lock."""
+
+    def hold_all(
+        self,
+        names: Sequence[str],
+        *,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: AsyncCallback | None = None,
+        on_danger: AsyncCallback | None = None,
+        shared: bool = False,
+    ) -> AsyncHoldAll:
+        """`async with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):`.
+
+        Arguments, guarantees and errors as of `LockClient.hold_all`, with tasks for threads.
+        """
+        wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
+        plan = LocksInOrder.of(names, self._settings, self._services.entered, **wait)
+        others = {"data": data, "owner_name": owner_name, "on_lost": on_lost}
+        options = {**wait, **others, "on_danger": on_danger}
+        return AsyncHoldAll(list(plan.names), self._block_of_all(plan, options))
+
+    @asynccontextmanager
+    async def _block_of_all(
+        self, plan: LocksInOrder, options: Mapping[str, Any]
+    ) -> AsyncIterator[tuple[AsyncLock, ...]]:
+        monotonic = self._settings.clock.monotonic
+        since, held = monotonic(), dict[str, AsyncLock]()
+        async with AsyncExitStack() as stack:
+            try:
+                for name in plan.in_order:
+                    rest = plan.rest(since=since, now=monotonic())
+                    block = self.hold(name, **{**options, "max_wait": rest})
+                    held[name] = await stack.enter_async_context(block)
+            except LockWaitTimeout as error:
+                plan.explain(error, [*held], waited=monotonic() - since)
+                raise
+            for lock in held.values():
+                lock.check()
+            yield tuple(held[name] for name in plan.names)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -30,7 +30,7 @@ from fairlock.backoff import longest_poll_seconds, retry_seconds
 from fairlock.client.connection import StoreFactory
 from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
-from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout
+from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.protocol.description import describe_ceiling, describe_holder
 from fairlock.protocol.model import (
     AcquireRequest,
@@ -39,46 +39,15 @@ from fairlock.protocol.model import (
     ReleaseRequest,
     SeenLock,
 )
-from fairlock.protocol.outcomes import Grant, Queued
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import waiter_key
+from fairlock.protocol.waiters import leave_queue
 from fairlock.store.acquire import acquire
 from fairlock.store.context import LockContext, has_enough_left
-from fairlock.store.keep_alive import renew_lease
+from fairlock.store.keep_alive import take_up
+from fairlock.store.newest import with_version
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
-
-
-def wait_timeout(
-    lock_name: str,
-    holders: Sequence[Holder],
-    *,
-    ceiling: Ceiling | None,
-    max_wait: float,
-    waited: float,
-) -> LockWaitTimeout:
-    """The error of an acquisition that was not granted in time.
-
-    Args:
-        lock_name: the lock.
-        holders: who had it at the last poll.
-        ceiling: what an operator had set by then.
-        max_wait: longest seconds, as the caller said; 0 for a single try.
-        waited: the seconds that it really took.
-    """
-    described = tuple(map(describe_holder, holders))
-    names = ", ".join(map(_named, described)) or "nobody"
-    told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
-    message = f"lock {lock_name!r}: {told} {names}"
-    limited = describe_ceiling(ceiling)
-    if limited is not None:
-        message += f"; {limited}"
-    return LockWaitTimeout(
-        message,
-        lock_name=lock_name,
-        waited_seconds=waited,
-        holders=described,
-        ceiling=limited,
-    )
 
 
 def _named(holder: DescribedHolder) -> str:
@@ -161,7 +130,8 @@ class Acquisition:
         try:
             granted = self._run()
         except Exception as error:
-            self._report(LockEventKind.FAILED, reason=type(error).__name__)
+            if not isinstance(error, Superseded):
+                self._report(LockEventKind.FAILED, reason=type(error).__name__)
             raise
         finally:
             self._queue.remove(self._waiter)
@@ -176,6 +146,7 @@ class Acquisition:
 
     def _run(self) -> Grant | None:
         try:
+            self._take_version()
             granted = self._request_permit()
             while granted is None and self._goes_on():
                 self._pause()
@@ -184,6 +155,9 @@ class Acquisition:
                 # The same request under the same owner_id returns what it was granted.
                 granted = self._poll() if self._unknown is None else self._request_permit()
             self._is_granted = granted is not None
+        except Superseded:
+            self._leave_as_superseded()
+            raise
         except BaseException:
             # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
             self._undo()
@@ -195,6 +169,24 @@ class Acquisition:
         elif granted is None:
             self.settle()
         return granted
+
+    def _take_version(self) -> None:
+        """Decides on the version before the first request: each further one names the same."""
+        if self.request.only_newest is None:
+            return
+        with suppress(LockStoreUnavailable):  # Then each request takes its own.
+            self.request = with_version(self._context(), self.request)
+        self._waiter.only_newest = self.request.only_newest
+
+    def _leave_as_superseded(self) -> None:
+        """Leaves the queue, if the hand-off has not taken this waiter out of it."""
+        if self._ticket is not None:
+            leaving = leave_queue(self._departure, entered_at_ms=self._ticket)
+            with suppress(Exception):  # The next departure takes it out.
+                if self._context().table.delete(leaving):
+                    self.leave()  # Others behind it may have waited for it.
+        self.settle()
+        self._report(LockEventKind.SUPERSEDED)
 
     def undo(self) -> None:
         """Gives back what was granted, for a caller that was interrupted before it had a lock."""
@@ -212,14 +204,17 @@ class Acquisition:
         Even a try that never waited leaves a mark if it holds nothing: a request of it that is
         still on its way would be granted the lock in vain.
         """
-        request = ReleaseRequest(
+        self._store_factory.release(self._departure, seconds=_LEAVE_SECONDS)
+        self.settle()
+
+    @property
+    def _departure(self) -> ReleaseRequest:
+        return ReleaseRequest(
             lock_name=self.request.lock_name,
             owner_id=self.request.owner_id,
             waits=True,
             ticket=self._ticket,
         )
-        self._store_factory.release(request, seconds=_LEAVE_SECONDS)
-        self.settle()
 
     @property
     def is_interrupted(self) -> bool:
@@ -254,13 +249,19 @@ class Acquisition:
         return self._thread is threading.current_thread() or not self._thread.is_alive()
 
     def timed_out(self) -> LockWaitTimeout:
-        """The error that names the lock's holders."""
-        return wait_timeout(
-            self.request.lock_name,
-            self.holders,
-            ceiling=self._ceiling,
-            max_wait=self._max_wait,
-            waited=self._clock.monotonic() - self._began,
+        """The error that names the lock's holders, and who has paused it."""
+        described = tuple(map(describe_holder, self.holders))
+        names = ", ".join(map(_named, described)) or "nobody"
+        told = f"not handed over within {self._max_wait:g} s; last held by"
+        told = told if self._max_wait else "held by"
+        ceiling = describe_ceiling(self._ceiling)
+        return LockWaitTimeout(
+            f"lock {self.request.lock_name!r}: {told} {names}"
+            + (f"; {ceiling}" if ceiling else ""),
+            lock_name=self.request.lock_name,
+            waited_seconds=self._clock.monotonic() - self._began,
+            holders=described,
+            ceiling=ceiling,
         )
 
     def _give_up(self) -> None:
@@ -315,6 +316,8 @@ class Acquisition:
         self._failures = 0
         if isinstance(answer, Grant):
             return self._renew_if_late(answer)
+        if isinstance(answer, Refusal) and answer.reason is RefusalReason.SUPERSEDED:
+            raise self._superseded(answer.newest)
         self.holders, self._ceiling = answer.holders, answer.ceiling
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
@@ -341,8 +344,10 @@ class Acquisition:
 
     def _poll(self) -> Grant | None:
         """One read, unless its answer is known; a request if the read shows a reason for one."""
+        if self._waiter.newest is not None:
+            raise self._superseded(self._waiter.newest)
         if (told := self._waiter.take_grant()) is not None:
-            return self._renew_if_late(told)
+            return self._renew_if_late(told, handed_over=True)
         sent = self._clock.monotonic()
         if self._ticket is not None and sent >= self._asked_at + _ASK_AGAIN_SECONDS:
             return self._request_permit()
@@ -360,7 +365,7 @@ class Acquisition:
         seen = read_lock(self._context(), self.request.lock_name)
         self._queue.note(seen, sent)
         if (found := self._waiter.take_grant()) is not None:
-            return self._renew_if_late(found)
+            return self._renew_if_late(found, handed_over=True)
         self.holders, self._ceiling = seen.state.holders, seen.state.ceiling
         owner_id = self.request.owner_id
         if self._position.correct(owner_id, seen) and self._ticket is not None:
@@ -389,12 +394,17 @@ class Acquisition:
         self._place_seen_at = sent
         return True
 
-    def _renew_if_late(self, granted: Grant) -> Grant | None:
-        """Renews a grant that was found late, before it is relied on; None if it is gone."""
-        if has_enough_left(granted, now=self._clock.monotonic()):
+    def _superseded(self, newest: int | None) -> Superseded:
+        version = self.request.only_newest or 0
+        return Superseded(lock_name=self.request.lock_name, version=version, newest=newest or 0)
+
+    def _renew_if_late(self, granted: Grant, *, handed_over: bool = False) -> Grant | None:
+        """Renews a grant that was found late, or not marked yet; None if it is gone."""
+        is_marked = self.request.only_newest is None or not handed_over
+        if is_marked and has_enough_left(granted, now=self._clock.monotonic()):
             return granted
         try:
-            renewed = renew_lease(self._context(), self.request.heartbeat)
+            renewed = take_up(self._context(), self.request)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None

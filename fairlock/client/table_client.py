@@ -19,8 +19,9 @@ from fairlock.errors import (
     LockStoreUnavailable,
     SlotTooLate,
 )
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import LockDescription
-from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest, SetCeilingRequest
+from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
 from fairlock.store.administration import change_ceiling, describe, force_release, list_locks

@@ -44,7 +44,23 @@ from fairlock.protocol.expressions import (
     token_seed,
 )
 from fairlock.protocol.items import new_ceiling
-from fairlock.protocol.model import Ceiling, LockState, SetCeilingRequest
+from fairlock.protocol.model import Ceiling, LockState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCeilingRequest:
+    """Let no more than this number of permits be granted, whatever limits callers name.
+
+    Attributes:
+        limit: 0 pauses the lock; None lifts the ceiling.
+        requested_by: who asks; a label for people, which proves nothing.
+        reason: why, for people.
+    """
+
+    lock_name: str
+    limit: int | None
+    requested_by: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,11 @@ class CeilingChange:
             reason=request.reason,
         )
         return cls(request.lock_name, ceiling)
+
+    @property
+    def unlearned(self) -> None:
+        """Nothing: no grant ends by it."""
+        return
 
     @property
     def is_marked(self) -> bool:

@@ -28,10 +28,14 @@ from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     LEFT_LAST,
     LEFT_NOW,
+    MARK_NEWEST,
     NOBODY_CAME_IN,
+    NOT_SUPERSEDED,
     RETAIN_ITEM,
     SET_LIMIT,
+    Unlearned,
     departure_times,
+    eviction,
     may_enter_as_seen,
     may_not_replace,
     needs_longer_retention,
@@ -72,11 +76,13 @@ class DepartingHolder:
         voluntary: whether the holder gives its permit back; else it is evicted, on condition that
             its revision is as seen, so that a heartbeat in between wins.
         forced: who releases it by force, and why. A heartbeat in between does not prevent that.
+        unlearned: what its grant has set of which no one has learned, and this write puts back.
     """
 
     holder: Holder
     voluntary: bool
     forced: ForcedRelease | None = None
+    unlearned: Unlearned | None = None
 
     @property
     def is_marked(self) -> bool:
@@ -119,10 +125,21 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
         return departing.part()
     if not departing.is_marked:
         found = eviction([departing.holder], left_at_ms=left_at_ms)
+        put_back = departing.unlearned
         return replace(
             found,
-            conditions=(*found.conditions, "#over_token0 = :seen_grant"),
-            values={**found.values, ":seen_grant": number(departing.holder.fencing_token)},
+            also_set=found.also_set + (", #newest = :before" if put_back else ""),
+            conditions=(
+                *found.conditions,
+                "#over_token0 = :seen_grant",
+                *(["#newest = :unlearned"] if put_back else []),
+            ),
+            values={
+                **found.values,
+                ":seen_grant": number(departing.holder.fencing_token),
+                ":unlearned": number(put_back.version if put_back else 0),
+                ":before": number(put_back.before if put_back else 0),
+            },
         )
     owner_id = departing.holder.owner_id
     names = {
@@ -143,30 +160,6 @@ def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
         conditions=("#departing_token = :seen_grant", LEFT_LAST),
         names=names,
         values=values,
-    )
-
-
-def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
-    """Removes holders whose lease is over, each on condition that its revision is as seen.
-
-    So a heartbeat in between wins. Each grant begins with the same revision, so the whole write has
-    to ask that no permit was granted since: a late copy must not hit the next grant of an owner.
-    The tokens of 100 holders, one by one, would exceed what DynamoDB allows an expression.
-    """
-    numbered = list(enumerate(holders))
-    names = {f"#over{i}": schema.holder_attribute(h.owner_id) for i, h in numbered}
-    names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
-    return Removal(
-        also_set=f", {LEFT_NOW}" if holders else "",
-        conditions=(
-            *(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered),
-            LEFT_LAST,
-        ),
-        names=names,
-        values={
-            **{f":seen{i}": number(h.revision) for i, h in numbered},
-            **departure_times(left_at_ms),
-        },
     )
 
 
@@ -247,39 +240,43 @@ def serve_waiter(
     Returns:
         The transaction, and the holder that the waiter becomes by it.
     """
-    request = waiter.request
+    request, version = waiter.request, waiter.request.only_newest
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
+    leaver = departing if isinstance(departing, DepartingHolder) else None
+    put_back = leaver.unlearned if leaver else None
+    if leaver and put_back and waiter.marks_newest:
+        departing = replace(leaver, unlearned=replace(put_back, before=version or 0))
+    elif isinstance(departing, CeilingChange):
+        state = departing.made(state)
     leaving = removal(departing, left_at_ms=left_at_ms)
     executions = shared_executions(request, state)
-    gone, lifted = [], isinstance(departing, CeilingChange)
-    if isinstance(departing, DepartingHolder):
-        gone = [departing.holder]
-    elif departing is not None:
-        state = departing.made(state)
-    room = may_enter_as_seen(request.limit, state, gone)
-    # The state as seen stands: `retain_until` moves only with a grant, with a longer retention, and
-    # with a ceiling, which retains the item for as long as it stands.
+    room = may_enter_as_seen(request.limit, state, [leaver.holder] if leaver else [])
+    # The state as seen stands: `retain_until` moves only with a grant or with a longer retention,
+    # and with a ceiling, which retains the item for as long as it stands.
     retain_long = state.ceiling is None and (
-        lifted or request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
+        isinstance(departing, CeilingChange)
+        or request.execution_arn is not None
+        or needs_longer_retention(state, now_ms=now_ms)
     )
     update = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
-        f"{SET_EXECUTIONS if executions else ''}" + ("" if gone else " ADD #held :one"),
+        f"{', ' + MARK_NEWEST if waiter.marks_newest and not put_back else ''}"
+        f"{SET_EXECUTIONS if executions else ''}" + ("" if leaver else " ADD #held :one"),
         condition=all_of(
             I_DO_NOT_HOLD,
             room.expression,  # no permit was granted since: so the limits and the token stand, too
             *([WAIT_SEQ_UNMOVED] if unless_joined else []),
+            *([] if version is None or put_back else [NOT_SUPERSEDED]),
         ),
         values={
-            ":holder": new_holder(
-                request, executions, now_ms=now_ms, expires_at_ms=holder.expires_at_ms
-            ),
+            ":holder": new_holder(request, executions, now_ms=now_ms, handed_over=holder),
             ":executions": {"S": executions or ""},
             ":token": number(holder.fencing_token),
             ":wait_seq": number(state.wait_seq),
+            ":version": number(version or 0),
             **room.values,
         },
         removal=leaving,  # on condition of this very grant of the departing holder
@@ -300,15 +297,8 @@ def leave_without_successor(
     """Leave a lock of which more permits are out than the oldest waiter's limit allows.
 
     If that limit is None nobody waits, and the lock may be acquired again from now on: on condition
-    that nobody joined the queue since the state was seen. If only a ceiling is in the waiter's way,
-    it must be as it was seen.
-
-    Args:
-        lock_name: the lock.
-        departing: the holder.
-        waiters_limit: see above.
-        remaining: the lock as it was seen, without the holder.
-        left_at_ms: see `departure_times`.
+    that nobody joined the queue since the lock was seen, which `remaining` shows without the
+    holder. If only a ceiling is in the waiter's way, it must be as it was seen.
     """
     leaving = removal(departing, left_at_ms=left_at_ms)
     condition = may_not_replace(waiters_limit or 0, remaining)
@@ -432,6 +422,7 @@ def _serve(
         executions=remaining.executions or shared_executions(waiter.request),
         fencing_token=holder.fencing_token,
         held=remaining.held + 1,
+        newest=waiter.request.only_newest if waiter.marks_newest else remaining.newest,
         holders=(*remaining.holders, holder),
     )
     grant = Grant.of(waiter.request.lock_name, holder)
@@ -447,4 +438,7 @@ def _without(state: LockState, departing: Departing | None) -> LockState:
     owner_id = departing.holder.owner_id
     holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
     released = owner_id if departing.voluntary else state.last_released
-    return replace(state, held=state.held - 1, holders=holders, last_released=released)
+    newest = departing.unlearned.before if departing.unlearned else state.newest
+    return replace(
+        state, held=state.held - 1, holders=holders, last_released=released, newest=newest
+    )

@@ -34,7 +34,7 @@ from itertools import count, groupby
 
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.ceiling import CeilingChange, raise_ceiling, set_ceiling
+from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling, set_ceiling
 from fairlock.protocol.description import (
     DescribedQueue,
     LockDescription,
@@ -53,7 +53,6 @@ from fairlock.protocol.model import (
     ForceReleaseRequest,
     Holder,
     LockState,
-    SetCeilingRequest,
 )
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.schema import lock_key

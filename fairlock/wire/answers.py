@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fairlock.clock import iso, iso_utc
 from fairlock.errors import DescribedCeiling, DescribedHolder, InvalidRequest, LockItemMalformed
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import (
     DescribedForcedRelease,
     DescribedWaiter,
@@ -23,7 +24,7 @@ from fairlock.protocol.description import (
     describe_ceiling,
     describe_holder,
 )
-from fairlock.protocol.model import ForceReleaseRequest, Holder, SetCeilingRequest
+from fairlock.protocol.model import ForceReleaseRequest, Holder
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.pace import MICROSECONDS, AwsTime, PaceRequest, Slot, TooLate
 from fairlock.protocol.waiters import MOST_WAITERS
@@ -43,6 +44,7 @@ def lock_json(lock: LockDescription) -> dict[str, Any]:
             "first": [_waiter(waiter) for waiter in lock.waiters.first],
         },
         "last_forced_release": None if last is None else _forced_release(last),
+        "newest": lock.newest,
         "ceiling": None if lock.ceiling is None else _ceiling(lock.ceiling),
     }
 
@@ -55,6 +57,7 @@ def holder_json(holder: DescribedHolder) -> dict[str, Any]:
         "expires_at": iso(holder.expires_at),
         "lease_seconds": holder.lease,
         "limit": holder.limit,
+        "shared": holder.shared,
         "fencing_token": holder.fencing_token,
         "data": holder.data,
         "execution_arn": holder.execution_arn,
@@ -66,6 +69,8 @@ def _waiter(waiter: DescribedWaiter) -> dict[str, Any]:
         "owner_name": waiter.owner_name,
         "entered_at": iso(waiter.entered_at),
         "limit": waiter.limit,
+        "shared": waiter.shared,
+        "only_newest": waiter.only_newest,
         "execution_arn": waiter.execution_arn,
     }
 
@@ -110,6 +115,8 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
             details = {"detail": _QUEUE_FULL}
         if answer.reason is RefusalReason.ASK_AGAIN:
             details = {"detail": _ASK_AGAIN, "entered_at_ms": answer.called_at_ms}
+        if answer.reason is RefusalReason.SUPERSEDED:
+            details = {"newest": answer.newest}
     return {
         "acquired": False,
         "lock_name": answer.lock_name,

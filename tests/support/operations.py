@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fairlock.errors import LockItemMalformed
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import (
@@ -20,7 +21,6 @@ from fairlock.protocol.model import (
     LockState,
     ReleaseRequest,
     SeenLock,
-    SetCeilingRequest,
 )
 from fairlock.protocol.outcomes import Grant, NotHeld, Queued, Reaped, Refusal, Released
 from fairlock.protocol.schema import lock_key

@@ -21,6 +21,7 @@ from fairlock import (
     LockLost,
     LockWaitTimeout,
     SlotTooLate,
+    Superseded,
     create_table,
     locked,
     optimistic,
@@ -48,6 +49,30 @@ def hold() -> int:
         lock.check()
         lock.heartbeat(lease=60)
         return lock.fencing_token
+
+
+def read() -> bool:
+    with locks.hold("nightly", shared=True) as lock:
+        return assert_type(lock.shared, bool)
+
+
+def deploy(build: int) -> int:
+    try:
+        with locks.hold("deploy", only_newest=build) as lock, locks.hold("a", only_newest=True):
+            return lock.fencing_token
+    except Superseded as error:
+        return assert_type(error.newest, int)
+
+
+def hold_all() -> int:
+    with locks.hold_all(["a", "b"], max_wait=timedelta(minutes=1)) as held:
+        assert_type(held, tuple[Lock, ...])
+        return sum(lock.fencing_token for lock in held)
+
+
+async def hold_all_async(locks: AsyncLockClient) -> None:
+    async with locks.hold_all(("a", "b"), shared=True) as held:
+        assert_type(held, tuple[AsyncLock, ...])
 
 
 def hold_again() -> None:

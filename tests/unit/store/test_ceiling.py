@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairlock.protocol import admission, ceiling, grants
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.expressions import NEXT_TOKEN, Condition, Update, number
-from fairlock.protocol.model import LockState, SetCeilingRequest
+from fairlock.protocol.model import LockState
 from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
 from fairlock.store import administration

@@ -1,0 +1,224 @@
+"""DynamoDB: latency, the units of partitions, conflicts of transactions, and what a Query sees.
+
+Sources, all of the DynamoDB developer guide: "Best practices for designing and using partition
+keys" (1,000 write and 3,000 read units a second a partition), "Read and write capacity: on-demand"
+(4,000 and 12,000 for a new table, so four partitions), "Working with items: capacity unit
+consumption" (a false condition is charged, too), "DynamoDB transactions" (twice the units;
+isolation from a Query is read-committed only; conflicts), "Error handling" (which errors were not
+written). Burst capacity never exceeds what a partition can do, so none is modelled. A split for
+heat is not supposed either.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from fairlock.testing.fake_table import Key, TransactionCanceledException, dated
+from tests.simulation.engine import START, Engine
+from tests.simulation.faults import Database, Network
+from tests.simulation.table import IndexedTable, key_of
+
+_MEDIAN_SECONDS: Final = 0.004
+_SPREAD: Final = 0.4
+_TRANSACTION_SECONDS: Final = 0.008
+_SEEN_IN_PART_SECONDS: Final = 0.02
+_UNIT_BYTES: Final = 4_096
+_WRITES: Final = frozenset({"update_item", "put_item", "delete_item", "transact_write_items"})
+_THROTTLED: Final = "ProvisionedThroughputExceededException"
+_CONFLICT: Final = "TransactionConflictException"
+
+Answer = dict[str, Any] | ClientError
+
+
+@dataclass
+class Bill:
+    """What DynamoDB has done, and charges for.
+
+    Attributes:
+        requests: by their names, refused ones included.
+        write_units: of all writes, false conditions included.
+        read_units: of all reads.
+        throttled: requests that were refused for want of units.
+        conflicts: requests that met a transaction.
+    """
+
+    requests: Counter[str] = field(default_factory=Counter)
+    write_units: int = 0
+    read_units: int = 0
+    throttled: int = 0
+    conflicts: int = 0
+
+
+class _Bucket:
+    """Units of one kind of one partition: at most those of a second, which come back evenly."""
+
+    def __init__(self, engine: Engine, rate: int) -> None:
+        self._engine, self._rate = engine, rate
+        self._left, self._at = float(rate), engine.now
+
+    def take(self, units: int) -> bool:
+        now = self._engine.now
+        self._left = min(self._rate, self._left + (now - self._at) * self._rate)
+        self._at = now
+        if self._left <= 0:
+            return False
+        # A request that began is done: the next ones pay for what it took too much.
+        self._left -= units
+        return True
+
+
+class DynamoDb:
+    """One table, as its front ends serve it.
+
+    Args:
+        engine: time and chance.
+        network: how far front ends' clocks differ.
+        database: what goes wrong in it.
+
+    Attributes:
+        table: the items.
+        bill: what was done.
+    """
+
+    def __init__(self, engine: Engine, network: Network, database: Database) -> None:
+        self._engine, self._network, self._database = engine, network, database
+        self.table = IndexedTable()
+        self.bill = Bill()
+        self._in_transaction: Counter[Key] = Counter()
+        self._buckets = {
+            (kind, number): _Bucket(engine, rate)
+            for kind, rate in (("w", database.write_units), ("r", database.read_units))
+            for number in range(database.partitions)
+        }
+
+    def latency(self) -> float:
+        """Seconds of one request there, or of one answer back; half of the usual round trip."""
+        return self._engine.random.lognormvariate(math.log(_MEDIAN_SECONDS / 2), _SPREAD)
+
+    def is_out(self) -> bool:
+        """Whether it answers nothing at this moment."""
+        since = self._engine.now - START
+        return any(begins <= since < ends for begins, ends in self._database.outages)
+
+    def serve(self, name: str, request: Mapping[str, Any]) -> Answer:
+        """Does a request that has arrived. Called within the thread that sent it, or for a copy.
+
+        A transaction takes some time, in which requests for its items meet a conflict.
+        """
+        chance = self._engine.random.random()
+        self.bill.requests[name] += 1
+        fails = chance < self._database.server_errors
+        if fails and chance < self._database.server_errors / 2:
+            return _error("InternalServerError", name, status=500)
+        if not fails and chance < self._database.server_errors + self._database.throttles:
+            return self._refused(name, request, _THROTTLED)
+        answer = self._serve(name, request)
+        return _error("InternalServerError", name, status=500) if fails else answer
+
+    def transact(self, request: Mapping[str, Any]) -> float | Answer:
+        """Begins a transaction; the seconds until `commit` may be called, or why not."""
+        writes = _writes_of(request)
+        if not self._has_units("w", writes[0], sum(map(self.table.units, writes)) * 2):
+            return self._refused("transact_write_items", request, _THROTTLED)
+        if any(self._in_transaction[key_of(write)] for write in writes):
+            return self._refused("transact_write_items", request, _CONFLICT)
+        for write in writes:
+            self._in_transaction[key_of(write)] += 1
+        return self._engine.random.uniform(0.5, 1.5) * _TRANSACTION_SECONDS
+
+    def commit(self, request: Mapping[str, Any]) -> Answer:
+        """Ends a transaction: all of its writes, or none."""
+        writes = _writes_of(request)
+        keys = [key_of(write) for write in writes]
+        before = {key: self.table.items.get(key, {}) for key in keys}
+        units = [self.table.units(write) for write in writes]
+        self.bill.requests["transact_write_items"] += 1
+        answer = self._dated("transact_write_items", request)
+        for key, write, old in zip(keys, writes, units, strict=True):
+            self.bill.write_units += 2 * max(old, self.table.units(write))
+            self._in_transaction[key] -= 1
+            if not self._in_transaction[key]:
+                del self._in_transaction[key]
+        if not isinstance(answer, ClientError):
+            # A Query may see some of its writes before the others, for a moment.
+            for key in keys[1:]:
+                if before[key] is not self.table.items.get(key, {}):
+                    self.table.stale[key] = before[key]
+                    later = self._engine.random.random() * _SEEN_IN_PART_SECONDS
+                    self._engine.after(later, self.table.stale.pop, key, None)
+        return answer
+
+    def _serve(self, name: str, request: Mapping[str, Any]) -> Answer:
+        if name in _WRITES:
+            if self._in_transaction[key_of(request)]:
+                return self._refused(name, request, _CONFLICT)
+            if not self._has_units("w", request, self.table.units(request)):
+                return self._refused(name, request, _THROTTLED)
+            before = self.table.units(request)
+            answer = self._dated(name, request)
+            self.bill.write_units += max(before, self.table.units(request))
+            return answer
+        if not self._has_units("r", request, 1):
+            return self._refused(name, request, _THROTTLED)
+        answer = self._dated(name, request)
+        read = 0 if isinstance(answer, ClientError) else answer.pop("BytesRead", None)
+        size = self.table.sizes.get(key_of(request), 0) if read is None else read
+        self.bill.read_units += max(1, -(-size // _UNIT_BYTES))
+        return answer
+
+    def _dated(self, name: str, request: Mapping[str, Any]) -> Answer:
+        off = self._engine.random.uniform(-self._network.front_ends, self._network.front_ends)
+        try:
+            return dated(
+                lambda: getattr(self.table, name)(**request), int((self._engine.now + off) * 1000)
+            )
+        except ClientError as refused:
+            return refused
+
+    def _has_units(self, kind: str, request: Mapping[str, Any], units: int) -> bool:
+        partition = _partition_of(request)
+        number = zlib.crc32(partition.encode()) % self._database.partitions
+        return self._buckets[kind, number].take(units)
+
+    def _refused(self, name: str, request: Mapping[str, Any], code: str) -> ClientError:
+        """A request that was certainly not done."""
+        if code == _THROTTLED:
+            self.bill.throttled += 1
+        else:
+            self.bill.conflicts += 1
+        if name != "transact_write_items":
+            return _error(code, name)
+        reason = "ProvisionedThroughputExceeded" if code == _THROTTLED else "TransactionConflict"
+        reasons = [{"Code": reason} for _ in request["TransactItems"]]
+        response: Any = {
+            "Error": {"Code": "TransactionCanceledException", "Message": code},
+            "CancellationReasons": reasons,
+            "ResponseMetadata": {"HTTPStatusCode": 400, "RetryAttempts": 0},
+        }
+        return TransactionCanceledException(response, name)
+
+
+def _writes_of(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [next(iter(write.values())) for write in request["TransactItems"]]
+
+
+def _partition_of(request: Mapping[str, Any]) -> str:
+    if "KeyConditionExpression" in request:
+        partition: str = request["ExpressionAttributeValues"][":pk"]["S"]
+        return partition
+    return key_of(request)[0]
+
+
+def _error(code: str, name: str, *, status: int = 400) -> ClientError:
+    response: Any = {
+        "Error": {"Code": code, "Message": code},
+        "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0},
+    }
+    return ClientError(response, name)

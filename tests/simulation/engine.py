@@ -1,0 +1,198 @@
+"""The engine: processes that run real code in virtual time, one seed for all chance.
+
+Fairlock's code is synchronous: it sends a request, waits for the answer, and waits on its clock. So
+each thread of a simulated process is a greenlet, a `Task`. When it has to wait, it stands still,
+and the engine goes on with whatever is due next. Virtual time jumps from one event to the next, and
+two events at the same moment come in the order in which they were planned. Nothing else decides the
+order: no thread of the system, no real clock, no hash. So a seed tells a run completely.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from greenlet import getcurrent, greenlet
+
+START: Final = 1_900_000_000.0
+"""The first moment, in seconds of AWS's time."""
+_REMEMBERED_LINES: Final = 400
+_TICK: Final = 1e-6
+"""The shortest wait. A float of this size has steps of 0.24 µs: a shorter wait would pass no time,
+and a loop that waits for the rest of a moment would never end."""
+_STEPS_BETWEEN_COLLECTIONS: Final = 200_000
+
+
+class Killed(BaseException):
+    """The process was killed: no code of it runs on, and what it sends goes nowhere."""
+
+
+class Task(greenlet):  # type: ignore[misc]  # greenlet ships no types
+    """One thread of a process.
+
+    Attributes:
+        process: the process that it belongs to.
+        waits: how often it has waited: tells a wake-up that comes too late from a current one.
+    """
+
+    def __init__(self, process: Process, run: Callable[[], object], hub: greenlet) -> None:
+        super().__init__(run, hub)
+        self.process = process
+        self.waits = 0
+
+
+class Process:
+    """A process of the simulated world: it can be killed, and suspended with its machine.
+
+    Attributes:
+        name: for the trace.
+        is_alive: whether it was not killed.
+        suspended_until: the moment at which it goes on.
+        tasks: its threads.
+        locals: what its threads store by themselves, see `threads.py`.
+    """
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self.engine = engine
+        self.name = name
+        self.is_alive = True
+        self.suspended_until = 0.0
+        self.tasks: dict[Task, None] = {}
+        self.ended_at: float | None = None
+
+    def start(self, run: Callable[[], object]) -> Task:
+        """Runs something in a thread of its own, soon."""
+        task = Task(self, lambda: self._run(run), self.engine.hub)
+        self.tasks[task] = None
+        self.engine.at(self.engine.now, self.engine.resume, task, task.waits, None)
+        return task
+
+    def _run(self, run: Callable[[], object]) -> None:
+        try:
+            run()
+        except Killed:
+            pass
+        finally:
+            self.tasks.pop(getcurrent(), None)
+
+    def kill(self) -> None:
+        """Ends it at once, as SIGKILL does: no code of it runs any more.
+
+        Its threads are unwound, so that Python frees them; whatever they try to send or to wait for
+        meanwhile raises `Killed`.
+        """
+        if not self.is_alive:
+            return
+        self.is_alive, self.ended_at = False, self.engine.now
+        self.engine.at(self.engine.now, self._unwind)
+        if isinstance(getcurrent(), Task) and getcurrent().process is self:
+            raise Killed
+
+    def _unwind(self) -> None:
+        for task in list(self.tasks):
+            if not task.dead:
+                task.throw(Killed)
+        self.tasks.clear()
+
+    def suspend(self, seconds: float) -> None:
+        """Stops it for so long, as the suspension of its machine does: its clocks go on."""
+        self.suspended_until = max(self.suspended_until, self.engine.now + seconds)
+
+
+class Engine:
+    """Virtual time, the agenda, chance and the trace.
+
+    Args:
+        seed: of all chance.
+        keeps_trace: whether to keep all lines of the trace, or the last ones only.
+
+    Attributes:
+        now: the true time in seconds, which is AWS's.
+        random: chance of the world; the chance of Fairlock's own code is seeded beside it.
+        steps: how many events have happened.
+        lines: the trace.
+    """
+
+    def __init__(self, seed: int, *, keeps_trace: bool = False) -> None:
+        self.now = START
+        self.random = Random(seed)  # noqa: S311 - chance, not secrets
+        self.hub: greenlet = getcurrent()
+        self.steps = 0
+        self.lines: deque[str] = deque(maxlen=None if keeps_trace else _REMEMBERED_LINES)
+        self._agenda: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._order = itertools.count()
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def at(self, moment: float, happens: Callable[..., object], *args: object) -> None:
+        """Plans an event; in the past means now."""
+        entry = (max(moment, self.now), next(self._order), happens, args)
+        heapq.heappush(self._agenda, entry)
+
+    def after(self, seconds: float, happens: Callable[..., object], *args: object) -> None:
+        """Plans an event for so many seconds from now."""
+        self.at(self.now + seconds, happens, *args)
+
+    def run(self, until: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Lets events happen, in order, until a moment, or until it is all over."""
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= until and not is_over():
+            self.now, _, happens, args = heapq.heappop(agenda)
+            self.steps += 1
+            if self.steps % _STEPS_BETWEEN_COLLECTIONS == 0:
+                gc.collect()  # At the same step in each run: finalizers run code of ours.
+            happens(*args)
+
+    def wait(self, seconds: float | None = None) -> object:
+        """Lets the calling thread stand still until it is woken, at most for so long.
+
+        Returns:
+            What `wake` was given; None if the time is over.
+        """
+        task: Task = getcurrent()
+        if not task.process.is_alive:
+            raise Killed
+        task.waits += 1
+        if seconds is not None:
+            self.at(self.now + max(_TICK, seconds), self.resume, task, task.waits, None)
+        found: object = self.hub.switch()
+        return found
+
+    def wake(self, task: Task, waits: int, value: object = True) -> None:  # noqa: FBT002 - any value
+        """Ends the wait of a thread with this number, if it still waits."""
+        self.at(self.now, self.resume, task, waits, value)
+
+    def resume(self, task: Task, waits: int, value: object) -> None:
+        """Lets a thread go on, once its process runs."""
+        process = task.process
+        if task.dead or waits != task.waits or not process.is_alive:
+            return
+        if process.suspended_until > self.now:
+            self.at(process.suspended_until, self.resume, task, waits, value)
+            return
+        if task:
+            task.switch(value)
+        else:  # It has not begun.
+            task.switch()
+
+    def trace(self, who: str, what: str) -> None:
+        """Notes what happened: in the digest, and for people."""
+        line = f"{self.now - START:13.6f}  {who:24}  {what}"
+        self._digest.update(line.encode())
+        self._digest.update(b"\n")
+        self.lines.append(line)
+
+    def digest(self) -> str:
+        """Names the whole run so far: two runs with one digest are the same, byte for byte."""
+        return self._digest.hexdigest()
+
+
+def process_of_caller() -> Process | None:
+    """The process whose code runs at this moment; None for the engine's own."""
+    current = getcurrent()
+    return current.process if isinstance(current, Task) else None

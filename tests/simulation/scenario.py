@@ -1,0 +1,161 @@
+"""A scenario: a load, faults, a promise, and controls; and how one run of it is made.
+
+A run is a function of the scenario's number, the seed and the scale. Its digest covers each line of
+its trace, and at last its bill.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.faults import Faults
+from tests.simulation.judge import Finding
+from tests.simulation.world import World, running
+
+WRITE_DOLLARS = 0.625e-6
+READ_DOLLARS = 0.125e-6
+"""A unit of an on-demand table in us-east-1 (aws.amazon.com/dynamodb/pricing/on-demand)."""
+Play = Callable[[World], None]
+Sabotage = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A protection that is switched off, and the promise that must then be found broken."""
+
+    name: str
+    breaks: str
+    sabotage: Sabotage
+    scale: float | None = None
+    faults: Faults | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One of the twenty.
+
+    Attributes:
+        number: of the design's list.
+        title: what happens.
+        load: for people: who asks for what, at scale 1.
+        promise: the sentence of README or docs that it stands for, and where that is.
+        faults: what goes wrong.
+        play: begins the actors, and lets the world run.
+        idle_bound: seconds for which a lock may be held by no one while others wait.
+        controls: what must be found.
+        scale: of the slice in `make simulate`.
+        conditions: patches that hold during each run, given the scale.
+    """
+
+    number: int
+    title: str
+    load: str
+    promise: str
+    faults: Faults
+    play: Play
+    idle_bound: float
+    controls: tuple[Control, ...] = ()
+    scale: float = 0.02
+    conditions: Callable[[float], AbstractContextManager[object]] = lambda _scale: nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run has found, and what it cost."""
+
+    number: int
+    seed: int
+    scale: float
+    digest: str
+    seconds: float
+    virtual_seconds: float
+    requests: int
+    write_units: int
+    read_units: int
+    throttled: int
+    conflicts: int
+    steps: int
+    outcomes: dict[str, int]
+    checked: dict[str, int]
+    findings: tuple[Finding, ...]
+    waits: tuple[float, ...]
+    idle: tuple[float, ...]
+    figures: dict[str, Any] = field(default_factory=dict)
+    lines: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def cents(self) -> float:
+        """What DynamoDB charges for the run."""
+        return 100 * (self.write_units * WRITE_DOLLARS + self.read_units * READ_DOLLARS)
+
+
+def run(
+    scenario: Scenario,
+    *,
+    seed: int,
+    scale: float | None = None,
+    keeps_trace: bool = False,
+    sabotage: Sabotage = nullcontext,
+) -> Result:
+    """Makes one run. The same arguments make the same run, byte for byte."""
+    scale = scenario.scale if scale is None else scale
+    began = time.perf_counter()
+    with running(seed), scenario.conditions(scale), sabotage():
+        world = World(
+            seed=seed,
+            faults=scenario.faults,
+            scale=scale,
+            idle_bound=scenario.idle_bound,
+            keeps_trace=keeps_trace,
+        )
+        scenario.play(world)
+        virtual_seconds = world.seconds
+        world.require_accounts()
+    judge, bill, engine = world.judge, world.database.bill, world.engine
+    charged = sorted(bill.requests.items())
+    engine.trace("bill", f"{charged} {bill.write_units} write units, {bill.read_units} read units")
+    engine.trace("outcomes", f"{sorted(judge.outcomes.items())}")
+    return Result(
+        number=scenario.number,
+        seed=seed,
+        scale=scale,
+        digest=engine.digest(),
+        seconds=time.perf_counter() - began,
+        virtual_seconds=virtual_seconds,
+        requests=world.requests(),
+        write_units=bill.write_units,
+        read_units=bill.read_units,
+        throttled=bill.throttled,
+        conflicts=bill.conflicts,
+        steps=engine.steps,
+        outcomes=dict(sorted(judge.outcomes.items())),
+        checked=dict(sorted(judge.checked.items())),
+        findings=tuple(judge.findings),
+        waits=tuple(judge.waits),
+        idle=tuple(judge.idle),
+        figures=dict(world.figures),
+        lines=tuple(engine.lines),
+    )
+
+
+def run_control(scenario: Scenario, control: Control, *, seed: int) -> Result:
+    """The same with a protection switched off."""
+    if control.faults is not None:
+        scenario = replace(scenario, faults=control.faults)
+    return run(scenario, seed=seed, scale=control.scale, sabotage=control.sabotage)
+
+
+@contextmanager
+def patched(*places: tuple[Any, str, Any]) -> Iterator[None]:
+    """Replaces attributes of modules or classes, as `tests/model/mutant.py` lists them."""
+    if not places:
+        yield
+        return
+    (place, name, replacement), *others = places
+    with patch.object(place, name, replacement), patched(*others):
+        yield

@@ -1,0 +1,205 @@
+"""The AWS SDK of one process, and the network behind it.
+
+What botocore does around a request in its "standard" mode (botocore/retries/standard.py): up to
+three sendings, after throttles, 5xx, time-outs and failed connections; pauses at random, up to
+1, 2, 4 … s; and a quota of 500 tokens, so that an outage does not multiply the load. The time-outs
+are those that `fairlock/aws/retry.py` sets. The answer of a repeated request tells so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final
+
+from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
+from greenlet import getcurrent
+
+from tests.simulation.dynamodb import Answer, DynamoDb
+from tests.simulation.engine import Engine
+from tests.simulation.faults import Network
+
+AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
+_CONNECT_SECONDS: Final = 1.0
+_READ_SECONDS: Final = 1.5
+_MOST_SENDINGS: Final = 3
+_QUOTA: Final = 500
+_RETRY_COST: Final = 5
+_TIMEOUT_COST: Final = 10
+_LONGEST_PAUSE_SECONDS: Final = 20.0
+_REPEATED: Final = frozenset(
+    {
+        "InternalServerError",
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "TransactionInProgressException",
+    }
+)
+_OPERATIONS: Final = frozenset(
+    {
+        *("update_item", "put_item", "delete_item", "transact_write_items"),
+        *("get_item", "query", "scan"),
+    }
+)
+
+
+@dataclass
+class Traffic:
+    """What the SDKs of all processes have sent; `judge.py` compares it with DynamoDB's bill."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    copied: Counter[str] = field(default_factory=Counter)
+    outage: int = 0
+    timeouts: int = 0
+
+
+class Wire:
+    """The way of requests to DynamoDB and back.
+
+    Args:
+        engine: time and chance.
+        database: at the other end.
+        network: what goes wrong on the way.
+    """
+
+    def __init__(self, engine: Engine, database: DynamoDb, network: Network) -> None:
+        self.engine, self.database, self.network = engine, database, network
+        self.traffic = Traffic()
+
+    def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
+        """Sends once, and waits for the answer.
+
+        Raises:
+            ClientError: DynamoDB's refusal, or its 500.
+            ConnectTimeoutError, ReadTimeoutError: no answer.
+        """
+        engine, traffic = self.engine, self.traffic
+        if self.database.is_out():
+            traffic.outage += 1
+            engine.wait(_CONNECT_SECONDS)
+            raise ConnectTimeoutError(endpoint_url=AWS)
+        task = getcurrent()
+        back = self._launch(name, request, task)
+        answer = engine.wait(None if back is None else _READ_SECONDS)
+        if answer is None:
+            traffic.timeouts += 1
+            raise ReadTimeoutError(endpoint_url=AWS)
+        if isinstance(answer, ClientError):
+            raise answer
+        return answer
+
+    def _launch(self, name: str, request: Mapping[str, Any], task: Any) -> float | None:  # noqa: ANN401 - a task
+        """Puts a request on the wire; None if its answer is sure to come in time."""
+        engine, network, traffic = self.engine, self.network, self.traffic
+        traffic.sent[name] += 1
+        there, back = self.database.latency(), self.database.latency()
+        chance = engine.random.random()
+        waits: int | None = task.waits + 1
+        if chance < network.lost_requests:
+            traffic.lost[name] += 1
+            return _READ_SECONDS
+        chance -= network.lost_requests
+        is_sure = False
+        if chance < network.lost_replies:
+            waits = None
+        elif chance < network.lost_replies + network.late_replies:
+            back += engine.random.random() * network.late_seconds
+        else:
+            is_sure = True
+        engine.after(there, self._arrive, name, request, task, waits, back)
+        if network.copies and engine.random.random() < network.copies:
+            traffic.copied[name] += 1
+            late = there + engine.random.random() * network.late_seconds
+            engine.after(late, self._arrive, name, request, task, None, 0.0)
+        return None if is_sure else back
+
+    def _arrive(
+        self,
+        name: str,
+        request: Mapping[str, Any],
+        task: Any,  # noqa: ANN401 - a task
+        waits: int | None,
+        back: float,
+    ) -> None:
+        if name == "transact_write_items":
+            begun = self.database.transact(request)
+            if isinstance(begun, float):
+                self.engine.after(begun, self._commit, request, task, waits, back)
+                return
+            self.database.bill.requests[name] += 1
+            answer: Answer = begun
+        else:
+            answer = self.database.serve(name, request)
+        self._reply(answer, task, waits, back)
+
+    def _commit(
+        self,
+        request: Mapping[str, Any],
+        task: Any,  # noqa: ANN401 - a task
+        waits: int | None,
+        back: float,
+    ) -> None:
+        self._reply(self.database.commit(request), task, waits, back)
+
+    def _reply(self, answer: Answer, task: Any, waits: int | None, back: float) -> None:  # noqa: ANN401 - a task
+        if waits is not None:
+            self.engine.after(back, self.engine.resume, task, waits, answer)
+
+
+class Sdk:
+    """A client of boto3 for DynamoDB, as one process has it.
+
+    Args:
+        wire: to DynamoDB.
+
+    Attributes:
+        sent: how many requests this process has sent.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._quota = _QUOTA
+        self.sent = 0
+        self.meta = SimpleNamespace(region_name="us-east-1", endpoint_url=AWS)
+        self.exceptions = wire.database.table.exceptions
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as boto3 has it
+        if name not in _OPERATIONS:
+            raise AttributeError(name)
+        call = lambda **request: self._call(name, request)  # noqa: E731 - it is kept below
+        setattr(self, name, call)
+        return call
+
+    def _call(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+        paid = 0
+        for repeats in range(_MOST_SENDINGS):
+            self.sent += 1
+            try:
+                answer = self._wire.send(name, request)
+            except (ClientError, ConnectTimeoutError, ReadTimeoutError) as error:
+                if isinstance(error, ClientError):
+                    error.response["ResponseMetadata"]["RetryAttempts"] = repeats
+                cost = _RETRY_COST if isinstance(error, ClientError) else _TIMEOUT_COST
+                is_last = repeats + 1 == _MOST_SENDINGS
+                if is_last or not _is_repeated(error) or self._quota < cost:
+                    raise
+                self._quota, paid = self._quota - cost, cost
+            else:
+                answer["ResponseMetadata"]["RetryAttempts"] = repeats
+                self._quota = min(_QUOTA, self._quota + max(paid, 1))
+                return answer
+            longest = min(2.0**repeats, _LONGEST_PAUSE_SECONDS)
+            self._wire.engine.wait(self._wire.engine.random.random() * longest)
+        raise AssertionError
+
+
+def _is_repeated(error: Exception) -> bool:
+    if not isinstance(error, ClientError):
+        return True
+    return error.response.get("Error", {}).get("Code") in _REPEATED

@@ -1,0 +1,44 @@
+"""A slice of `make simulate`: no promise is broken, each control is found, a seed is one run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.__main__ import SCENARIOS
+from tests.simulation.scenario import Control, Scenario, run, run_control
+
+CONTROLS = [(each, control) for each in SCENARIOS.values() for control in each.controls]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
+def test_no_promise_is_broken(scenario: Scenario) -> None:
+    result = run(scenario, seed=1)
+    assert result.findings == ()
+    assert result.outcomes["granted"] > 20
+
+
+@pytest.mark.parametrize(("scenario", "control"), CONTROLS, ids=[each.name for _, each in CONTROLS])
+def test_a_protection_that_is_switched_off_is_found(scenario: Scenario, control: Control) -> None:
+    findings = run_control(scenario, control, seed=1).findings
+    assert control.breaks in {each.promise for each in findings}
+
+
+def test_a_seed_is_one_run_whatever_the_hash_seed_is() -> None:
+    digests = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "SCENARIO": "9", "SEED": "3"}
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.simulation"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        digests.add(ran.stdout.splitlines()[-1])
+    assert len(digests) == 1
+    assert digests.pop().startswith("digest: ")

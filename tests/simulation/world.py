@@ -1,0 +1,160 @@
+"""One simulated world: its services and processes, and the conditions under which real code runs.
+
+`World` is what a scenario builds on. While `running` is open, Fairlock's chance is the seed's, its
+ids are made from it, its threads are tasks of the engine, and nothing is logged.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from fairlock import LockClient
+from tests.simulation.clocks import NodeClock
+from tests.simulation.dynamodb import DynamoDb
+from tests.simulation.engine import START, Engine, Process
+from tests.simulation.faults import Faults
+from tests.simulation.judge import Judge
+from tests.simulation.sdk import Sdk, Wire
+from tests.simulation.threads import simulated_threads
+
+TABLE = "locks"
+
+
+@dataclass
+class World:
+    """All that there is in a run.
+
+    Attributes:
+        seed: of all chance.
+        faults: what goes wrong.
+        scale: 1 for the size that the scenario's name says.
+        idle_bound: see `Judge`.
+        keeps_trace: see `Engine`.
+        actors: how many of the world's actors have not come to their end.
+        figures: what a scenario measured, for the report.
+    """
+
+    seed: int
+    faults: Faults
+    scale: float
+    idle_bound: float
+    keeps_trace: bool = False
+    actors: int = 0
+    sdks: list[Sdk] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(self.seed, keeps_trace=self.keeps_trace)
+        self.random: Random = self.engine.random
+        self.database = DynamoDb(self.engine, self.faults.network, self.faults.database)
+        self.wire = Wire(self.engine, self.database, self.faults.network)
+        self.judge = Judge(self.engine, self.idle_bound)
+        self.database.table.sees.append(self.judge.saw)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has lasted, in its own time."""
+        return self.engine.now - START
+
+    def scaled(self, number: int) -> int:
+        """So many at this scale, and one at least."""
+        return max(1, round(number * self.scale))
+
+    def process(self, name: str) -> Process:
+        """A new process."""
+        return Process(self.engine, name)
+
+    def sdk(self) -> Sdk:
+        """The DynamoDB client of a new process; its requests are counted."""
+        sdk = Sdk(self.wire)
+        self.sdks.append(sdk)
+        return sdk
+
+    def clock(self) -> NodeClock:
+        """The clocks of a new process."""
+        return NodeClock(self.engine, self.faults.clocks)
+
+    def client(self, process: Process, clock: NodeClock, **settings: Any) -> LockClient:  # noqa: ANN401 - as LockClient takes them
+        """The real client, as a process has it."""
+        sdk: Any = self.sdk()
+        return LockClient(TABLE, client=sdk, clock=clock, owner_name=process.name, **settings)
+
+    def begin(self, seconds: float, process: Process, run: Callable[[], object]) -> None:
+        """Lets an actor begin at a moment of the run. The run is over when all have ended."""
+        self.actors += 1
+        self.engine.at(START + seconds, process.start, lambda: self._act(run))
+
+    def _act(self, run: Callable[[], object]) -> None:
+        try:
+            run()
+        finally:
+            self.actors -= 1
+
+    def is_over(self) -> bool:
+        """Whether all actors have come to their end."""
+        return not self.actors
+
+    def run(self, *, at_most: float) -> None:
+        """Lets the world run until all actors have ended, for so many seconds at most."""
+        self.engine.run(START + at_most, self.is_over)
+        self.judge.require(
+            "no waiter forgotten",
+            self.is_over(),
+            f"{self.actors} actors have not come to an end after {at_most:.0f} s",
+        )
+
+    def requests(self) -> int:
+        """All requests to DynamoDB that arrived."""
+        return self.database.bill.requests.total()
+
+    def require_accounts(self) -> None:
+        """Every request that was sent has arrived or was lost, and the senders count the same."""
+        traffic, bill = self.wire.traffic, self.database.bill
+        arrived = traffic.sent + traffic.copied
+        arrived.subtract(traffic.lost)
+        self.engine.run(self.engine.now + 60)
+        for name in sorted(arrived):
+            what = f"{name}: sent {arrived[name]}, charged {bill.requests[name]}"
+            self.judge.require(
+                "every request accounted", arrived[name] == bill.requests[name], what
+            )
+        sent = sum(sdk.sent for sdk in self.sdks)
+        told = traffic.sent.total() + traffic.outage
+        self.judge.require(
+            "every request accounted", sent == told, f"{sent} sent, {told} on the wire"
+        )
+
+
+@contextmanager
+def running(seed: int) -> Iterator[None]:
+    """The conditions of a run; all chance of Fairlock's code is the seed's."""
+    ids = Random(seed ^ 0x5EED)  # noqa: S311 - names, not secrets
+    was_collecting, level = gc.isenabled(), logging.root.manager.disable
+    state = random.getstate()
+    random.seed(seed)
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.disable()  # The engine collects, at the same step of each run.
+    try:
+        with (
+            simulated_threads(),
+            patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", ResourceWarning)  # Killed processes drop their locks.
+            yield
+    finally:
+        random.setstate(state)
+        logging.disable(level)
+        if was_collecting:
+            gc.enable()
