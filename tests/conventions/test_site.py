@@ -53,6 +53,20 @@ def test_a_document_that_is_in_no_menu_is_found() -> None:
     assert not_in_the_menu({"index.md", "guard.md", "new.md"}, menu) == {"new.md"}
 
 
+def constant(name: str) -> str:
+    """A text that the hook defines."""
+    text = (DOCS / "site" / "pages.py").read_text()
+    [found] = re.findall(rf'^{name}: Final = "(.+)"$', text, re.MULTILINE)
+    return str(found)
+
+
+def test_the_search_leaves_out_the_section_that_has_the_internals() -> None:
+    section = SETTINGS.read_text().partition(f"\n  - {constant('WITHOUT_SEARCH')}:\n")[2]
+    left_out = pages_of(section.partition("\ntheme:")[0])
+    assert {"protocol.md", "second-engine.md", "smoke.md", "project/model.md"} <= set(left_out)
+    assert not {"guard.md", "client.md", "runbook.md", "functions.md", "limits.md"} & set(left_out)
+
+
 def test_the_site_loads_its_fonts_and_scripts_from_nowhere_else() -> None:
     settings = SETTINGS.read_text()
     assert "\n  font: false\n" in settings
