@@ -39,7 +39,7 @@ from fairlock.protocol.model import (
     ReleaseRequest,
     SeenLock,
 )
-from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.protocol.outcomes import Grant, Queued, RefusalReason
 from fairlock.protocol.schema import waiter_key
 from fairlock.protocol.waiters import leave_queue
 from fairlock.store.acquire import acquire
@@ -316,11 +316,13 @@ class Acquisition:
         self._failures = 0
         if isinstance(answer, Grant):
             return self._renew_if_late(answer)
-        if isinstance(answer, Refusal) and answer.reason is RefusalReason.SUPERSEDED:
-            raise self._superseded(answer.newest)
         self.holders, self._ceiling = answer.holders, answer.ceiling
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
+        elif answer.reason is RefusalReason.SUPERSEDED:
+            raise self._superseded(answer.newest)
+        elif answer.reason is RefusalReason.QUEUE_FULL:
+            self._position.note_outside()
         return None
 
     def _seen_before(self, now: float) -> SeenLock | None:
@@ -384,11 +386,8 @@ class Acquisition:
     def _has_place(self, sent: float) -> bool:
         if self._ticket is None:
             return False
-        key = waiter_key(
-            self.request.lock_name,
-            entered_at_ms=self._ticket,
-            owner_id=self.request.owner_id,
-        )
+        name, owner_id = self.request.lock_name, self.request.owner_id
+        key = waiter_key(name, entered_at_ms=self._ticket, owner_id=owner_id)
         if not self._context().table.read(key):
             return False
         self._place_seen_at = sent

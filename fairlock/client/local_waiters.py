@@ -28,6 +28,7 @@ from fairlock.clock import Clock
 from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, is_over, over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.waiters import MOST_WAITERS
 from fairlock.store.context import shown
 from fairlock.store.newest import is_superseded
 
@@ -238,17 +239,28 @@ class QueuePosition:
         self._position = 1
         self._token = 0
         self._joined_token: int | None = None
+        self._is_outside = False
 
     @property
     def ahead(self) -> int:
         """How many waiters are in front, as far as is known."""
+        if self._is_outside:
+            return MOST_WAITERS
         return max(0, self._position - 1 - self._queue.grants_since(self._token))
 
     def note(self, position: int, seen: SeenLock) -> None:
         """The position as it was counted, in the queue of this lock or a moment later."""
+        self._is_outside = False
         self._position, self._token = position, seen.state.fencing_token
         if self._joined_token is None:
             self._joined_token = self._token
+
+    def note_outside(self) -> None:
+        """The queue was full: all who wait are in front, and more may be outside like this one.
+
+        Each of them would poll as often as the next in line otherwise.
+        """
+        self._is_outside = True
 
     def correct(self, owner_id: str, seen: SeenLock) -> bool:
         """Corrects the position by the head of the queue; returns whether it must be counted anew.

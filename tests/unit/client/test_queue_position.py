@@ -93,3 +93,19 @@ def test_a_waiter_that_is_not_where_it_thought_counts_anew(queue: LocalQueue) ->
     assert position.correct(ME, seen(10, "somebody", "somebody else")) is True
     position.note(9, seen(10))
     assert position.correct(ME, seen(10, "somebody", "somebody else")) is False
+
+
+def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(queue: LocalQueue) -> None:
+    """Thousands may be outside of a hot lock: each as the next in line would overload it."""
+    position = QueuePosition(queue, began=0)
+    queue.note(seen(10, "owner-id-of-ben"), 100)
+
+    def seconds() -> float:
+        return position.seconds_to_poll(100, longest=5, until_free=math.inf, random=lambda: 1)
+
+    assert seconds() < 0.1, "the next in line"
+    position.note_outside()
+    assert not position.correct(ME, seen(10, "owner-id-of-ben"))
+    assert seconds() == 5
+    position.note(2, seen(10))
+    assert position.ahead == 1, "it has a place now"
