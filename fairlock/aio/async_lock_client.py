@@ -42,6 +42,7 @@ from fairlock.client.table_client import (
     force_release_request,
     locks_of,
     pace_request,
+    require_limit,
     send_ceiling,
     send_force_release,
     send_release,
@@ -306,7 +307,7 @@ class AsyncLockClient(AsyncSeveralLocks, NotCopied):
         self, name: str, limit: int, *, reason: str, requested_by: str | None = None
     ) -> None:
         """Lets no more than this number hold a lock. As `LockClient.set_limit`."""
-        rules.require("limit", rules.LIMIT, limit)
+        require_limit(limit)
         await self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
 
     async def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:

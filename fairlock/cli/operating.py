@@ -162,9 +162,10 @@ def limit_command(
     reason: _Reason,
     as_json: AsJson = False,
 ) -> int:
-    """Lets at most N hold a lock, whatever limits its callers name, until `fairlock resume`.
+    """Lets at most N hold a lock.
 
-    Who holds goes on. It replaces a limit or a pause that stands.
+    Whatever limits callers name, until `fairlock resume`. Who holds goes on. It replaces a limit or
+    a pause that stands.
     """
     with target.locks() as locks:
         who = caller(target)
@@ -180,9 +181,10 @@ def pause_command(
     reason: _Reason,
     as_json: AsJson = False,
 ) -> int:
-    """Lets nobody acquire a lock until `fairlock resume`; who asks waits.
+    """Lets no one acquire a lock.
 
-    Who holds goes on. A limit that stands is replaced: `resume` does not bring it back.
+    Until `fairlock resume`: who asks meanwhile waits. Who holds goes on. A limit that stands is
+    replaced: `resume` does not bring it back.
     """
     with target.locks() as locks:
         who = caller(target)
@@ -198,7 +200,10 @@ def resume_command(
     reason: _Reason = "resumed",
     as_json: AsJson = False,
 ) -> int:
-    """Lifts a pause or a limit, and hands the lock over to those who wait."""
+    """Ends a pause or a limit.
+
+    The lock is handed over to those who wait.
+    """
     with target.locks() as locks:
         who = caller(target)
         return change_ceiling(locks, name, None, reason=reason, requested_by=who, as_json=as_json)

@@ -199,7 +199,7 @@ class LockAdministration(NotCopied, ABC):
             LockStoreUnavailable: outcome unknown; repeat the call.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        rules.require("limit", rules.LIMIT, limit)
+        require_limit(limit)
         self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
 
     def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
@@ -326,6 +326,13 @@ def force_release_request(
         reason=rules.plain_text("reason", rules.REASON, reason),
         requested_by=_requested_by(settings, requested_by),
     )
+
+
+def require_limit(limit: object) -> None:
+    """Refuses what `set_limit` does not take."""
+    if limit == 0 and type(limit) is int:
+        refuse("limit", "must be at least 1; `pause` lets nobody hold the lock", limit)
+    rules.require("limit", rules.LIMIT, limit)
 
 
 def ceiling_request(

@@ -96,20 +96,11 @@ def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = (
     return Condition(NOBODY_CAME_IN, values | {":seen_token": number(seen.fencing_token)})
 
 
-def may_not_enter(limit: int, seen: LockState) -> Condition:
-    """No permit is free for an owner with this limit.
+def may_not_enter(limit: int, seen: LockState, *, held: str = "#held >=") -> Condition:
+    """No permit is free for an owner with this limit; with `#held >`, not even when one leaves.
 
     If only the limits of holders, or the ceiling, are in its way, they must be as they were seen.
     """
-    return _too_many("#held >=", limit, seen)
-
-
-def may_not_replace(limit: int, seen: LockState) -> Condition:
-    """The same when a holder departs: without it, too, no permit is free for that owner."""
-    return _too_many("#held >", limit, seen)
-
-
-def _too_many(held: str, limit: int, seen: LockState) -> Condition:
     values: Values = {":limit": number(limit)}
     lowest = seen.limit_for(limit)
     if lowest == limit:

@@ -37,7 +37,7 @@ from fairlock.protocol.admission import (
     departure_times,
     eviction,
     may_enter_as_seen,
-    may_not_replace,
+    may_not_enter,
     needs_longer_retention,
     retain_item,
 )
@@ -301,7 +301,7 @@ def leave_without_successor(
     holder. If only a ceiling is in the waiter's way, it must be as it was seen.
     """
     leaving = removal(departing, left_at_ms=left_at_ms)
-    condition = may_not_replace(waiters_limit or 0, remaining)
+    condition = may_not_enter(waiters_limit or 0, remaining, held="#held >")
     if waiters_limit is None:
         closing = {**leaving.names, "#contended": schema.CONTENDED}
         leaving = replace(leaving, names=closing)

@@ -7,7 +7,7 @@ All times are epoch milliseconds and all spans milliseconds; `fairlock.wire` mak
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -309,7 +309,9 @@ class LockState:
 
     def limit_for(self, limit: int) -> int:
         """How many may hold when an owner with this limit does: all other limits count too."""
-        return min([limit, *self._limits()])
+        limits = [limit, *(holder.limit for holder in self.holders)]
+        last = self.last_ceiling
+        return min(limits if last is None or last.limit is None else [*limits, last.limit])
 
     def has_room(self, limit: int) -> bool:
         """Whether an owner with this limit may come in."""
@@ -317,13 +319,7 @@ class LockState:
 
     def is_full(self) -> bool:
         """Whether nobody comes in, whatever limit the owner that asks has named."""
-        return self.held >= min(self._limits(), default=1)
-
-    def _limits(self) -> Iterator[int]:
-        """The limits of the holders, and the ceiling."""
-        yield from (holder.limit for holder in self.holders)
-        if self.last_ceiling is not None and self.last_ceiling.limit is not None:
-            yield self.last_ceiling.limit
+        return not self.has_room(self.held + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
