@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairlock.errors import (
     CancellationReason,
     ClientUnusable,
+    DescribedCeiling,
     DescribedHolder,
     FairlockError,
     HolderChanged,
@@ -45,6 +46,7 @@ __all__ = [
     "AsyncLockClient",
     "CancellationReason",
     "ClientUnusable",
+    "DescribedCeiling",
     "DescribedForcedRelease",
     "DescribedHolder",
     "DescribedQueue",

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlock.text import describe, shorten
+from fairlock.text import describe, printable, shorten
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -167,6 +167,31 @@ class DescribedHolder:
     shared: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedCeiling:
+    """A limit that an operator has set, above which no grant of the lock goes.
+
+    As text it says so in a few words: `paused by olga since … (reason)`.
+
+    Attributes:
+        limit: how many may hold, whatever limits callers name; 0 if the lock is paused.
+        at: since when.
+        requested_by: who set it, as the request said; nobody has checked that.
+        reason: why.
+    """
+
+    limit: int
+    at: datetime
+    requested_by: str
+    reason: str
+
+    def __str__(self) -> str:
+        """For messages and logs, without control characters."""
+        what = f"limited to {self.limit}" if self.limit else "paused"
+        since = self.at.isoformat(sep=" ", timespec="seconds")
+        return f"{what} by {printable(self.requested_by)} since {since} ({printable(self.reason)})"
+
+
 class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names are API
     """The lock could not be acquired within the longest wait. Nothing is held.
 
@@ -176,6 +201,8 @@ class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names 
         lock_name: the lock.
         waited_seconds: how long the call has waited.
         holders: who had the lock when it was last looked at.
+        ceiling: the limit that an operator has set, which paused the lock if it is 0; None if none
+            stood then.
     """
 
     def __init__(
@@ -185,11 +212,13 @@ class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names 
         lock_name: str = "",
         waited_seconds: float = 0.0,
         holders: tuple[DescribedHolder, ...] = (),
+        ceiling: DescribedCeiling | None = None,
     ) -> None:
         super().__init__(message)
         self.lock_name = lock_name
         self.waited_seconds = waited_seconds
         self.holders = holders
+        self.ceiling = ceiling
 
 
 class Superseded(FairlockError):  # noqa: N818 - class names are API

@@ -173,6 +173,11 @@ _EVENTS: Final[dict[type[context.Event], tuple[MetricName, Callable[..., None], 
         logger.warning,
         LogMessage.RELEASED_BY_FORCE,
     ),
+    context.CeilingChanged: (
+        MetricName.CEILING_CHANGED,
+        logger.warning,
+        LogMessage.CEILING_CHANGED,
+    ),
     context.MixedLimits: (MetricName.MIXED_LIMITS, logger.warning, LogMessage.MIXED_LIMITS),
     context.Extended: (MetricName.EXTENDED, logger.info, LogMessage.EXTENDED),
     context.LivenessUnknown: (

@@ -37,10 +37,13 @@ from fairlock.client.settings import (
 )
 from fairlock.client.table_client import (
     NotCopied,
+    ceiling_request,
     checked_prefix,
     force_release_request,
     locks_of,
     pace_request,
+    require_limit,
+    send_ceiling,
     send_force_release,
     send_release,
     wait_for_slot,
@@ -299,6 +302,31 @@ class AsyncLockClient(AsyncSeveralLocks, NotCopied):
             requested_by=requested_by,
         )
         await run(send_force_release, self._opened(), request)
+
+    async def set_limit(
+        self, name: str, limit: int, *, reason: str, requested_by: str | None = None
+    ) -> None:
+        """Lets no more than this number hold a lock. As `LockClient.set_limit`."""
+        require_limit(limit)
+        await self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
+
+    async def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
+        """Lets nobody acquire a lock until `resume`. As `LockClient.pause`."""
+        await self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
+
+    async def resume(
+        self, name: str, *, reason: str = "resumed", requested_by: str | None = None
+    ) -> None:
+        """Lifts what `pause` or `set_limit` has set. As `LockClient.resume`."""
+        await self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    async def _change_ceiling(
+        self, name: str, limit: int | None, *, reason: str, requested_by: str | None
+    ) -> None:
+        request = ceiling_request(
+            self._settings, name, limit, reason=reason, requested_by=requested_by
+        )
+        await run(send_ceiling, self._opened(), request)
 
     async def release(self, name: str, owner_id: str) -> bool:
         """Releases what a function or another process has acquired. As `LockClient.release`."""

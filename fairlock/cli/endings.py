@@ -118,6 +118,15 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         },
         "free-a-lock",
     ),
+    "limit": Ending(
+        ("fairlock limit vendor 3 --reason 'vendor asks for less'",), _READS, "pause-and-limit"
+    ),
+    "pause": Ending(
+        ("fairlock pause deploy/production --reason 'freeze until Monday'",),
+        _READS,
+        "pause-and-limit",
+    ),
+    "resume": Ending(("fairlock resume deploy/production",), _READS, "pause-and-limit"),
     "doctor": Ending(
         ("fairlock doctor", "fairlock doctor --table locks --json"),
         {

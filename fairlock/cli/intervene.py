@@ -1,4 +1,4 @@
-"""`fairlock release`: with the owner_id, as the owner; by force, as somebody who has seen it."""
+"""`fairlock release`, as the owner or by force; and `fairlock limit`, `pause` and `resume`."""
 
 from __future__ import annotations
 
@@ -118,6 +118,34 @@ def _is_confirmed(found: LockDescription, wanted: ForcedRelease) -> bool:
     waiting = found.waiters.count
     heir = "the oldest waiter gets the lock" if waiting else "nobody waits"
     return wanted.ask(f"Release it by force? Its work is not stopped by this; {heir}.")
+
+
+def change_ceiling(
+    locks: LockClient,
+    name: str,
+    limit: int | None,
+    *,
+    reason: str,
+    requested_by: str,
+    as_json: bool = False,
+) -> int:
+    """Limits, pauses (0) or resumes (None) a lock; returns the exit status.
+
+    Raises:
+        InvalidRequest: an argument breaks its rule.
+    """
+    if limit is None:
+        locks.resume(name, reason=reason, requested_by=requested_by)
+    elif limit:
+        locks.set_limit(name, limit, reason=reason, requested_by=requested_by)
+    else:
+        locks.pause(name, reason=reason, requested_by=requested_by)
+    if as_json:
+        typer.echo(json.dumps({"lock_name": name, "limit": limit}))
+        return 0
+    done = {None: "resumed", 0: "paused"}.get(limit, f"limited to {limit}")
+    typer.echo(f"{printable(name)}: {done}; {_now(locks, name)}")
+    return 0
 
 
 def _now(locks: LockClient, name: str) -> str:

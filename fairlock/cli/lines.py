@@ -50,6 +50,11 @@ def details(lock: LockDescription) -> Iterator[str]:
             yield f"  version: {waiter.only_newest}"
     if lock.newest is not None:
         yield f"newest version granted: {lock.newest}"
+    if lock.ceiling is not None:
+        yield "paused" if lock.is_paused else f"limited to {lock.ceiling.limit}"
+        yield f"  at: {iso(lock.ceiling.at)}"
+        yield f"  by: {printable(lock.ceiling.requested_by)}"
+        yield f"  reason: {printable(lock.ceiling.reason)}"
     last = lock.last_forced_release
     if last is not None:
         yield "last released by force"
@@ -102,11 +107,14 @@ def one_line(lock: LockDescription) -> str:
 
 
 def state_of(lock: LockDescription) -> str:
-    """How many hold."""
+    """How many hold, and whether an operator has limited or paused the lock."""
     number = len(lock.holders)
     readers = "" if not any(holder.shared for holder in lock.holders) else " reader"
     readers += "s" if readers and number > 1 else ""
-    return f"held by {number}{readers} of {lock.limit}" if lock.holders else "free"
+    held = f"held by {number}{readers} of {lock.limit}" if lock.holders else "free"
+    if lock.ceiling is None:
+        return held
+    return f"{held}, " + ("paused" if lock.is_paused else f"limited to {lock.ceiling.limit}")
 
 
 def owners_of(lock: LockDescription) -> str:
@@ -163,20 +171,27 @@ def _without_account(owner: str) -> str:
     return name if is_execution else owner
 
 
+def _limit_in_force(lock: LockDescription) -> int | None:
+    """The lowest limit; 0 beside holders means that the lock is paused."""
+    if lock.ceiling is None or lock.limit is None:
+        return lock.limit
+    return min(lock.limit, lock.ceiling.limit)
+
+
 def _row(lock: LockDescription) -> list[Text]:
     """Cells as plain text: square brackets in a name are no markup."""
-    cells = [printable(lock.name), "free", "", "", "", "", ""]
-    style = "dim"
+    cells = [printable(lock.name), "paused" if lock.is_paused else "free", "", "", "", "", ""]
+    style = "magenta" if lock.is_paused else "dim"
     if lock.holders:
         oldest = lock.holders[0]
         left = oldest.expires_at - lock.seen_at
         cells[1:5] = [
-            f"{len(lock.holders)}/{lock.limit}",
+            f"{len(lock.holders)}/{_limit_in_force(lock)}",
             _without_account(owners_of(lock)),
             short(lock.seen_at - oldest.acquired_at),
             short(left) if left.total_seconds() >= 0 else "over",
         ]
-        style = "yellow" if left.total_seconds() < 0 else ""
+        style = "yellow" if left.total_seconds() < 0 else style if lock.is_paused else ""
     if lock.waiters.oldest is not None:
         cells[5:] = [str(lock.waiters.count), short(lock.seen_at - lock.waiters.oldest)]
     return [Text(cell, style=style) for cell in cells]

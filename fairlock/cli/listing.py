@@ -22,7 +22,7 @@ from fairlock.cli import exit_codes, lines
 from fairlock.cli.lines import lock_table
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import Clock, iso_utc
-from fairlock.errors import LockStoreUnavailable
+from fairlock.errors import DescribedCeiling, LockStoreUnavailable
 from fairlock.protocol.description import DescribedQueue, LockDescription
 from fairlock.text import printable
 from fairlock.wire.answers import lock_json
@@ -68,7 +68,7 @@ def is_wanted(lock: LockDescription, *, waiting: bool, free: bool) -> bool:
     """Whether the options want to see this lock."""
     if waiting:
         return lock.waiters.count > 0
-    return free or bool(lock.holders) or lock.waiters.count > 0
+    return free or lock.is_in_use
 
 
 def _batches(locks: Iterable[LockDescription]) -> Iterator[list[LockDescription]]:
@@ -113,8 +113,8 @@ def watch(
     """Shows the locks until Ctrl-C; returns the exit status.
 
     On a terminal the table is drawn anew each time. Elsewhere a line is printed for each lock when
-    it is first seen, changes hands, or another number waits, and when it is free again. A table
-    that does not answer is told, and read again.
+    it is first seen, changes hands, is limited or paused, or another number waits, and when it is
+    free again. A table that does not answer is told, and read again.
 
     Args:
         read: reads the locks.
@@ -190,20 +190,24 @@ def _free(name: str, clock: Clock) -> LockDescription:
     return LockDescription(name=name, seen_at=seen_at, limit=None, holders=(), waiters=nobody)
 
 
+_Shown = tuple[tuple[int, ...], int, DescribedCeiling | None]
+"""Of a lock: who holds, how many wait, and its ceiling."""
+
+
 @dataclass(slots=True)
 class _Changes:
     """What is to be told of each lock, once."""
 
-    _seen: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    _seen: dict[str, _Shown] = field(default_factory=dict)
 
     def since_last(
         self, found: Iterable[LockDescription]
     ) -> Iterator[tuple[str, LockDescription | None]]:
         """Each lock that has changed, by its name; None if it is free by now."""
-        now: dict[str, tuple[tuple[int, ...], int]] = {}
+        now: dict[str, _Shown] = {}
         for lock in found:
             holders = tuple(holder.fencing_token for holder in lock.holders)
-            now[lock.name] = (holders, lock.waiters.count)
+            now[lock.name] = (holders, lock.waiters.count, lock.ceiling)
             if self._seen.get(lock.name) != now[lock.name]:
                 yield lock.name, lock
         for name in self._seen:

@@ -1,4 +1,4 @@
-"""The commands by which people see locks and free them."""
+"""The commands by which people see locks, free them, and limit or pause them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from fairlock.cli import exit_codes
 from fairlock.cli.doctor import doctor
 from fairlock.cli.endings import Command
 from fairlock.cli.exit_codes import end
-from fairlock.cli.intervene import ForcedRelease, ask_at_the_terminal, force_release, release_own
+from fairlock.cli.intervene import (
+    ForcedRelease,
+    ask_at_the_terminal,
+    change_ceiling,
+    force_release,
+    release_own,
+)
 from fairlock.cli.lines import screen
 from fairlock.cli.listing import list_locks, reader, show, watch
 from fairlock.cli.target import (
@@ -139,6 +145,68 @@ def release_command(
     )
     with target.locks() as locks:
         return force_release(locks, target.place(), wanted)
+
+
+_Reason = Annotated[str, typer.Option(help="Why; those who wait see it.")]
+
+
+@commands.command("limit", cls=Command)
+@about_a_table()
+def limit_command(
+    target: Target,
+    name: LockName,
+    limit: Annotated[
+        int, typer.Argument(min=1, metavar="N", help="How many may hold, whatever callers say.")
+    ],
+    *,
+    reason: _Reason,
+    as_json: AsJson = False,
+) -> int:
+    """Lets at most N hold a lock.
+
+    Whatever limits callers name, until `fairlock resume`. Who holds goes on. It replaces a limit or
+    a pause that stands.
+    """
+    with target.locks() as locks:
+        who = caller(target)
+        return change_ceiling(locks, name, limit, reason=reason, requested_by=who, as_json=as_json)
+
+
+@commands.command("pause", cls=Command)
+@about_a_table()
+def pause_command(
+    target: Target,
+    name: LockName,
+    *,
+    reason: _Reason,
+    as_json: AsJson = False,
+) -> int:
+    """Lets no one acquire a lock.
+
+    Until `fairlock resume`: who asks meanwhile waits. Who holds goes on. A limit that stands is
+    replaced: `resume` does not bring it back.
+    """
+    with target.locks() as locks:
+        who = caller(target)
+        return change_ceiling(locks, name, 0, reason=reason, requested_by=who, as_json=as_json)
+
+
+@commands.command("resume", cls=Command)
+@about_a_table()
+def resume_command(
+    target: Target,
+    name: LockName,
+    *,
+    reason: _Reason = "resumed",
+    as_json: AsJson = False,
+) -> int:
+    """Ends a pause or a limit.
+
+    The lock is handed over to those who wait.
+    """
+    with target.locks() as locks:
+        who = caller(target)
+        return change_ceiling(locks, name, None, reason=reason, requested_by=who, as_json=as_json)
 
 
 @commands.command("doctor", cls=Command)

@@ -59,8 +59,10 @@ def waits_for(locks: LockClient, lock_name: str, *, seconds: float) -> str:
         found = locks.describe(lock_name)
     except (FairlockError, BotoCoreError, ClientError) as error:
         return f"{told}; who holds it is unknown: {error}"
-    if found is None or not (found.holders or found.waiters.count):
+    if found is None or not found.is_in_use:
         return ""
+    if found.ceiling is not None:
+        told += f"; it is {found.ceiling}"
     if not found.holders:
         return f"{told}; nobody holds it, {found.waiters.count} waiting"
     since = iso(found.holders[0].acquired_at)

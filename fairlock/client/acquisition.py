@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -31,9 +31,10 @@ from fairlock.client.connection import StoreFactory
 from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
-from fairlock.protocol.description import describe_holder
+from fairlock.protocol.description import describe_ceiling, describe_holder
 from fairlock.protocol.model import (
     AcquireRequest,
+    Ceiling,
     Holder,
     ReleaseRequest,
     SeenLock,
@@ -47,29 +48,6 @@ from fairlock.store.keep_alive import take_up
 from fairlock.store.newest import with_version
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
-
-
-def wait_timeout(
-    lock_name: str, holders: Sequence[Holder], *, max_wait: float, waited: float
-) -> LockWaitTimeout:
-    """The error of an acquisition that was not granted in time.
-
-    Args:
-        lock_name: the lock.
-        holders: who had it at the last poll.
-        max_wait: longest seconds, as the caller said; 0 for a single try.
-        waited: the seconds that it really took.
-    """
-    described = tuple(map(describe_holder, holders))
-    names = ", ".join(map(_named, described)) or "nobody"
-    told = f"not handed over within {max_wait:g} s; last held by" if max_wait else "held by"
-    message = f"lock {lock_name!r}: {told} {names}"
-    return LockWaitTimeout(
-        message,
-        lock_name=lock_name,
-        waited_seconds=waited,
-        holders=described,
-    )
 
 
 def _named(holder: DescribedHolder) -> str:
@@ -141,6 +119,7 @@ class Acquisition:
         self._is_granted = self._is_settled = False
         self._thread = threading.current_thread()
         self.holders: tuple[Holder, ...] = ()
+        self._ceiling: Ceiling | None = None
 
     def run(self) -> Grant | None:
         """Returns the grant, or None if there was none in time; then nothing is held or waited for.
@@ -270,12 +249,19 @@ class Acquisition:
         return self._thread is threading.current_thread() or not self._thread.is_alive()
 
     def timed_out(self) -> LockWaitTimeout:
-        """The error that names the lock's holders."""
-        return wait_timeout(
-            self.request.lock_name,
-            self.holders,
-            max_wait=self._max_wait,
-            waited=self._clock.monotonic() - self._began,
+        """The error that names the lock's holders, and who has paused it."""
+        described = tuple(map(describe_holder, self.holders))
+        names = ", ".join(map(_named, described)) or "nobody"
+        told = f"not handed over within {self._max_wait:g} s; last held by"
+        told = told if self._max_wait else "held by"
+        ceiling = describe_ceiling(self._ceiling)
+        return LockWaitTimeout(
+            f"lock {self.request.lock_name!r}: {told} {names}"
+            + (f"; {ceiling}" if ceiling else ""),
+            lock_name=self.request.lock_name,
+            waited_seconds=self._clock.monotonic() - self._began,
+            holders=described,
+            ceiling=ceiling,
         )
 
     def _give_up(self) -> None:
@@ -330,7 +316,7 @@ class Acquisition:
         self._failures = 0
         if isinstance(answer, Grant):
             return self._renew_if_late(answer)
-        self.holders = answer.holders
+        self.holders, self._ceiling = answer.holders, answer.ceiling
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
         elif answer.reason is RefusalReason.SUPERSEDED:
@@ -382,7 +368,7 @@ class Acquisition:
         self._queue.note(seen, sent)
         if (found := self._waiter.take_grant()) is not None:
             return self._renew_if_late(found, handed_over=True)
-        self.holders = seen.state.holders
+        self.holders, self._ceiling = seen.state.holders, seen.state.ceiling
         owner_id = self.request.owner_id
         if self._position.correct(owner_id, seen) and self._ticket is not None:
             ahead = count_ahead(

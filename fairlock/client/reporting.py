@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from fairlock.store.context import (
+    CeilingChanged,
     Event,
     Evicted,
     Extended,
@@ -57,6 +58,15 @@ def log_event(event: Event) -> None:
                 printable(event.reason),
                 label_of(event.owner_name),
                 event.fencing_token,
+            )
+        case CeilingChanged():
+            what = {None: "resumed", 0: "paused"}.get(event.ceiling, f"limited to {event.ceiling}")
+            logger.warning(
+                "lock %r: %s by %s: %s",
+                event.lock_name,
+                what,
+                printable(event.requested_by),
+                printable(event.reason),
             )
         case MixedLimits(lock_name=lock_name, limit=limit, holders_limits=holders_limits):
             logger.warning(

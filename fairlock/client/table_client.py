@@ -1,4 +1,4 @@
-"""What people do with the locks of a table, their own or not: see them, and free a stuck one."""
+"""What people do with the locks of a table, their own or not: see, free, limit and pause them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from fairlock.errors import (
     LockStoreUnavailable,
     SlotTooLate,
 )
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.model import ForceReleaseRequest, ReleaseRequest
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, interval_us
-from fairlock.store.administration import describe, force_release, list_locks
+from fairlock.store.administration import change_ceiling, describe, force_release, list_locks
 from fairlock.store.release import release
 from fairlock.store.turns import Turn
 from fairlock.wire import rules
@@ -175,6 +176,57 @@ class LockAdministration(NotCopied, ABC):
         )
         send_force_release(self._opened(), request)
 
+    def set_limit(
+        self, name: str, limit: int, *, reason: str, requested_by: str | None = None
+    ) -> None:
+        """Lets no more than this number hold a lock, whatever limits its callers name.
+
+        For an incident: the vendor takes three calls at a time instead of ten, and no deployment
+        is needed. It stands until `resume`, and no deployment resets it. Who holds goes on; further
+        grants wait until fewer hold. Raising the limit hands over to those who wait, by this call.
+
+        A read and a write, and three requests for each waiter that is let in. While a limit stands,
+        each acquire of this lock takes a request more. May be repeated: the last caller wins.
+        Logged as a warning, and stored with the lock, where `describe` shows it.
+
+        Args:
+            name: the lock; need not exist yet.
+            limit: how many may hold, 1 to 100. It replaces a limit or a pause that stands.
+            reason: why, 1 to 512 bytes; those who wait see it.
+            requested_by: as of `force_release`.
+
+        Raises:
+            LockStoreUnavailable: outcome unknown; repeat the call.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+        """
+        require_limit(limit)
+        self._change_ceiling(name, limit, reason=reason, requested_by=requested_by)
+
+    def pause(self, name: str, *, reason: str, requested_by: str | None = None) -> None:
+        """Lets nobody acquire a lock until `resume`; who asks waits. Holders are not stopped.
+
+        Once this returns, nobody is granted the lock any more. Arguments, costs and errors as of
+        `set_limit`. A limit that stands is replaced: `resume` does not bring it back.
+        """
+        self._change_ceiling(name, 0, reason=reason, requested_by=requested_by)
+
+    def resume(
+        self, name: str, *, reason: str = "resumed", requested_by: str | None = None
+    ) -> None:
+        """Lifts what `pause` or `set_limit` has set, and hands the lock over to those who wait.
+
+        Arguments, costs and errors as of `set_limit`. A lock without a limit stays as it is.
+        """
+        self._change_ceiling(name, None, reason=reason, requested_by=requested_by)
+
+    def _change_ceiling(
+        self, name: str, limit: int | None, *, reason: str, requested_by: str | None
+    ) -> None:
+        request = ceiling_request(
+            self._settings, name, limit, reason=reason, requested_by=requested_by
+        )
+        send_ceiling(self._opened(), request)
+
     def release(self, name: str, owner_id: str) -> bool:
         """Releases what a function or another process has acquired, to the oldest waiter if any.
 
@@ -268,19 +320,43 @@ def force_release_request(
     """The request of `force_release`; `InvalidRequest` if an argument breaks its rule."""
     name = rules.plain_text("name", rules.LOCK_NAME, name)
     token = _token_of_the_grant(holder, fencing_token)
-    reason = rules.plain_text("reason", rules.REASON, reason)
-    if requested_by is None:
-        requested_by = settings.owner_name or default_owner_name()
-        requested_by = requested_by.encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(
-            errors="ignore"
-        )
-    requested_by = rules.plain_text("requested_by", rules.REQUESTED_BY, requested_by)
     return ForceReleaseRequest(
         lock_name=name,
         fencing_token=token,
-        requested_by=requested_by,
-        reason=reason,
+        reason=rules.plain_text("reason", rules.REASON, reason),
+        requested_by=_requested_by(settings, requested_by),
     )
+
+
+def require_limit(limit: object) -> None:
+    """Refuses what `set_limit` does not take."""
+    if limit == 0 and type(limit) is int:
+        refuse("limit", "must be at least 1; `pause` lets nobody hold the lock", limit)
+    rules.require("limit", rules.LIMIT, limit)
+
+
+def ceiling_request(
+    settings: ClientSettings,
+    name: str,
+    limit: int | None,
+    *,
+    reason: str,
+    requested_by: str | None,
+) -> SetCeilingRequest:
+    """The request of `set_limit`, `pause` (0) and `resume` (None), whose limit is checked."""
+    return SetCeilingRequest(
+        lock_name=rules.plain_text("name", rules.LOCK_NAME, name),
+        limit=limit,
+        reason=rules.plain_text("reason", rules.REASON, reason),
+        requested_by=_requested_by(settings, requested_by),
+    )
+
+
+def _requested_by(settings: ClientSettings, requested_by: str | None) -> str:
+    if requested_by is None:
+        whole = settings.owner_name or default_owner_name()
+        requested_by = whole.encode()[: rules.LONGEST_REQUESTED_BY_BYTES].decode(errors="ignore")
+    return rules.plain_text("requested_by", rules.REQUESTED_BY, requested_by)
 
 
 def _token_of_the_grant(holder: DescribedHolder | None, fencing_token: int | None) -> int:
@@ -312,6 +388,17 @@ def send_release(store_factory: StoreFactory, name: str, owner_id: str) -> bool:
         lambda context, _attempt: release(context, request), seconds=RELEASE_SECONDS
     )
     return isinstance(answer, Released)
+
+
+def send_ceiling(store_factory: StoreFactory, request: SetCeilingRequest) -> None:
+    """Sends the request, again after an unknown outcome, for `RELEASE_SECONDS` at most.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown, whatever was tried.
+    """
+    store_factory.repeat(
+        lambda context, _attempt: change_ceiling(context, request), seconds=RELEASE_SECONDS
+    )
 
 
 def send_force_release(store_factory: StoreFactory, request: ForceReleaseRequest) -> None:

@@ -72,6 +72,7 @@ class Answer(TypedDict, total=False):
         reason: why there is no grant.
         is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
         holders: the labels of those who had the lock.
+        detail: what else is to be said: that the lock is paused, for instance.
         newest: the version that supersedes this acquisition.
         left_seconds: until the longest wait is over, by the clock of the step.
         failure: the call can never succeed.
@@ -81,6 +82,7 @@ class Answer(TypedDict, total=False):
     reason: str
     is_repeat: bool
     holders: list[str]
+    detail: str
     newest: int
     left_seconds: float
     failure: Failure
@@ -126,6 +128,7 @@ def ask(
             reason=answer["reason"],
             is_repeat=context.attempt > 1,
             holders=[holder["owner_name"] for holder in answer["holders"]],
+            detail=answer.get("detail", ""),
             newest=answer.get("newest", 0),
             left_seconds=deadline - time.time(),
         )
@@ -225,6 +228,7 @@ class Acquisition:
     _entry: _Entry = field(init=False)
     _asked: int = 0
     _holders: list[str] = field(default_factory=list)
+    _detail: str = ""
 
     def acquire(self) -> DurableLock | None:
         """Returns the lock, now or after a suspension; None if it is busy and nobody is to wait.
@@ -313,6 +317,7 @@ class Acquisition:
         if "failure" in answer:
             raise error_named(**answer["failure"])
         self._holders = answer.get("holders") or self._holders
+        self._detail = answer.get("detail", "")
         return answer
 
     def _leave(self, purpose: str, *, entered: bool) -> Departure | None:
@@ -381,8 +386,10 @@ class Acquisition:
     def _too_late(self) -> LockWaitTimeout:
         waited = float(self.options.max_wait or 0)
         names = ", ".join(self._holders) or "nobody that is known"
+        detail = f"; {self._detail}" if self._detail else ""
         return LockWaitTimeout(
-            f"lock {self.options.name!r} was not handed over within {waited:g} s; held by {names}",
+            f"lock {self.options.name!r} was not handed over within {waited:g} s; held by {names}"
+            f"{detail}",
             lock_name=self.options.name,
             waited_seconds=waited,
         )

@@ -10,6 +10,10 @@ limit in force, which is never above the limit of a holder. So most grants are o
                             the second is on condition that no owner came in since (the token is
                             as seen); the limit in force becomes the lowest of mine and theirs
 
+A ceiling, which an operator has set, is one limit more. The first write asks that there is none.
+Every later one knows it, and is refused if it has changed since: each change of a ceiling moves the
+fencing token (`ceiling.py`).
+
 A release leaves the limit in force as it is: too low perhaps, which costs the next owner the second
 write; never too high.
 
@@ -57,7 +61,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.protocol import schema
-from fairlock.protocol.expressions import Condition, Values, number
+from fairlock.protocol.expressions import Condition, Removal, Values, number
 from fairlock.protocol.lease_time import DATE_RESOLUTION_MS
 from fairlock.protocol.model import AcquireRequest, Holder, LockState, Waiter
 
@@ -65,13 +69,14 @@ PERMIT_FREE: Final = (
     "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
 )
 """`<`, never `<>`: lowering a limit while more permits are out must grant nothing."""
+NO_CEILING: Final = "attribute_not_exists(#ceiling)"
 NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"
 SET_LIMIT: Final = "#limit = :limit"
 
 
 def may_enter(limit: int) -> Condition:
     """A permit is free for an owner with this limit, if nothing is known of the lock."""
-    return Condition(PERMIT_FREE, {":limit": number(limit)})
+    return Condition(f"{NO_CEILING} AND {PERMIT_FREE}", {":limit": number(limit)})
 
 
 def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = ()) -> Condition:
@@ -91,17 +96,17 @@ def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = (
     return Condition(NOBODY_CAME_IN, values | {":seen_token": number(seen.fencing_token)})
 
 
-def may_not_enter(limit: int, seen: LockState) -> Condition:
-    """No permit is free for an owner with this limit.
+def may_not_enter(limit: int, seen: LockState, *, held: str = "#held >=") -> Condition:
+    """No permit is free for an owner with this limit; with `#held >`, not even when one leaves.
 
-    If only the limits of holders are in its way, they must be there as they were seen.
+    If only the limits of holders, or the ceiling, are in its way, they must be as they were seen.
     """
     values: Values = {":limit": number(limit)}
     lowest = seen.limit_for(limit)
     if lowest == limit:
-        return Condition("#held >= :limit", values)
+        return Condition(f"{held} :limit", values)
     values |= {":lowest": number(lowest), ":seen_token": number(seen.fencing_token)}
-    expression = f"(#held >= :limit OR ({NOBODY_CAME_IN} AND #held >= :lowest))"
+    expression = f"({held} :limit OR ({NOBODY_CAME_IN} AND {held} :lowest))"
     return Condition(expression, values)
 
 
@@ -125,6 +130,30 @@ def departure_times(left_at_ms: int) -> Values:
         left_at_ms: when the write is sent, by the sender's estimate of AWS's time.
     """
     return {":released_at": number(left_at_ms), ":late_limit": number(left_at_ms + SLACK_MS)}
+
+
+def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
+    """Removes holders whose lease is over, each on condition that its revision is as seen.
+
+    So a heartbeat in between wins. Each grant begins with the same revision, so the whole write has
+    to ask that no permit was granted since: a late copy must not hit the next grant of an owner.
+    The tokens of 100 holders, one by one, would exceed what DynamoDB allows an expression.
+    """
+    numbered = list(enumerate(holders))
+    names = {f"#over{i}": schema.holder_attribute(h.owner_id) for i, h in numbered}
+    names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
+    return Removal(
+        also_set=f", {LEFT_NOW}" if holders else "",
+        conditions=(
+            *(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered),
+            LEFT_LAST,
+        ),
+        names=names,
+        values={
+            **{f":seen{i}": number(h.revision) for i, h in numbered},
+            **departure_times(left_at_ms),
+        },
+    )
 
 
 def made_at_ms(request: AcquireRequest, *, now_ms: int) -> int:

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from fairlock.clock import utc
-from fairlock.errors import DescribedHolder
+from fairlock.errors import DescribedCeiling, DescribedHolder
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item, Query, Scan, names_in
-from fairlock.protocol.model import ForcedRelease, Holder, LockState, Waiter, is_dead
+from fairlock.protocol.model import Ceiling, ForcedRelease, Holder, LockState, Waiter, is_dead
 from fairlock.text import DEEPEST, is_nested_at_most
 
 WAITERS_SHOWN: Final = 20
@@ -92,6 +92,7 @@ class LockDescription:
         waiters: those that still ask.
         last_forced_release: None if there was none since the lock's item was made.
         newest: the highest version that was granted; None if no caller asked for the newest only.
+        ceiling: the limit that an operator has set; None if none stands.
     """
 
     name: str
@@ -101,6 +102,17 @@ class LockDescription:
     waiters: DescribedQueue
     last_forced_release: DescribedForcedRelease | None = None
     newest: int | None = None
+    ceiling: DescribedCeiling | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether an operator has paused the lock: nobody gets it, and holders go on."""
+        return self.ceiling is not None and self.ceiling.limit == 0
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether anybody holds the lock or waits for it, or a ceiling stands."""
+        return bool(self.holders) or self.waiters.count > 0 or self.ceiling is not None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,6 +155,7 @@ def describe_lock(
         waiters=waiters,
         last_forced_release=None if last is None else describe_forced_release(last),
         newest=state.newest,
+        ceiling=describe_ceiling(state.ceiling),
     )
 
 
@@ -170,6 +183,18 @@ def describe_waiter(waiter: Waiter) -> DescribedWaiter:
         execution_arn=waiter.request.execution_arn,
         shared=waiter.request.shared,
         only_newest=waiter.request.only_newest,
+    )
+
+
+def describe_ceiling(ceiling: Ceiling | None) -> DescribedCeiling | None:
+    """The ceiling that stands, if one does, with a time that people read."""
+    if ceiling is None or ceiling.limit is None:
+        return None
+    return DescribedCeiling(
+        limit=ceiling.limit,
+        at=utc(ceiling.at_ms),
+        requested_by=ceiling.requested_by,
+        reason=ceiling.reason,
     )
 
 

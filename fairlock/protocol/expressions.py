@@ -158,6 +158,8 @@ NOT_RELEASED_BY_ME: Final = (
     " AND (attribute_not_exists(#last_given_up) OR #last_given_up <> :me)"
 )
 NOT_CONTENDED: Final = "attribute_not_exists(#contended)"
+WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
+"""Nobody has joined the queue since."""
 
 NEXT_TOKEN: Final = "if_not_exists(#fencing_token, :seed) + :one"
 """The seed is the epoch in microseconds. Grants are slower than one a microsecond, so a lock that

@@ -23,10 +23,12 @@ from typing import Final
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     MARK_NEWEST,
+    NO_CEILING,
     NOT_SUPERSEDED,
     RETAIN_ITEM,
     SET_LIMIT,
     Unlearned,
+    eviction,
     may_enter,
     may_enter_as_seen,
     needs_longer_retention,
@@ -53,7 +55,6 @@ from fairlock.protocol.expressions import (
 )
 from fairlock.protocol.items import SAME_EXECUTIONS, SET_EXECUTIONS, new_holder, shared_executions
 from fairlock.protocol.lease_time import stored_end_ms
-from fairlock.protocol.leaving import eviction
 from fairlock.protocol.model import (
     DEFAULT_LEASE_MS,
     AcquireRequest,
@@ -297,9 +298,11 @@ def _grant(
         permits: how many more are out afterwards.
         seen: the lock as it was seen, if it was.
         now_ms: when the lease begins.
-        retain_long: whether to retain the item for 400 days, for any owner.
+        retain_long: whether to retain the item for 400 days, for any owner. One with a ceiling
+            is retained until that is lifted.
     """
-    long = retain_long or request.execution_arn is not None
+    spared = seen is not None and seen.ceiling is not None
+    long = (retain_long or request.execution_arn is not None) and not spared
     mark = "" if request.only_newest is None else f", {MARK_NEWEST}"
     executions = shared_executions(request, seen)
     more = ":one" if permits == 1 else ":difference"
@@ -357,7 +360,11 @@ def _renewal(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change=f"SET {', '.join(changes)}",
-        condition=all_of(*conditions, *retained_long_enough(long=retain_long)),
+        condition=all_of(
+            *conditions,
+            # 400 days must not be written over the retention of a ceiling that was set meanwhile.
+            *([NO_CEILING] if retain_long else retained_long_enough(long=False)),
+        ),
         values={**values, **({} if seen is None else _seen(seen))},
         now_ms=now_ms,
     )

@@ -23,7 +23,15 @@ from fairlock.errors import LockItemMalformed
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Item, Update, Values, number
 from fairlock.protocol.lease_time import stored_end_ms
-from fairlock.protocol.model import AcquireRequest, ForcedRelease, Holder, LockState, Place, Waiter
+from fairlock.protocol.model import (
+    AcquireRequest,
+    Ceiling,
+    ForcedRelease,
+    Holder,
+    LockState,
+    Place,
+    Waiter,
+)
 from fairlock.protocol.schema import PARTITION_KEY, lengthen, shorten
 
 if TYPE_CHECKING:
@@ -251,6 +259,7 @@ def read_state(item: Item) -> LockState:
         executions=_text(item, schema.EXECUTIONS),
         last_forced_release=_forced_release(item),
         newest=_number_or_none(item, schema.NEWEST),
+        last_ceiling=_last_ceiling(item),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )
 
@@ -286,6 +295,31 @@ def _forced_release(item: Item) -> ForcedRelease | None:
     record = item[schema.LAST_FORCED_RELEASE]["M"]
     return ForcedRelease(
         fencing_token=int(record["fencing_token"]["N"]),
+        at_ms=int(record["at_ms"]["N"]),
+        requested_by=record["requested_by"]["S"],
+        reason=record["reason"]["S"],
+    )
+
+
+def new_ceiling(ceiling: Ceiling) -> AttributeValueTypeDef:
+    """The attribute that tells of the last change of the ceiling, but for the ceiling itself."""
+    return {
+        "M": {
+            schema.CHANGE: number(ceiling.change),
+            "at_ms": number(ceiling.at_ms),
+            "requested_by": {"S": ceiling.requested_by},
+            "reason": {"S": ceiling.reason},
+        }
+    }
+
+
+def _last_ceiling(item: Item) -> Ceiling | None:
+    if schema.LAST_CEILING not in item:
+        return None
+    record = item[schema.LAST_CEILING]["M"]
+    return Ceiling(
+        limit=_number_or_none(item, schema.CEILING),
+        change=int(record[schema.CHANGE]["N"]),
         at_ms=int(record["at_ms"]["N"]),
         requested_by=record["requested_by"]["S"],
         reason=record["reason"]["S"],

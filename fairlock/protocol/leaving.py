@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
@@ -36,15 +35,20 @@ from fairlock.protocol.admission import (
     SET_LIMIT,
     Unlearned,
     departure_times,
+    eviction,
     may_enter_as_seen,
+    may_not_enter,
     needs_longer_retention,
     retain_item,
 )
+from fairlock.protocol.ceiling import CeilingChange, raise_ceiling
 from fairlock.protocol.expressions import (
     I_DO_NOT_HOLD,
     I_HOLD,
     MY_GRANT,
     NOT_CONTENDED,
+    WAIT_SEQ_UNMOVED,
+    Condition,
     Removal,
     Transaction,
     Update,
@@ -62,8 +66,6 @@ from fairlock.protocol.items import (
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.protocol.waiters import delete_waiter
-
-_WAIT_SEQ_UNMOVED: Final = "#wait_seq = :wait_seq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,12 @@ class DepartingHolder:
         return self.voluntary and state.last_released == self.holder.owner_id
 
 
-def removal(departing: DepartingHolder | None, *, left_at_ms: int) -> Removal:
-    """Removes a holder that gives its permit back or is evicted; nothing if there is none.
+Departing = DepartingHolder | CeilingChange
+"""What goes out by a write: a holder, or a ceiling that was in the way of waiters."""
+
+
+def removal(departing: Departing | None, *, left_at_ms: int) -> Removal:
+    """Removes a holder that gives its permit back or is evicted, or a ceiling; or nothing.
 
     Always on condition that its grant is the one that was seen, by the fencing token that no other
     grant has. The owner_id alone would let a late copy of the write end a later grant of the same
@@ -115,6 +121,8 @@ def removal(departing: DepartingHolder | None, *, left_at_ms: int) -> Removal:
     """
     if departing is None:
         return Removal()
+    if isinstance(departing, CeilingChange):
+        return departing.part()
     if not departing.is_marked:
         found = eviction([departing.holder], left_at_ms=left_at_ms)
         put_back = departing.unlearned
@@ -152,30 +160,6 @@ def removal(departing: DepartingHolder | None, *, left_at_ms: int) -> Removal:
         conditions=("#departing_token = :seen_grant", LEFT_LAST),
         names=names,
         values=values,
-    )
-
-
-def eviction(holders: Sequence[Holder], *, left_at_ms: int) -> Removal:
-    """Removes holders whose lease is over, each on condition that its revision is as seen.
-
-    So a heartbeat in between wins. Each grant begins with the same revision, so the whole write has
-    to ask that no permit was granted since: a late copy must not hit the next grant of an owner.
-    The tokens of 100 holders, one by one, would exceed what DynamoDB allows an expression.
-    """
-    numbered = list(enumerate(holders))
-    names = {f"#over{i}": schema.holder_attribute(h.owner_id) for i, h in numbered}
-    names |= {f"#over_token{i}": schema.token_attribute(h.owner_id) for i, h in numbered}
-    return Removal(
-        also_set=f", {LEFT_NOW}" if holders else "",
-        conditions=(
-            *(f"#over{i}.#h_revision = :seen{i}" for i, _ in numbered),
-            LEFT_LAST,
-        ),
-        names=names,
-        values={
-            **{f":seen{i}": number(h.revision) for i, h in numbered},
-            **departure_times(left_at_ms),
-        },
     )
 
 
@@ -240,13 +224,13 @@ def evict(
 def serve_waiter(
     state: LockState,
     waiter: Waiter,
-    departing: DepartingHolder | None,
+    departing: Departing | None,
     *,
     unless_joined: bool,
     left_at_ms: int,
     now_ms: int,
 ) -> tuple[Transaction, Holder]:
-    """Give the permit of the departing holder, or a free one if there is none, to a waiter.
+    """Give the permit of the departing holder, or a free one if no holder departs, to a waiter.
 
     With `unless_joined`, on condition that nobody has joined the queue since the state was seen.
 
@@ -258,25 +242,33 @@ def serve_waiter(
     """
     request, version = waiter.request, waiter.request.only_newest
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
-    put_back = departing.unlearned if departing else None
-    if departing and put_back and waiter.marks_newest:
-        departing = replace(departing, unlearned=replace(put_back, before=version or 0))
+    leaver = departing if isinstance(departing, DepartingHolder) else None
+    put_back = leaver.unlearned if leaver else None
+    if leaver and put_back and waiter.marks_newest:
+        departing = replace(leaver, unlearned=replace(put_back, before=version or 0))
+    elif isinstance(departing, CeilingChange):
+        state = departing.made(state)
     leaving = removal(departing, left_at_ms=left_at_ms)
     executions = shared_executions(request, state)
-    room = may_enter_as_seen(request.limit, state, [departing.holder] if departing else [])
-    # The state as seen stands: `retain_until` moves only with a grant or with a longer retention.
-    retain_long = request.execution_arn is not None or needs_longer_retention(state, now_ms=now_ms)
+    room = may_enter_as_seen(request.limit, state, [leaver.holder] if leaver else [])
+    # The state as seen stands: `retain_until` moves only with a grant or with a longer retention,
+    # and with a ceiling, which retains the item for as long as it stands.
+    retain_long = state.ceiling is None and (
+        isinstance(departing, CeilingChange)
+        or request.execution_arn is not None
+        or needs_longer_retention(state, now_ms=now_ms)
+    )
     update = conditional_update(
         schema.lock_key(request.lock_name),
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
         f"{', ' + MARK_NEWEST if waiter.marks_newest and not put_back else ''}"
-        f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
+        f"{SET_EXECUTIONS if executions else ''}" + ("" if leaver else " ADD #held :one"),
         condition=all_of(
             I_DO_NOT_HOLD,
             room.expression,  # no permit was granted since: so the limits and the token stand, too
-            *([_WAIT_SEQ_UNMOVED] if unless_joined else []),
+            *([WAIT_SEQ_UNMOVED] if unless_joined else []),
             *([] if version is None or put_back else [NOT_SUPERSEDED]),
         ),
         values={
@@ -299,23 +291,26 @@ def leave_without_successor(
     departing: DepartingHolder,
     *,
     waiters_limit: int | None,
-    wait_seq: int,
+    remaining: LockState,
     left_at_ms: int,
 ) -> Update:
     """Leave a lock of which more permits are out than the oldest waiter's limit allows.
 
     If that limit is None nobody waits, and the lock may be acquired again from now on: on condition
-    that nobody joined the queue since `wait_seq` was seen.
+    that nobody joined the queue since the lock was seen, which `remaining` shows without the
+    holder. If only a ceiling is in the waiter's way, it must be as it was seen.
     """
-    leaving, condition = removal(departing, left_at_ms=left_at_ms), "#held > :limit"
+    leaving = removal(departing, left_at_ms=left_at_ms)
+    condition = may_not_enter(waiters_limit or 0, remaining, held="#held >")
     if waiters_limit is None:
         closing = {**leaving.names, "#contended": schema.CONTENDED}
-        leaving, condition = replace(leaving, names=closing), _WAIT_SEQ_UNMOVED
+        leaving = replace(leaving, names=closing)
+        condition = Condition(WAIT_SEQ_UNMOVED, {":wait_seq": number(remaining.wait_seq)})
     return conditional_update(
         schema.lock_key(lock_name),
         change=f"SET #held = #held - :one, {RETAIN_ITEM}{leaving.also_set}",
-        condition=condition,
-        values={":limit": number(waiters_limit or 0), ":wait_seq": number(wait_seq)},
+        condition=condition.expression,
+        values=condition.values,
         removal=leaving,
         now_ms=left_at_ms,
     )
@@ -326,7 +321,7 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
     return conditional_update(
         schema.lock_key(lock_name),
         change="REMOVE #contended",
-        condition=_WAIT_SEQ_UNMOVED,
+        condition=WAIT_SEQ_UNMOVED,
         values={":wait_seq": number(wait_seq)},
     )
 
@@ -349,7 +344,7 @@ def next_step(
     lock_name: str,
     state: LockState,
     queue: Sequence[Waiter],
-    departing: DepartingHolder | None,
+    departing: Departing | None,
     *,
     unread: bool = False,
     passed_over: bool = False,
@@ -362,7 +357,7 @@ def next_step(
         lock_name: the lock.
         state: as it was seen.
         queue: the oldest waiters that still ask, in order.
-        departing: the holder that leaves; None if there are only free permits to grant.
+        departing: the holder that leaves, or the ceiling; None if there are only free permits.
         unread: whether there is more of the queue than was read.
         passed_over: whether waiters were left out of `queue` because they did not ask in time.
         left_at_ms: the present at the latest, for what leaves.
@@ -379,13 +374,15 @@ def next_step(
             left_at_ms=left_at_ms,
             now_ms=now_ms,
         )
+    if isinstance(departing, CeilingChange):
+        return Step(raise_ceiling(departing, state, now_ms=now_ms), remaining)
     if departing is not None:
         waiters_limit = 0 if unread else None
         update = leave_without_successor(
             lock_name,
             departing,
             waiters_limit=queue[0].request.limit if queue else waiters_limit,
-            wait_seq=state.wait_seq,
+            remaining=remaining,
             left_at_ms=left_at_ms,
         )
         return Step(update, replace(remaining, contended=bool(queue) or unread))
@@ -399,7 +396,7 @@ def _serve(
     state: LockState,
     remaining: LockState,
     queue: Sequence[Waiter],
-    departing: DepartingHolder | None,
+    departing: Departing | None,
     *,
     passed_over: bool,
     left_at_ms: int,
@@ -433,9 +430,11 @@ def _serve(
     return Step(transaction, after, HandOff(grant=grant, waiter=waiter, waited_ms=waited_ms))
 
 
-def _without(state: LockState, departing: DepartingHolder | None) -> LockState:
+def _without(state: LockState, departing: Departing | None) -> LockState:
     if departing is None:
         return state
+    if isinstance(departing, CeilingChange):
+        return departing.made(state)
     owner_id = departing.holder.owner_id
     holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
     released = owner_id if departing.voluntary else state.last_released

@@ -233,6 +233,22 @@ class ForcedRelease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A change of the ceiling: a limit that an operator has set, above which no grant goes.
+
+    Attributes:
+        limit: 0 pauses the lock; None if this change has lifted the ceiling.
+        change: how many changes there were, this one included.
+    """
+
+    limit: int | None
+    change: int
+    at_ms: int
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
     """One lock, as its item describes it. A lock never seen before has no holders.
 
@@ -245,6 +261,7 @@ class LockState:
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
         last_forced_release: the last release by force; None if there was none.
         newest: the highest version that was granted; None if no owner ever named one.
+        last_ceiling: the last change of the ceiling; None if there was none.
     """
 
     fencing_token: int = 0
@@ -259,6 +276,7 @@ class LockState:
     executions: str | None = None
     last_forced_release: ForcedRelease | None = None
     newest: int | None = None
+    last_ceiling: Ceiling | None = None
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:
@@ -288,17 +306,25 @@ class LockState:
             h.pushed and h.revision == 1 and date_ms < h.acquired_at_ms + TELLING_MS for h in last
         )
 
+    @property
+    def ceiling(self) -> Ceiling | None:
+        """The ceiling that stands; None if none does."""
+        last = self.last_ceiling
+        return None if last is None or last.limit is None else last
+
     def limit_for(self, limit: int) -> int:
-        """How many may hold when an owner with this limit does: the holders' limits count too."""
-        return min([limit, *(holder.limit for holder in self.holders)])
+        """How many may hold when an owner with this limit does: all other limits count too."""
+        limits = [limit, *(holder.limit for holder in self.holders)]
+        last = self.last_ceiling
+        return min(limits if last is None or last.limit is None else [*limits, last.limit])
 
     def has_room(self, limit: int) -> bool:
         """Whether an owner with this limit may come in."""
         return self.held < self.limit_for(limit)
 
     def is_full(self) -> bool:
-        """Whether the holders let nobody in, whatever limit the owner that asks has named."""
-        return self.held >= min((holder.limit for holder in self.holders), default=1)
+        """Whether nobody comes in, whatever limit the owner that asks has named."""
+        return not self.has_room(self.held + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from enum import Enum, StrEnum, auto
 
 from fairlock.protocol.admission import is_outdated
 from fairlock.protocol.lease_time import is_enough, is_over, own_ms
-from fairlock.protocol.model import AcquireRequest, Holder, LockState, SeenLock, Waiter
+from fairlock.protocol.model import AcquireRequest, Ceiling, Holder, LockState, SeenLock, Waiter
 
 
 class RefusalReason(StrEnum):
@@ -77,6 +77,7 @@ class Refusal:
         liveness_unknown: how many holders count as alive only because Step Functions did not say.
         called_at_ms: AWS's time, for the next call of a caller that is to ask again.
         newest: the highest version that was granted, if the caller asks for the newest only.
+        ceiling: the ceiling of the lock; None if none stands.
     """
 
     lock_name: str
@@ -86,6 +87,7 @@ class Refusal:
     retry_after_seconds: int = 1
     liveness_unknown: int = 0
     called_at_ms: int | None = None
+    ceiling: Ceiling | None = None
     newest: int | None = None
 
     @classmethod
@@ -121,6 +123,7 @@ class Queued:
         position: 1 is next; waiters that entered before and still ask count. None if nobody needs
             it, and so it was not counted.
         retry_after_seconds: when a waiter without a task token must ask again to keep its place.
+        ceiling: the ceiling of the lock; None if none stands.
         seen: the lock with the caller in its queue; None if the caller was handed it meanwhile.
     """
 
@@ -130,6 +133,7 @@ class Queued:
     position: int | None
     holders: tuple[Holder, ...]
     retry_after_seconds: int
+    ceiling: Ceiling | None = None
     seen: SeenLock | None = field(default=None, repr=False)
 
 

@@ -3,7 +3,8 @@
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
                                       last_given_up, limit, expiry_time, retain_until, executions,
-                                      released_at, last_forced_release, newest,
+                                      released_at, last_forced_release, newest, ceiling,
+                                      last_ceiling,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, how to wake it, asked_at_ms
@@ -19,7 +20,8 @@ says when a holder or a waiter left last (`admission.py`), `executions` how the 
 begin (`items.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
 the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
 force, and why, `newest` the highest version that was granted to an owner that asked for the newest
-only (`admission.py`). Each holder is a top-level attribute. One nested map of holders would not do:
+only (`admission.py`), `ceiling` is a limit that an operator has set (`ceiling.py`), `last_ceiling`
+who changed that last. Each holder is a top-level attribute. One nested map of holders would not do:
 DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
 take two requests.
 
@@ -77,6 +79,11 @@ nothing to release cannot wipe the mark of one that had."""
 RELEASED_AT: Final = "released_at"
 LAST_FORCED_RELEASE: Final = "last_forced_release"
 NEWEST: Final = "newest"
+CEILING: Final = "ceiling"
+"""There only while a ceiling stands: the first write of an acquire asks that it is not."""
+LAST_CEILING: Final = "last_ceiling"
+CHANGE: Final = "change"
+"""In `LAST_CEILING`: how often the ceiling was changed, which no late copy can know."""
 
 EXECUTIONS: Final = "executions"
 
@@ -135,6 +142,9 @@ clock error, so that TTL never deletes a holder, and a new fencing token seed is
 WORKFLOW_RETENTION_MS: Final = 400 * 24 * 3_600_000
 """How long a lock's item outlives its last grant to a workflow. Such a holder needs no heartbeat:
 it holds as long as its execution runs, which Step Functions ends after a year."""
+FOREVER_SECONDS: Final = 253_402_300_799
+"""The end of the year 9999: TTL does not delete a lock with a ceiling, however long nobody writes.
+"""
 REDRIVABLE_MS: Final = 15 * 24 * 3_600_000
 """How long the claim of an execution that is over stays. Step Functions redrives for 14 days."""
 DONE_CLAIM_RETENTION_MS: Final = 3_600_000

@@ -368,4 +368,5 @@ def _refuse(
         holders=state.holders,
         retry_after_seconds=advise(context, request, state),
         newest=state.newest,
+        ceiling=state.ceiling,
     )

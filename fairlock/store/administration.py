@@ -1,4 +1,4 @@
-"""What operators do: end a grant in its holder's place, and see who holds and who waits.
+"""What operators do: end another's grant, limit or pause a lock, and see who holds and who waits.
 
 A release by force:
 
@@ -15,6 +15,13 @@ heartbeat in between does not prevent it: the holder is to be freed although it 
 The former holder is told as one that was evicted: its heartbeat and its release answer "not held".
 Its claim, if it is a workflow, is its own, and stays until it releases or is reaped.
 
+A change of the ceiling (`protocol/ceiling.py`):
+
+read ─▶ it makes no room, or nobody waits ─▶ set_ceiling, raise_ceiling ─▶ changed
+  │                                              └─ condition failed, with the item as it was ─┐
+  └─▶ it makes room for those who wait ─▶ hand over, the change by the first write ─▶ changed  │
+                                              └─ another change came in between ─▶ read again ◀┘
+
 No description is a snapshot: a lock and its waiters are several items, and owners go on meanwhile.
 The queue is read before the holders, so that a waiter that is handed the lock in between is seen as
 a holder; the other order would not show it at all.
@@ -23,10 +30,11 @@ a holder; the other order would not show it at all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import count, groupby
 
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockItemMalformed
+from fairlock.protocol.ceiling import CeilingChange, SetCeilingRequest, raise_ceiling, set_ceiling
 from fairlock.protocol.description import (
     DescribedQueue,
     LockDescription,
@@ -40,10 +48,22 @@ from fairlock.protocol.description import (
 from fairlock.protocol.expressions import Item
 from fairlock.protocol.items import read_state, read_waiter
 from fairlock.protocol.leaving import DepartingHolder, release_by_force
-from fairlock.protocol.model import ForcedRelease, ForceReleaseRequest, Holder, LockState
+from fairlock.protocol.model import (
+    ForcedRelease,
+    ForceReleaseRequest,
+    Holder,
+    LockState,
+)
 from fairlock.protocol.outcomes import Released
 from fairlock.protocol.schema import lock_key
-from fairlock.store.context import LockContext, ReleasedByForce, leave, outcome_unknown
+from fairlock.store.context import (
+    CeilingChanged,
+    LockContext,
+    ReleasedByForce,
+    leave,
+    outcome_unknown,
+    pause_or_give_up,
+)
 from fairlock.store.hand_off import REPLY_LOST, hand_over
 
 
@@ -126,6 +146,60 @@ def _released(context: LockContext, request: ForceReleaseRequest, holder: Holder
         fencing_token=holder.fencing_token,
         execution_arn=holder.execution_arn,
     )
+
+
+def change_ceiling(context: LockContext, request: SetCeilingRequest) -> None:
+    """Sets, changes or lifts the ceiling of a lock; once it returns, no grant goes above it.
+
+    A read and a write; with a hand-off for each permit that becomes free for those who wait. Of two
+    operators the later one wins. Lifting a ceiling that is not there writes nothing.
+
+    Raises:
+        LockStoreUnavailable: outcome unknown.
+    """
+    began, name = context.retry_budget.clock.monotonic(), request.lock_name
+    state = read_state(context.table.read(lock_key(name)))
+    for attempt in count():
+        if request.limit is None and state.ceiling is None:
+            # An earlier call may have lifted it and died before it served all who wait.
+            if state.contended:
+                hand_over(context, name, state)
+            return
+        change = CeilingChange.of(request, state, now_ms=context.aws_clock.now_ms())
+        found = _send_change(context, change, state)
+        if found is None:
+            context.observe(
+                CeilingChanged(
+                    lock_name=name,
+                    ceiling=request.limit,
+                    requested_by=request.requested_by,
+                    reason=request.reason,
+                )
+            )
+            return
+        state = found
+        pause_or_give_up(context, name, began=began, attempt=attempt)
+
+
+def _send_change(context: LockContext, change: CeilingChange, state: LockState) -> LockState | None:
+    """Makes the change, or returns the lock as it is if others were faster."""
+    name, makes_room = change.lock_name, change.makes_room(state)
+    if makes_room and state.contended:
+        is_made = hand_over(context, name, state, departing=change)
+        return None if is_made else read_state(context.table.read(lock_key(name)))
+    now_ms = context.aws_clock.now_ms()
+    update = set_ceiling(change, now_ms=now_ms)
+    if makes_room:
+        update = raise_ceiling(change, state, now_ms=now_ms)
+    outcome = context.table.update(update)
+    if isinstance(outcome, Written):
+        return None
+    found = read_state(outcome.item)
+    if change.left_before(found):
+        return None
+    if outcome.repeated and not change.is_still_in(found):
+        raise outcome_unknown(name, "the reply was lost, and others changed its ceiling since")
+    return found
 
 
 def describe(context: LockContext, lock_name: str) -> LockDescription | None:

@@ -89,6 +89,22 @@ class ReleasedByForce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingChanged:
+    """An operator has set, changed or lifted the ceiling of a lock.
+
+    Attributes:
+        ceiling: 0 if the lock is paused; None if the ceiling was lifted.
+        requested_by: who did it, as the request says.
+        reason: why.
+    """
+
+    lock_name: str
+    ceiling: int | None
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MixedLimits:
     """An acquire found holders that name another limit. All of them count; mostly a mistake.
 
@@ -152,6 +168,7 @@ Event = (
     HandedOver
     | Evicted
     | ReleasedByForce
+    | CeilingChanged
     | MixedLimits
     | Extended
     | LivenessUnknown

@@ -21,7 +21,7 @@ from fairlock.protocol.admission import Unlearned, has_version, newest_first
 from fairlock.protocol.expressions import Item, Update
 from fairlock.protocol.grants import mark_undelivered
 from fairlock.protocol.items import read_state, read_waiter
-from fairlock.protocol.leaving import DepartingHolder, Step, next_step
+from fairlock.protocol.leaving import Departing, DepartingHolder, Step, next_step
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
@@ -198,11 +198,11 @@ def hand_over(
     lock_name: str,
     state: LockState,
     *,
-    departing: DepartingHolder | None = None,
+    departing: Departing | None = None,
     requester: str | None = None,
     known: SeenLock | None = None,
 ) -> bool:
-    """Takes a holder out of a contended lock, and hands permits over while there are any.
+    """Takes a holder or a ceiling out of a contended lock; hands permits over while there are any.
 
     A hand-off costs a query and a transaction, however many wait, and a message to the waiter.
 
@@ -210,13 +210,14 @@ def hand_over(
         context: the table and its services.
         lock_name: the lock.
         state: the lock as it was seen, with the departing holder in it.
-        departing: the holder that leaves; None if there are only free permits to grant.
+        departing: the holder that leaves, or the ceiling; None if there are only free permits.
         requester: owner_id of a waiter that is asking at this moment, so that it need not be told.
         known: a state with the oldest waiters, if they are known: the first hand-off needs no query
             then.
 
     Returns:
-        Whether the holder was taken out: not if it had left, or renewed its lease, before.
+        Whether the holder was taken out: not if it had left, or renewed its lease, before; nor the
+        ceiling if it was changed before.
 
     Raises:
         LockStoreUnavailable: outcome unknown, or other owners kept changing the lock. What was
@@ -248,7 +249,7 @@ class _Progress:
     has_left: bool = False
 
 
-def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder | None) -> bool:
+def _hand_over(progress: _Progress, state: LockState, departing: Departing | None) -> bool:
     context, queue, attempt = progress.context, progress.queue, 0
     has_written = False
     lock_name, began = queue.lock_name, queue.began
@@ -331,14 +332,12 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
     return progress.has_left or departing.left_before(state)
 
 
-def _report_eviction(
-    context: LockContext, lock_name: str, departing: DepartingHolder | None
-) -> None:
+def _report_eviction(context: LockContext, lock_name: str, departing: Departing | None) -> None:
     if departing is not None and not departing.is_marked:
         context.observe(Evicted(lock_name=lock_name))
 
 
-def _require_known(lock_name: str, departing: DepartingHolder, state: LockState) -> None:
+def _require_known(lock_name: str, departing: Departing, state: LockState) -> None:
     """Raises `LockStoreUnavailable` if a holder is gone, and nobody can tell who took it out."""
     if not departing.is_still_in(state) and not departing.left_before(state):
         raise outcome_unknown(lock_name, REPLY_LOST)

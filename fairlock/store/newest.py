@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fairlock.aws.executions import Delivery
-from fairlock.protocol.leaving import DepartingHolder
+from fairlock.protocol.leaving import Departing, DepartingHolder
 from fairlock.protocol.model import BY_TIME, AcquireRequest, LockState, SeenLock, Waiter
 from fairlock.protocol.outcomes import Refusal
 from fairlock.protocol.schema import lock_key
@@ -88,8 +88,10 @@ class SupersededWaiters:
             )
 
 
-def if_it_stands(departing: DepartingHolder | None, state: LockState) -> DepartingHolder | None:
+def if_it_stands(departing: Departing | None, state: LockState) -> Departing | None:
     """The departing holder, with what is to be put back only if no other owner has set it since."""
-    if departing is None or departing.unlearned is None or departing.unlearned.still_stands(state):
+    if not isinstance(departing, DepartingHolder):
+        return departing
+    if departing.unlearned is None or departing.unlearned.still_stands(state):
         return departing
     return replace(departing, unlearned=None)

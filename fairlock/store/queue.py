@@ -174,6 +174,7 @@ class _Entry:
             position=position,
             holders=self.state.holders,
             retry_after_seconds=seconds,
+            ceiling=(state or self.state).ceiling,
             seen=self._seen(entered_at_ms, position, state or self.state, date_ms),
         )
         return Joined(queued, state or self.state)
@@ -336,6 +337,7 @@ def _queue_full(request: AcquireRequest, entry: _Entry) -> Refusal:
         reason=RefusalReason.QUEUE_FULL,
         holders=entry.state.holders,
         retry_after_seconds=entry.advised_seconds,
+        ceiling=entry.state.ceiling,
     )
 
 

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from fairlock.clock import iso, iso_utc
-from fairlock.errors import DescribedHolder, InvalidRequest, LockItemMalformed
+from fairlock.errors import DescribedCeiling, DescribedHolder, InvalidRequest, LockItemMalformed
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import (
     DescribedForcedRelease,
     DescribedWaiter,
     LockDescription,
+    describe_ceiling,
     describe_holder,
 )
 from fairlock.protocol.model import ForceReleaseRequest, Holder
@@ -43,6 +45,7 @@ def lock_json(lock: LockDescription) -> dict[str, Any]:
         },
         "last_forced_release": None if last is None else _forced_release(last),
         "newest": lock.newest,
+        "ceiling": None if lock.ceiling is None else _ceiling(lock.ceiling),
     }
 
 
@@ -81,6 +84,15 @@ def _forced_release(last: DescribedForcedRelease) -> dict[str, Any]:
     }
 
 
+def _ceiling(ceiling: DescribedCeiling) -> dict[str, Any]:
+    return {
+        "limit": ceiling.limit,
+        "at": iso(ceiling.at),
+        "requested_by": ceiling.requested_by,
+        "reason": ceiling.reason,
+    }
+
+
 Json = dict[str, Any]
 
 
@@ -88,10 +100,11 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
     """Makes the answer of acquire. It never shows the owner_id of another owner."""
     if isinstance(answer, Grant):
         return {"acquired": True, **_held(answer)}
-    details: Json = {}
+    ceiling = describe_ceiling(answer.ceiling)
+    details: Json = {} if ceiling is None else {"detail": f"the lock is {ceiling}"}
     if isinstance(answer, Queued):
         reason = "QUEUED"
-        details = {"ticket": answer.entered_at_ms}
+        details |= {"ticket": answer.entered_at_ms}
         if answer.position is not None:
             details["position"] = answer.position
     else:
@@ -111,6 +124,7 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
         "reason": reason,
         **details,
         "holders": [_shown(holder) for holder in answer.holders],
+        **({} if ceiling is None else {"ceiling": _ceiling(ceiling)}),
         "retry_after_seconds": answer.retry_after_seconds,
     }
 
@@ -142,6 +156,11 @@ def force_release_answer(request: ForceReleaseRequest, answer: Released | None) 
     if answer is None:
         return {"released": False, **asked, "reason": "HOLDER_CHANGED"}
     return {"released": True, **asked}
+
+
+def set_limit_answer(request: SetCeilingRequest) -> Json:
+    """Makes the answer to a change of the ceiling."""
+    return {"lock_name": request.lock_name, "limit": request.limit}
 
 
 def pace_answer(request: PaceRequest, answer: Slot | TooLate, now: AwsTime) -> Json:
@@ -249,7 +268,7 @@ def list_answer(
         if isinstance(lock, LockItemMalformed):
             malformed.append(lock.partition_key)
             continue
-        if free or lock.holders or lock.waiters.count:
+        if free or lock.is_in_use:
             locks.append(lock_json(lock))
             size += len(json.dumps(locks[-1]))
         if len(locks) >= MOST_LOCKS or size >= MOST_BYTES or not has_time():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from fairlock.clock import iso_utc
 from fairlock.protocol import schema
@@ -34,20 +34,27 @@ class LifecycleKind(StrEnum):
     """A holder's lease was over, and another owner got its place."""
     LOST = "Lock lost"
     """A holder's lease was over, and it lost its place to nobody."""
+    LIMITED = "Lock limited"
+    """An operator has limited the lock: no grant goes above that, whatever limits callers name."""
+    PAUSED = "Lock paused"
+    """An operator has paused the lock: nobody gets it, and holders go on."""
+    RESUMED = "Lock resumed"
+    """An operator has lifted the limit or the pause."""
     REAPED = "Lock reaped"
     """An execution is over without a release: what it holds, or waits for, is about to be freed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleEvent:
-    """One event of one owner. Nothing in it proves ownership.
+    """One event of one owner, or of a lock's ceiling. Nothing in it proves ownership.
 
     Attributes:
         holder: the grant that began or ended; None of a reaped execution.
         execution_arn: of the owner, if it is a workflow's.
         successor: the fencing token of the grant in the place of one that was taken over.
-        requested_by: who released by force, as the request said.
+        requested_by: who released by force, or changed the ceiling, as the request said.
         reason: why.
+        ceiling: the limit that was set.
     """
 
     kind: LifecycleKind
@@ -57,6 +64,7 @@ class LifecycleEvent:
     successor: int | None = None
     requested_by: str | None = None
     reason: str | None = None
+    ceiling: int | None = None
 
 
 def events_of(before: Item, after: Item) -> Iterator[LifecycleEvent]:
@@ -102,6 +110,18 @@ def _of_lock(lock_name: str, before: LockState, after: LockState) -> Iterator[Li
             holder=holder,
             execution_arn=holder.execution_arn,
         )
+    last = after.last_ceiling
+    if last is not None and last != before.last_ceiling:
+        yield LifecycleEvent(
+            kind=_CEILING_KINDS.get(last.limit, LifecycleKind.LIMITED),
+            lock_name=lock_name,
+            requested_by=last.requested_by,
+            reason=last.reason,
+            ceiling=last.limit,
+        )
+
+
+_CEILING_KINDS: Final = {None: LifecycleKind.RESUMED, 0: LifecycleKind.PAUSED}
 
 
 def _departure(
@@ -144,6 +164,7 @@ def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[
         "successor_fencing_token": event.successor,
         "requested_by": event.requested_by,
         "reason": event.reason,
+        "limit": event.ceiling,
     }
     holder = event.holder
     if holder is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fairlock.errors import InvalidRequest
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import (
     BY_TIME,
     DEFAULT_LEASE_MS,
@@ -82,6 +83,7 @@ _PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id"
 _DESCRIBE: Final = _schema("lock_name", "")
 _LIST: Final = _schema("", "prefix after free")
 _FORCE_RELEASE: Final = _schema("lock_name fencing_token requested_by reason", "")
+_SET_LIMIT: Final = _schema("lock_name limit requested_by reason", "", limit=rules.CEILING)
 _RELEASE: Final = _schema("lock_name owner_id", "queue ticket execution_arn keep_alive")
 
 
@@ -168,6 +170,12 @@ def parse_force_release(event: object) -> ForceReleaseRequest:
     """A request to release by force."""
     fields = _checked(_FORCE_RELEASE, event)
     return ForceReleaseRequest(**{**fields, "fencing_token": int(fields["fencing_token"])})
+
+
+def parse_set_limit(event: object) -> SetCeilingRequest:
+    """A request to limit a lock, to pause it (0), or to lift both (null)."""
+    fields = _checked(_SET_LIMIT, event)
+    return SetCeilingRequest(**{**fields, "limit": _whole_or_none(fields, "limit")})
 
 
 def parse_pace(event: object) -> PaceRequest:

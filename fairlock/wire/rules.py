@@ -266,6 +266,11 @@ LIMIT: Final = Rule(
     f"must be a whole number from 1 to {HIGHEST_LIMIT}",
     lambda value: _is_whole(value, 1, HIGHEST_LIMIT),
 )
+CEILING: Final = Rule(
+    f"must be a whole number from 1 to {HIGHEST_LIMIT}, 0 to pause the lock, or null to lift what "
+    "was set",
+    lambda value: value is None or _is_whole(value, 0, HIGHEST_LIMIT),
+)
 DATA: Final = Rule(
     f"must be a JSON object of at most {LARGEST_DATA_BYTES} bytes of compact UTF-8 and {DEEPEST} "
     "levels, without NaN",

@@ -13,8 +13,9 @@ import fairlock
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC: dict[str, str] = {
     "fairlock": """
-        AsyncLock AsyncLockClient CancellationReason ClientUnusable DescribedForcedRelease
-        DescribedHolder DescribedQueue DescribedWaiter HolderChanged InvalidRequest FairlockError
+        AsyncLock AsyncLockClient CancellationReason ClientUnusable DescribedCeiling
+        DescribedForcedRelease DescribedHolder DescribedQueue DescribedWaiter HolderChanged
+        InvalidRequest FairlockError
         Lock LockClient LockDescription LockEvent LockEventKind LockItemMalformed LockLost
         LockStoreMisconfigured LockStoreUnavailable LockWaitTimeout OutcomeUnknown SlotTooLate
         Superseded TransactionRefused VersionConflict composite_name create_table locked

@@ -23,11 +23,19 @@ class SimpleLock:
     promised: dict[str, float] = field(default_factory=dict)
     former: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
+    ceiling: int | None = None
 
     def copy(self) -> SimpleLock:
         tokens, promised = dict(self.tokens), dict(self.promised)
         return SimpleLock(
-            self.limit, self.with_waiters, self.highest, tokens, promised, self.former, self.limits
+            self.limit,
+            self.with_waiters,
+            self.highest,
+            tokens,
+            promised,
+            self.former,
+            self.limits,
+            self.ceiling,
         )
 
     def end(self, owner: str) -> None:
@@ -36,7 +44,11 @@ class SimpleLock:
 
     def takes(self, call: Call, token: int | None, at: float) -> bool:
         """Does what the call does at this moment; whether its answer is right."""
+        if call.kind is Kind.CEILING:
+            self.ceiling = call.limit
+            return True
         most = min(self.limits.get(each, self.limit) for each in (call.owner, *self.tokens))
+        most = most if self.ceiling is None else min(most, self.ceiling)
         holds, full = call.owner in self.tokens, len(self.tokens) >= most
         was_here, done = call.owner in self.former, call.answer is Answer.DONE
         if call.answer is Answer.REFUSED:
@@ -65,7 +77,8 @@ def has_an_order(history: Sequence[Call], *, limit: int, with_waiters: bool = Fa
     token_of = dict(per_owner)
     if len(token_of) < len(per_owner):
         return False
-    limits = {call.owner: call.limit for call in history if call.limit is not None}
+    acquires = [call for call in history if call.kind is Kind.ACQUIRE]
+    limits = {call.owner: call.limit for call in acquires if call.limit is not None}
     lock = SimpleLock(limit, with_waiters, limits=limits)
     return _goes_on(list(history), token_of, lock, -math.inf)
 

@@ -24,6 +24,8 @@ class Kind(Enum):
     ACQUIRE = "acquire"
     HEARTBEAT = "heartbeat"
     RELEASE = "release"
+    CEILING = "ceiling"
+    """An operator limits, pauses or resumes the lock; the owner names that call."""
 
 
 class Answer(Enum):
@@ -45,7 +47,8 @@ class Call:
             take effect later.
         token: the fencing token of a grant.
         held_until: until when a grant or a renewal has promised the lock.
-        limit: of an acquire, how many may hold beside its owner; None for the limit of all.
+        limit: of an acquire, how many may hold beside its owner; None for the limit of all. Of a
+            ceiling, what it is set to; None lifts it.
     """
 
     kind: Kind
@@ -105,6 +108,21 @@ class Recorder:
             answer = Answer.UNKNOWN
         self._note(lock.name, Kind.HEARTBEAT, owner, answer, began=began, lock=lock)
         return answer
+
+    def set_ceiling(self, client: LockClient, lock_name: str, limit: int | None) -> None:
+        """Limits, pauses (0) or resumes (None) the lock."""
+        owner, began = f"{os.getpid()}-{next(self._numbers)}", time.monotonic()
+        answer = Answer.DONE
+        try:
+            if limit is None:
+                client.resume(lock_name)
+            elif limit:
+                client.set_limit(lock_name, limit, reason="a test")
+            else:
+                client.pause(lock_name, reason="a test")
+        except LockStoreUnavailable:
+            answer = Answer.UNKNOWN
+        self._note(lock_name, Kind.CEILING, owner, answer, began=began, limit=limit)
 
     def release(self, lock: Lock, owner: str) -> Answer:
         """Releases."""

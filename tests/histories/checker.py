@@ -9,6 +9,7 @@ What is right, in the order of the moments:
 * A grant: fewer hold than the limit of the owner and of each holder, the token is above all before
   it, and the owner has not left.
   A repeated grant of a holder has the same token.
+  A ceiling counts as one more limit, from the moment of its call to that of the next one.
 * A refusal of an acquire: the limit is reached, or the owner has left. In a history with waiters
   a refusal is always right: the lock is theirs although a permit is free.
 * A renewal: the owner holds. A release: the owner holds, or has left by a release before.
@@ -47,6 +48,7 @@ class _State(NamedTuple):
         happened: calls that have had their moment, but not yet their answer, by their number.
         untold: how many owners hold that were told nothing: they cannot be told apart.
         untold_grants: how many such owners were ever granted.
+        ceiling: what an operator has set; None if nothing.
     """
 
     grants: int = 0
@@ -56,6 +58,7 @@ class _State(NamedTuple):
     happened: frozenset[int] = frozenset()
     untold: int = 0
     untold_grants: int = 0
+    ceiling: int | None = None
 
 
 def find_violation(
@@ -75,13 +78,21 @@ class _Check:
     """Goes through the history in the order of time, with all states that are possible by then."""
 
     def __init__(self, history: Sequence[Call], limit: int, *, with_waiters: bool) -> None:
-        told = {call.owner for call in history if call.answer is not Answer.UNKNOWN}
+        told = {
+            call.owner
+            for call in history
+            if call.answer is not Answer.UNKNOWN or call.kind is Kind.CEILING
+        }
         self._calls = sorted(
             (call for call in history if call.owner in told and not _means_nothing(call)),
             key=lambda call: call.began,
         )
         self._limit = limit
-        self._limits = {call.owner: call.limit for call in history if call.limit is not None}
+        self._limits = {
+            call.owner: call.limit
+            for call in history
+            if call.limit is not None and call.kind is Kind.ACQUIRE
+        }
         self._has_writers = 1 in self._limits.values()
         self._with_waiters = with_waiters
         self._token_of = {call.owner: call.token for call in self._calls if call.token is not None}
@@ -145,9 +156,8 @@ class _Check:
         """The states from which everything can follow that can follow from the others."""
         alike: dict[object, list[_State]] = defaultdict(list)
         for state in states:
-            alike[state.grants, state.holders, state.left, state.happened - self._refused].append(
-                state
-            )
+            happened = state.happened - self._refused
+            alike[state.grants, state.holders, state.left, happened, state.ceiling].append(state)
         kept: set[_State] = set()
         for group in alike.values():
             best: list[_State] = []
@@ -188,7 +198,7 @@ class _Check:
         # The only use of a grant that nobody was told of: it explains refusals.
         if open_calls & self._refused:
             has_begun = bisect_right(self._untold_begin, now) > state.untold_grants
-            if has_begun and self._held(state) < self._limit:
+            if has_begun and self._held(state) < _below(state, self._limit):
                 yield state._replace(
                     last=state.last + 1,
                     untold=state.untold + 1,
@@ -209,6 +219,8 @@ class _Check:
         """The state after a call that was not refused; None if its answer would be wrong."""
         if call.answer is Answer.REFUSED:
             return None
+        if call.kind is Kind.CEILING:
+            return state._replace(ceiling=call.limit)
         if call.kind is Kind.ACQUIRE:
             return self._granted(state, call.owner)
         if call.owner in state.holders:
@@ -223,7 +235,7 @@ class _Check:
         # Of an owner that was told nothing the limit is not known: it may be a writer.
         may_write = state.untold and self._has_writers
         most = 1 if may_write else self._most(state, call.owner)
-        is_full = self._held(state) >= most
+        is_full = self._held(state) >= _below(state, most)
         return self._with_waiters or call.owner in state.left or is_full
 
     def _granted(self, state: _State, owner: str) -> _State | None:
@@ -231,7 +243,7 @@ class _Check:
             return state
         token = self._token_of.get(owner, state.last + 1)
         is_known = owner in self._token_of
-        is_full = self._held(state) >= self._most(state, owner)
+        is_full = self._held(state) >= _below(state, self._most(state, owner))
         if owner in state.left or is_full or token <= state.last:
             return None
         if is_known and self._order[state.grants] != owner:
@@ -274,6 +286,11 @@ def _dominates(state: _State, other: _State) -> bool:
         and state.untold_grants + more <= other.untold_grants
         and state.last + more <= other.last
     )
+
+
+def _below(state: _State, limit: int) -> int:
+    """The limit, or the ceiling if that is lower."""
+    return limit if state.ceiling is None else min(limit, state.ceiling)
 
 
 def _without(state: _State, owner: str) -> _State:

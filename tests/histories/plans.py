@@ -10,6 +10,10 @@ SMALL: Final = {
     "tries": Plan(threads=4, turns=15),
     "tries, three permits": Plan(threads=6, turns=15, limit=3),
     "tries of readers and writers": Plan(threads=6, turns=15, readers=0.7),
+    "tries beside an operator": Plan(threads=5, turns=15, limit=2, ceilings=15),
+    "waiters beside an operator": Plan(
+        threads=4, turns=4, limit=2, max_wait=20, lease=3, ceilings=10
+    ),
     "waiters": Plan(threads=4, turns=4, max_wait=20, lease=3),
     "waiters, two permits": Plan(threads=4, turns=4, limit=2, max_wait=20, lease=3),
     "readers and writers that wait": Plan(threads=5, turns=4, max_wait=20, lease=3, readers=0.7),

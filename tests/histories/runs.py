@@ -44,6 +44,7 @@ class Plan:
         held: longest seconds for which a lock is held.
         beats: heartbeats of a holder, a tenth of a second after each other.
         readers: share of the acquisitions that share the lock; `limit` is that of the others.
+        ceilings: how often an operator changes the ceiling meanwhile.
     """
 
     threads: int
@@ -55,6 +56,7 @@ class Plan:
     held: float = 0.01
     beats: int = 0
     readers: float = 0
+    ceilings: int = 0
 
 
 def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
@@ -91,7 +93,7 @@ def run_plans(
         seed: of the times between the calls.
     """
     recorder = Recorder()
-    threads = sum(plan.threads for plan in plans.values())
+    threads = sum(plan.threads + (plan.ceilings > 0) for plan in plans.values())
     barrier = threading.Barrier(threads, timeout=_LONGEST_SECONDS)
 
     def contend(lock_name: str, plan: Plan, number: int) -> None:
@@ -101,12 +103,22 @@ def run_plans(
         for _ in range(plan.turns):
             _take_turn(recorder, client, lock_name, plan, random)
 
+    def operate(lock_name: str, plan: Plan) -> None:
+        random = Random(f"{seed} {lock_name} operator")  # noqa: S311 - no secret
+        barrier.wait()
+        for _ in range(plan.ceilings):
+            limit = random.choice((0, *range(plan.limit + 1), None))
+            recorder.set_ceiling(clients[0], lock_name, limit)
+            time.sleep(random.random() * plan.held)
+        recorder.set_ceiling(clients[0], lock_name, None)
+
     with ThreadPoolExecutor(threads) as pool:
         work = [
             pool.submit(contend, lock_name, plan, number)
             for lock_name, plan in plans.items()
             for number in range(plan.threads)
         ]
+        work += [pool.submit(operate, *each) for each in plans.items() if each[1].ceilings]
         for each in work:
             each.result(timeout=_LONGEST_SECONDS)
     return recorder.histories

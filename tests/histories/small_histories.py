@@ -17,25 +17,40 @@ _READERS: Final = 3
 
 
 def small_histories(
-    number: int, *, seed: int, writers: bool = False
+    number: int, *, seed: int, writers: bool = False, ceilings: bool = False
 ) -> Iterator[tuple[list[Call], int]]:
-    """So many histories, each with its limit; or with readers and writers."""
+    """So many histories, each with its limit; with readers and writers, or with ceilings."""
     random = Random(seed)  # noqa: S311 - no secret
     for _ in range(number):
         limit = _READERS if writers else random.choice((1, 1, 2))
-        history = _true_history(random, limit, writers=writers)
+        history = _true_history(random, limit, writers=writers, ceilings=ceilings)
         for _ in range(random.randrange(4)):
             history = _changed(random, history)
         yield history, limit
 
 
-def _true_history(random: Random, limit: int, *, writers: bool) -> list[Call]:
+def _true_history(
+    random: Random, limit: int, *, writers: bool, ceilings: bool = False
+) -> list[Call]:
     """Calls of a few owners, whose moments are 1, 2, 3 …, each with some time before and after."""
     holders: dict[str, float] = {}
     own = {f"owner {n}": random.choice((1, limit)) if writers else limit for n in (1, 2, 3)}
     history: list[Call] = []
-    highest = 10
+    highest, ceiling = 10, _READERS
     for moment in range(1, random.randint(4, 7)):
+        if ceilings and random.random() < 0.4:
+            new = random.choice((0, 1, None))
+            ceiling = _READERS if new is None else new
+            call = Call(
+                kind=Kind.CEILING,
+                owner=f"operator {moment}",
+                answer=Answer.DONE,
+                began=moment - random.choice((0, 0, 1)),
+                ended=moment + random.choice((0, 0, 1)),
+                limit=new,
+            )
+            history.append(_forgotten(call) if random.random() < 0.15 else call)
+            continue
         for owner, until in list(holders.items()):
             if until <= moment and random.random() < 0.5:
                 del holders[owner]
@@ -43,7 +58,7 @@ def _true_history(random: Random, limit: int, *, writers: bool) -> list[Call]:
         asked = any(call.owner == owner for call in history)
         kind = random.choice((Kind.HEARTBEAT, Kind.RELEASE)) if asked else Kind.ACQUIRE
         until, token = moment + random.choice(_LEASES), None
-        most = min(own[each] for each in (owner, *holders))
+        most = min(ceiling, *(own[each] for each in (owner, *holders)))
         right = owner in holders or (kind is Kind.ACQUIRE and len(holders) < most)
         if kind is Kind.ACQUIRE and right:
             highest = token = highest + random.randint(1, 2)
@@ -79,7 +94,7 @@ def _changed(random: Random, history: list[Call]) -> list[Call]:
             change = replace(call, token=call.token + random.choice((-2, -1, 1, 2)))
         case 1 if call.token is not None and other.token is not None:
             change = replace(call, token=other.token)
-        case 2 if call.answer is Answer.DONE:
+        case 2 if call.answer is Answer.DONE and call.kind is not Kind.CEILING:
             change = replace(call, answer=Answer.REFUSED, token=None)
         case 2 if call.answer is Answer.REFUSED and call.kind is not Kind.ACQUIRE:
             change = replace(call, answer=Answer.DONE)

@@ -46,6 +46,10 @@ def released(owner: str, began: float, ended: float, answer: Answer = DONE) -> C
     return call(Kind.RELEASE, owner, began, ended, answer)
 
 
+def paused(began: float, ended: float, answer: Answer = DONE, *, limit: int | None = 0) -> Call:
+    return replace(call(Kind.CEILING, f"operator {began}", began, ended, answer), limit=limit)
+
+
 ANNA = [granted("anna", 1, 0, 1), released("anna", 4, 5)]
 LEASE_ENDS = granted("anna", 1, 0, 1, until=4)
 MOST_READERS = 3
@@ -87,7 +91,29 @@ RIGHT: dict[str, tuple[list[Call], int]] = {
         1,
     ),
 }
+RIGHT |= {
+    "refused while the lock is paused": ([*ANNA, paused(6, 7), refused("ben", 8, 9)], 1),
+    "granted in the moment of a pause": ([*ANNA, paused(6, 9), granted("ben", 2, 7, 8)], 1),
+    "granted after the pause": (
+        [*ANNA, paused(6, 7), paused(8, 9, limit=None), granted("ben", 2, 10, 11)],
+        1,
+    ),
+    "granted because a resume of unknown outcome happened": (
+        [*ANNA, paused(6, 7), paused(8, 0, UNKNOWN, limit=None), granted("ben", 2, 10, 11)],
+        1,
+    ),
+    "a holder of a paused lock renews": ([ANNA[0], paused(2, 3), renewed("anna", 4, 5)], 1),
+}
 WRONG: dict[str, tuple[list[Call], int]] = {
+    "granted while the lock is paused": ([*ANNA, paused(6, 7), granted("ben", 2, 8, 9)], 1),
+    "granted above a ceiling": (
+        [ANNA[0], paused(2, 2.5, limit=1), granted("ben", 2, 3, 3.5)],
+        2,
+    ),
+    "refused after the pause": (
+        [*ANNA, paused(6, 7), paused(8, 9, limit=None), refused("ben", 10, 11)],
+        1,
+    ),
     "a writer beside a reader": (
         [READS, replace(granted("ben", 2, 2, 3), limit=1)],
         MOST_READERS,
@@ -166,6 +192,15 @@ def test_the_checker_agrees_with_brute_force_on_ten_thousand_small_histories() -
         assert (found is None) == expected, (limit, history, found)
         verdicts[expected] += 1
     assert min(verdicts.values()) > NUMBER / 5, verdicts
+
+
+def test_of_histories_with_ceilings_too_the_checker_agrees_with_brute_force() -> None:
+    verdicts: Counter[bool] = Counter()
+    for history, limit in small_histories(NUMBER, seed=9, ceilings=True):
+        expected = has_an_order(history, limit=limit)
+        assert (find_violation(history, limit=limit) is None) == expected, (limit, history)
+        verdicts[expected] += 1
+    assert min(verdicts.values()) > NUMBER / 10, verdicts
 
 
 def test_of_readers_and_writers_the_checker_finds_no_violation_that_brute_force_does_not() -> None:

@@ -47,10 +47,20 @@ def limits_that_count_one_by_one(_name: str, request: dict[str, Any]) -> dict[st
     return {**request, "ConditionExpression": condition.replace(" AND #limit = :limit", "")}
 
 
+def first_writes_that_ignore_a_ceiling(_name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The first write of an acquire does not ask that there is no ceiling."""
+    condition = request.get("ConditionExpression", "")
+    asks = "attribute_not_exists(#ceiling)"
+    either = f"({asks} OR attribute_exists(#ceiling))"
+    return {**request, "ConditionExpression": condition.replace(asks, either)}
+
+
+BESIDE_AN_OPERATOR = Plan(threads=4, turns=15, held=0.005, ceilings=15)
 READERS_AND_WRITERS = Plan(threads=5, turns=10, held=0.005, readers=0.6)
 WRONG = {
     **MUTANTS,
     "a reader comes in beside a writer": limits_that_count_one_by_one,
+    "an acquire ignores a ceiling": first_writes_that_ignore_a_ceiling,
     "a grant does not count the token": tokens_that_repeat,
 }
 
@@ -111,6 +121,7 @@ def test_histories_over_a_network_that_fails_are_linearizable(
         ("a release does not count", TRIES, ()),
         ("a holder may acquire again", THREE_PERMITS, (Fault.LOST_REPLY,)),
         ("a reader comes in beside a writer", READERS_AND_WRITERS, ()),
+        ("an acquire ignores a ceiling", BESIDE_AN_OPERATOR, ()),
     ],
 )
 def test_the_history_of_a_wrong_protocol_shows_it(

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
-from fairlock.protocol import claims, grants, leaving, waiters
+from fairlock.protocol import ceiling, claims, grants, leaving, waiters
 from fairlock.protocol.expressions import Transaction
 from fairlock.store import (
     acquire,
@@ -52,7 +52,7 @@ def _places(
 
 
 _PLACES: Final = _places(
-    (grants, waiters, leaving),
+    (grants, waiters, leaving, ceiling),
     (
         *(acquire, queue, release, administration, keep_alive, context),
         *(hand_off, leaving),

@@ -66,7 +66,7 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
     return reached
 
 
-ADMINISTRATION = ("force_release", "inspect")
+ADMINISTRATION = ("force_release", "inspect", "set_limit")
 HANDLERS = [
     f"lambdas.{name}"
     for name in ("acquire", "heartbeat", "release", "reap", "publish", "pace", *ADMINISTRATION)

@@ -20,7 +20,7 @@ from tests.support.compiling import COUNT_COMPILED
 RUNTIME = "python3.13"
 HERE = f"python3.{sys.version_info.minor}"
 MOST_ZIPPED_BYTES = 1_120_000
-ALL = "acquire heartbeat release reap publish pace inspect force_release"
+ALL = "acquire heartbeat release reap publish pace inspect force_release set_limit"
 COUNT = (
     COUNT_COMPILED
     + """

@@ -131,6 +131,7 @@ def run_alone(
         ("reap", 3),
         ("inspect", 1),
         ("force_release", 2),
+        ("set_limit", 2),
         ("publish", 1),
         ("pace", 1),
     ],

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import ForceReleaseRequest
@@ -183,6 +184,31 @@ def release_by_force_of_an_earlier_grant(bench: Bench) -> Wire:
     )
     wire = late(bench, "#last_forced_release", lambda store: store.force_release(by_force))
     granted_again(bench, seconds=0.3)
+    return wire
+
+
+def _ceiling(limit: int | None, by: str = "olga") -> SetCeilingRequest:
+    return SetCeilingRequest(lock_name=LOCK, limit=limit, requested_by=by, reason="a test")
+
+
+def ceiling_of(bench: Bench) -> int | None:
+    found = state(bench).ceiling
+    return None if found is None else int(found.limit)
+
+
+def pause_before_another_was_lifted(bench: Bench) -> Wire:
+    bench.store().change_ceiling(_ceiling(5))
+    wire = late(bench, "#ceiling = :ceiling", lambda store: store.change_ceiling(_ceiling(0)))
+    for limit in (0, None):
+        bench.store().change_ceiling(_ceiling(limit, "paul"))
+    return wire
+
+
+def resume_before_another_pause(bench: Bench) -> Wire:
+    bench.store().change_ceiling(_ceiling(0))
+    wire = late(bench, "#last_ceiling", lambda store: store.change_ceiling(_ceiling(None)))
+    for limit in (None, 0):
+        bench.store().change_ceiling(_ceiling(limit, "paul"))
     return wire
 
 

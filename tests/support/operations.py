@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fairlock.errors import LockItemMalformed
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import (
@@ -56,6 +57,9 @@ class Operations:
 
     def force_release(self, request: ForceReleaseRequest) -> Released | None:
         return administration.force_release(self.context, request)
+
+    def change_ceiling(self, request: SetCeilingRequest) -> None:
+        administration.change_ceiling(self.context, request)
 
     def read_state(self, lock_name: str) -> LockState:
         return read_state(self.context.table.read(lock_key(lock_name)))

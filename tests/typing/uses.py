@@ -13,6 +13,7 @@ from aws_durable_execution_sdk_python import DurableContext
 from fairlock import (
     AsyncLock,
     AsyncLockClient,
+    DescribedCeiling,
     DescribedHolder,
     InvalidRequest,
     Lock,
@@ -224,6 +225,10 @@ def operate(locks: LockClient) -> None:
         holder: DescribedHolder = found.holders[0]
         locks.force_release(found.name, holder=holder, reason="hangs")
         locks.force_release(found.name, fencing_token=holder.fencing_token, reason="hangs")
+    assert_type(found.ceiling, DescribedCeiling | None)
+    locks.set_limit("vendor", 3, reason="less", requested_by="olga")
+    locks.pause("vendor", reason="freeze")
+    locks.resume("vendor")
     each: LockDescription
     for each in locks.list("orders/"):
         count: int = each.waiters.count
@@ -239,6 +244,9 @@ async def operate_asynchronously(locks: AsyncLockClient) -> None:
     found = await locks.describe("orders/7")
     if found is not None:
         await locks.force_release(found.name, holder=found.holders[0], reason="hangs")
+    await locks.set_limit("vendor", 3, reason="less")
+    await locks.pause("vendor", reason="freeze")
+    await locks.resume("vendor", requested_by="olga")
 
 
 def hold_in_a_durable_function(context: DurableContext) -> int:

@@ -194,6 +194,7 @@ class GuardStates:
             f"' was not granted within max_wait of {max_wait_seconds} s (waited ' & "
             f"$string($floor(($millis() - {lock('waiting_since_ms')}) / 1000)) & ' s)' & "
             + (told if self.first is None else "'; none of the locks is held'")
+            + f" & ($exists({lock('detail')}) ? '; ' & {lock('detail')} : '')"
         )
         return sfn.Fail.jsonata(
             self.scope,

@@ -4,10 +4,10 @@ Lambda has no X-Ray in the regions of China, and not everywhere arm64 or a setti
 loops. A stack may name no region, so CloudFormation decides by the partition, when the stack is
 deployed.
 
-People see and free locks without access to the table by two functions, because IAM grants whole
-functions: many may see, and few may free. Neither shows an owner_id, and only these two roles read
-all of the table. One more function tells EventBridge of grants, releases and losses, by the table's
-stream.
+People see, free and pause locks without access to the table by three functions, because IAM grants
+whole functions: many may see, some may pause, and few may free, which can let two holders work at a
+time. None shows an owner_id. One more function tells EventBridge of grants, releases and losses, by
+the table's stream.
 """
 
 from __future__ import annotations
@@ -262,10 +262,13 @@ class AdministrationFunctions:
         inspect: describes a lock, or lists those that are in use; None if it was not imported.
         force_release: releases a holder by force, and logs who did it and why; None if it was
             not imported.
+        set_limit: limits, pauses and resumes locks, and logs who did it and why; None if it was not
+            imported.
     """
 
     inspect: lambda_.IFunction | None
     force_release: lambda_.IFunction | None
+    set_limit: lambda_.IFunction | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,10 +277,11 @@ class OwnAdministrationFunctions(AdministrationFunctions):
 
     inspect: lambda_.Function
     force_release: lambda_.Function
+    set_limit: lambda_.Function
 
 
 def make_administration(functions: FunctionFactory) -> OwnAdministrationFunctions:
-    """Makes both functions."""
+    """Makes the three functions."""
     return OwnAdministrationFunctions(
         inspect=functions.make(
             "Inspect",
@@ -289,6 +293,14 @@ def make_administration(functions: FunctionFactory) -> OwnAdministrationFunction
             "ForceRelease",
             description="Fairlock: releases holders by force",
             handler="force_release",
+            table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
+            workflow_actions=["DescribeExecution", "SendTaskSuccess"],
+        ),
+        set_limit=functions.make(
+            "SetLimit",
+            description="Fairlock: limits, pauses and resumes locks",
+            handler="set_limit",
+            # Raising a limit hands over to those who wait.
             table_actions=["UpdateItem", "DeleteItem", "Query", "GetItem"],
             workflow_actions=["DescribeExecution", "SendTaskSuccess"],
         ),

@@ -140,7 +140,7 @@ class LockService(LockServiceBase):
             consistency, which has neither transactions nor TTL.
         acquire_function, heartbeat_function, release_function: see `ILockService`.
         reaper: frees the locks of executions that ended without doing so; None if left out.
-        administration: the functions that show and free locks; None if left out.
+        administration: the functions that show, free and pause locks; None if left out.
         publish_function: tells EventBridge of lifecycle events; None if left out.
     """
 
@@ -187,10 +187,10 @@ class LockService(LockServiceBase):
                 stopped together in about five minutes.
             durable: whether to serve every durable function of the account and region, also those
                 of other apps. Without it the service serves those that `grant_durable` names.
-            administration: whether to make two functions more, by which people see locks and
-                release them by force without access to the table; `grant_inspect` and
-                `grant_force_release` let them invoke these. They cost nothing until they are
-                called; but the one reads the whole table, and the other takes locks away.
+            administration: whether to make three functions more, by which people see locks, pause
+                them and release them by force without access to the table; `grant_inspect`,
+                `grant_set_limit` and `grant_force_release` let them invoke these. They cost nothing
+                until they are called.
             lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
                 taken over or reaped, by the table's stream and a function that reads it; see
                 docs/monitoring.md. Calls send no request more for it.
@@ -302,7 +302,9 @@ class LockService(LockServiceBase):
         ]
         self._meet_durable += [] if self.reaper is None else [self.reaper.function]
         self._meet_durable += (
-            [] if self.administration is None else [self.administration.force_release]
+            []
+            if self.administration is None
+            else [self.administration.force_release, self.administration.set_limit]
         )
         self._serves_all_durable = durable
         self._served = ServedFunctions(self, self._meet_durable)
@@ -410,6 +412,7 @@ class LockService(LockServiceBase):
         if self.administration is not None:
             functions["Inspect"] = self.administration.inspect
             functions["ForceRelease"] = self.administration.force_release
+            functions["SetLimit"] = self.administration.set_limit
         if self._pace_function is not None:
             functions["Pace"] = self._pace_function
         if self.publish_function is not None:

@@ -225,7 +225,7 @@ class LockServiceBase(LockMetrics, Construct):
         return self._with_workflows(grant_client_actions(self.table, grantee), grantee)
 
     def grant_administration(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Lets a person see all locks and release them by force, in Python or by `fairlock`.
+        """Lets a person see, pause and release all locks by force, in Python or by `fairlock`.
 
         Such a principal reads the whole table, owner ids included, and can change every item: give
         this to those who operate the service. A policy of your own may allow the reads only.
@@ -248,6 +248,14 @@ class LockServiceBase(LockMetrics, Construct):
         """
         return self._required("force_release").grant_invoke(grantee)
 
+    def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets a principal limit, pause and resume any lock, by a function that logs who and why.
+
+        Raises:
+            InvalidRequest: the service has no such function.
+        """
+        return self._required("set_limit").grant_invoke(grantee)
+
     def grant_pace(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets a principal reserve slots of any pace. State machines with a `Pace` need no call.
 
@@ -256,7 +264,9 @@ class LockServiceBase(LockMetrics, Construct):
         """
         return self.pace_function.grant_invoke(grantee)
 
-    def _required(self, name: Literal["inspect", "force_release"]) -> lambda_.IFunction:
+    def _required(
+        self, name: Literal["inspect", "force_release", "set_limit"]
+    ) -> lambda_.IFunction:
         found: lambda_.IFunction | None = getattr(self.administration, name, None)
         if found is None:
             rule = f"must be True where the service is made, which so has no function {name}"

@@ -274,6 +274,10 @@ class SharedLockService(LockServiceBase):
         """See `LockService.grant_force_release`. Deploying fails without this function."""
         return self._function("ForceRelease").grant_invoke(grantee)
 
+    def grant_set_limit(self, grantee: iam.IGrantable) -> iam.Grant:
+        """See `LockService.grant_set_limit`. Deploying fails without this function."""
+        return self._function("SetLimit").grant_invoke(grantee)
+
     def metric_dead_letters(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """See `LockService.metric_dead_letters`. Deploying fails without a reaper."""
         queue = self._queue(DEAD_LETTER_QUEUE_ARN)

@@ -61,7 +61,7 @@ def grant_client_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam
 
 
 def grant_administration_actions(table: dynamodb.ITable, grantee: iam.IGrantable) -> iam.Grant:
-    """Allows to list all locks, to release one by force, and what `fairlock doctor` reads."""
+    """Allows to list, pause and free all locks, and what `fairlock doctor` reads."""
     if table.encryption_key is not None:
         table.encryption_key.grant_encrypt_decrypt(grantee)
     return table.grant(grantee, *(f"dynamodb:{action}" for action in sorted(_ADMINISTRATION)))

@@ -19,7 +19,7 @@ OTHER_TABLE: Final = "another-table"
 _EXECUTION: Final = f"arn:aws:states:us-east-1:{ACCOUNT}:execution:machine:gone"
 _NOT_USED: Final = "none"
 _FUNCTIONS: Final = (
-    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "Publish"),
+    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "SetLimit", "Publish"),
 )
 _ASSETS: Final = f"cdk-hnb659fds-assets-{ACCOUNT}-us-east-1"
 _KEY: Final = {"pk": {"S": "LOCK#none"}, "sk": {"S": "LOCK"}}
@@ -104,15 +104,15 @@ def _calls(
 
 
 _LOCKS: Final = {
-    "get_item": "Acquire Heartbeat Release Reap Inspect ForceRelease Client",
+    "get_item": "Acquire Heartbeat Release Reap Inspect ForceRelease SetLimit Client",
     "put_item": "Acquire Heartbeat Client",
-    "update_item": "Acquire Heartbeat Release Reap ForceRelease Client",
-    "delete_item": "Acquire Heartbeat Release Reap ForceRelease Client",
-    "query": "Acquire Heartbeat Release Reap Inspect ForceRelease Client",
+    "update_item": "Acquire Heartbeat Release Reap ForceRelease SetLimit Client",
+    "delete_item": "Acquire Heartbeat Release Reap ForceRelease SetLimit Client",
+    "query": "Acquire Heartbeat Release Reap Inspect ForceRelease SetLimit Client",
     "scan": "Inspect",
     "transact_write_items": "Reap Client",  # a check is an action of its own
 }
-_TELLERS: Final = "Acquire Heartbeat Release Reap ForceRelease Client"
+_TELLERS: Final = "Acquire Heartbeat Release Reap ForceRelease SetLimit Client"
 """Who may hand a lock over: they ask whether a waiter still runs, and tell it."""
 _LIVENESS: Final = {"describe_execution": _TELLERS}
 _REAPING: Final = dict.fromkeys(
@@ -177,6 +177,7 @@ def _functions(outputs: Mapping[str, str]) -> Iterator[Call]:
         ("Reap", ""),
         ("Inspect", ""),
         ("ForceRelease", ""),
+        ("SetLimit", ""),
         ("Publish", ""),
     ):
         function = {"FunctionName": outputs[f"{operation}FunctionName"]}

@@ -11,10 +11,10 @@ from fairlock.cdk import LockGuard
 from infra.lock_stack import LockStack
 
 ROLES = (
-    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "Publish"),
+    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "SetLimit", "Publish"),
     *("Guard", "Client", "User", "Administrator"),
 )
-"""The functions' seven; a state machine with a guard; `grant_client`; `grant_use`; the control."""
+"""The functions' eight; a state machine with a guard; `grant_client`; `grant_use`; the control."""
 
 
 def add_roles(stack: LockStack) -> None:
@@ -42,7 +42,12 @@ def add_roles(stack: LockStack) -> None:
     locks.grant_use(user)
     administrator.add_to_policy(iam.PolicyStatement(actions=["*"], resources=["*"]))
     functions = (locks.acquire_function, locks.heartbeat_function, locks.release_function)
-    others = (reaper.function, administration.inspect, administration.force_release)
+    others = (
+        reaper.function,
+        administration.inspect,
+        administration.force_release,
+        administration.set_limit,
+    )
     roles = [
         *(function.role for function in (*functions, *others, locks.publish_function)),
         *(machine.role, client, user, administrator),
@@ -60,6 +65,7 @@ def add_roles(stack: LockStack) -> None:
         (reaper, "Reap"),
         (locks, "Inspect"),
         (locks, "ForceRelease"),
+        (locks, "SetLimit"),
         (locks, "Publish"),
     ):
         log_group = scope.node.find_child(f"{name}Logs")

@@ -44,6 +44,17 @@ def test_a_lock_may_be_seen_and_released_by_force_without_the_table(
     assert enforcing.invoke("Acquire", **second, queue=True, ticket=ticket)["acquired"] is True
 
 
+def test_a_lock_may_be_paused_and_resumed_without_the_table(enforcing: Deployment) -> None:
+    waiter, who = owner("frozen"), {"requested_by": "olga", "reason": "freeze"}
+    paused = {"lock_name": "frozen", "limit": 0}
+    assert enforcing.invoke("SetLimit", **paused, **who) == paused
+    answer = enforcing.invoke("Acquire", **waiter, queue=True)
+    assert (answer["reason"], answer["ceiling"]["requested_by"]) == ("QUEUED", "olga")
+    assert enforcing.invoke("SetLimit", **{**paused, "limit": None}, **who)["limit"] is None
+    again = enforcing.invoke("Acquire", **waiter, queue=True, ticket=answer["ticket"])
+    assert again["acquired"] is True
+
+
 def test_a_waiter_may_leave_the_queue(enforcing: Deployment) -> None:
     holder, waiter = owner("left"), owner("left")
     enforcing.invoke("Acquire", **holder)

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import schema
+from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.expressions import number
 from fairlock.protocol.model import (
     AcquireRequest,
@@ -59,6 +60,8 @@ class Client:
         forges: whether it asks with a ticket that it never got, for the first place of all.
         forces: whether it is a person that wants nothing but to release, by force, the oldest
             holder that it sees.
+        sets: the ceilings that it sets, one after the other, as an operator who wants nothing else;
+            None lifts the ceiling.
         remembers: whether it releases by the lock and the queue as they were when it was told of
             its grant, however long ago.
         supposes_busy: whether it asks as if others held the lock and waited for it.
@@ -78,6 +81,7 @@ class Client:
     heartbeats: int = 0
     forges: bool = False
     forces: bool = False
+    sets: tuple[int | None, ...] = ()
     remembers: bool = False
     supposes_busy: bool = False
     says_when: bool = False
@@ -111,6 +115,8 @@ class Status(Enum):
     CANCELLING = "cancelling"
     SEEING = "seeing who holds"
     FORCING = "releasing another by force"
+    LIMITING = "changing the ceiling"
+    HAS_LIMITED = "has changed the ceiling"
     DONE = "done"
     NOT_HELD = "told that it does not hold"
     REFUSED = "refused"
@@ -127,6 +133,7 @@ OPERATING: Final = {
     Status.CANCELLING,
     Status.SEEING,
     Status.FORCING,
+    Status.LIMITING,
 }
 OVER: Final = {
     Status.DONE,
@@ -205,8 +212,9 @@ def beginnings(client: Client, local: Local) -> list[Local]:
     match local.status:
         case Status.IDLE if client.forces:
             return [local.at(Status.SEEING)]
-        case Status.IDLE:
-            return [local.at(Status.ACQUIRING, calls=1)]
+        case Status.IDLE | Status.HAS_LIMITED:
+            first = Status.LIMITING if client.sets else Status.ACQUIRING
+            return [local.at(first, calls=local.calls + 1)]
         case Status.ASLEEP:
             poll = local.at(Status.ACQUIRING, calls=local.calls + 1, polls=local.polls - 1)
             cancel = local.at(Status.CANCELLING)
@@ -261,10 +269,8 @@ def operate(
                 only_newest=client.version,
             )
             return store.acquire(acquisition, seen=_BUSY if client.supposes_busy else None)
-        case Status.SEEING:
-            return store.read_state(LOCK)
-        case Status.FORCING:
-            return store.force_release(_by_force(local.told))
+        case Status.SEEING | Status.FORCING | Status.LIMITING:
+            return _operate_on_others(client, local, store)
         case Status.RENEWING:
             return store.heartbeat(
                 HeartbeatRequest(lock_name=LOCK, owner_id=owner_id, lease_ms=LEASE_MS)
@@ -283,10 +289,24 @@ def operate(
             return store.release(request, seen=remembered)
 
 
+def _operate_on_others(client: Client, local: Local, store: Operations) -> object:
+    match local.status:
+        case Status.SEEING:
+            return store.read_state(LOCK)
+        case Status.FORCING:
+            return store.force_release(_by_force(local.told))
+        case _:
+            return store.change_ceiling(_change(client.sets[local.calls - 1]))
+
+
 def _by_force(fencing_token: int) -> ForceReleaseRequest:
     return ForceReleaseRequest(
         lock_name=LOCK, fencing_token=fencing_token, requested_by="olga", reason="why not"
     )
+
+
+def _change(limit: int | None) -> SetCeilingRequest:
+    return SetCeilingRequest(lock_name=LOCK, limit=limit, requested_by="olga", reason="why not")
 
 
 def concluded(client: Client, local: Local, answer: object) -> Local:
@@ -295,6 +315,9 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
         return local.again()
     if local.orphaned:
         return local.dead()
+    if local.status is Status.LIMITING:
+        is_last = local.calls == len(client.sets)
+        return local.at(Status.DONE if is_last else Status.HAS_LIMITED)
     if isinstance(answer, Queued) and not client.pushed:
         local = local._replace(ticket=answer.entered_at_ms)
     after, told = _AFTER[type(answer)], local.told

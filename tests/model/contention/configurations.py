@@ -35,6 +35,9 @@ _WHILE_JOINING: Final = frozenset(Invariant) - {Invariant.QUEUE, Invariant.ORDER
 Nobody sleeps by then."""
 OLGA: Final = Client(name="olga", waits=False, pushed=False, forces=True)
 """Releases another by force."""
+PAUL: Final = Client(name="paul", waits=False, pushed=False, sets=(0, None))
+"""Pauses the lock and resumes it."""
+_LOWERS: Final = replace(PAUL, sets=(1, None))
 _BEN_POLLS: Final = Client(name="ben", pushed=False, polls=1)
 
 A_HEARTBEAT_IS_LATE: Final = Configuration(
@@ -351,6 +354,44 @@ CONFIGURATIONS: Final = (
         name="only the newest beside clients that take turns",
         clients=(_ANNA, replace(_V2, name="ben"), _CARL, replace(_V3, name="dora")),
         invariants=_NEWEST_ONLY,
+    ),
+    Configuration(
+        name="a lock is paused and resumed",
+        clients=(_ANNA, _BEN_ASKS_AGAIN, Client(name="carl", waits=False, pushed=False), PAUL),
+    ),
+    Configuration(
+        name="a ceiling is lowered and lifted beside two permits",
+        clients=(*workflows(3, limit=2), _LOWERS),
+    ),
+    Configuration(
+        name="a ceiling is raised beside waiters with other limits",
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1, gives_up=True),
+            Client(name="carl", limit=2),
+            replace(PAUL, sets=(1, 2)),
+        ),
+    ),
+    Configuration(
+        name="a lock is paused, a reply is lost, and a write is repeated",
+        clients=(_ANNA, _BEN, PAUL),
+        faults=Faults(lost_replies=1, repeats=1),
+    ),
+    Configuration(
+        name="a lock is paused, one dies, and leases end",
+        clients=(_ANNA, _BEN, PAUL),
+        faults=Faults(crashes=1, epochs=1),
+    ),
+    Configuration(
+        name="a late copy beside a pause",
+        clients=(_ANNA, _BEN, PAUL),
+        faults=Faults(copies=1),
+    ),
+    Configuration(
+        name="a join is seen in part by who resumes",
+        clients=(_ANNA, _BEN, PAUL),
+        faults=Faults(late_joins=1),
+        invariants=_WHILE_JOINING,
     ),
 )
 """Each search finds nothing."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fairlock.protocol.lease_time import is_over
 from fairlock.protocol.model import Holder, LockState
-from tests.model.contention.clients import Local, Status
+from tests.model.contention.clients import Client, Local, Status
 from tests.model.contention.faults import COPY, CRASH, LATE_CALL, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
@@ -20,6 +20,8 @@ class Invariant(StrEnum):
     """What the protocol guarantees."""
 
     LIMIT = "no more hold than the limit of any holder, and all holders are counted"
+    CEILING = "no grant goes above the ceiling"
+    LIFTED = "a ceiling that its operator has lifted stays lifted"
     IN_FORCE = "the limit in force is never above the limit of a holder"
     TOKENS = "a token is issued once, and tokens rise"
     END = "the end of a grant never moves back"
@@ -92,7 +94,9 @@ class Checker:
         tokens = {h.owner_id: h.fencing_token for h in old.holders}
         granted = [h for h in new.holders if tokens.get(h.owner_id) != h.fencing_token]
         if not granted:
-            return self._pick((Invariant.TOKENS, new.fencing_token == old.fencing_token))
+            changed = new.last_ceiling != old.last_ceiling
+            stands = new.fencing_token == old.fencing_token
+            return self._pick((Invariant.TOKENS, stands or changed))
         last = new.fencing_token
         rising = last > old.fencing_token and [h.fencing_token for h in granted] == [last]
         me = granted[0].owner_id
@@ -101,6 +105,7 @@ class Checker:
             arrived = before.waiting[: before.waiting.index(me)]
             ahead = [owner for owner in arrived if self._is_before(owner, me, before)]
         return self._pick(
+            (Invariant.CEILING, new.held <= _ceiling(new)),
             (Invariant.TOKENS, rising and me not in tokens),
             (Invariant.ORDER, not any(_still_asks(after, owner, instant) for owner in ahead)),
         )
@@ -192,6 +197,7 @@ class Checker:
         superseded = lock.supersedes(client.version)  # Its item counts as that of a dead waiter.
         return self._pick(
             (Invariant.TOLD, not working or forced or (mine and mine.fencing_token) == local.told),
+            (Invariant.LIFTED, not (ended and _lifts(client)) or lock.ceiling is None),
             (Invariant.FENCED, status is not Status.FENCED),
             (Invariant.ENDLESS, status is not Status.ENDLESS),
             (Invariant.ENDED, not ended or mine is None),
@@ -223,7 +229,16 @@ class Checker:
 
     def _has_room(self, lock: LockState, owner: str) -> bool:
         inside = [holder.owner_id for holder in lock.holders]
-        return lock.held < min(self._limits[one] for one in (owner, *inside))
+        lowest = min(self._limits[one] for one in (owner, *inside))
+        return lock.held < min(lowest, _ceiling(lock))
+
+
+def _ceiling(lock: LockState) -> float:
+    return math.inf if lock.ceiling is None else lock.ceiling.limit or 0
+
+
+def _lifts(client: Client) -> bool:
+    return bool(client.sets) and client.sets[-1] is None
 
 
 def _still_asks(lock: LockOfTable, owner_id: str, instant: int) -> bool:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Final
 
 from fairlock.protocol import grants, leaving, outcomes, waiters
-from fairlock.protocol.admission import NOBODY_CAME_IN, PERMIT_FREE, Unlearned, not_outdated
+from fairlock.protocol.admission import (
+    NO_CEILING,
+    NOBODY_CAME_IN,
+    PERMIT_FREE,
+    Unlearned,
+    not_outdated,
+)
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
 from fairlock.protocol.model import LockState, Waiter
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
@@ -21,6 +28,7 @@ from tests.model.contention.configurations import (
     A_WAITER_CALLS_LATE,
     OLGA,
     ONE_GIVES_UP_LATE,
+    PAUL,
     READERS_AND_A_WRITER,
     TWO_NEWEST,
     VERSIONS,
@@ -106,6 +114,54 @@ MUTANTS: Final[dict[str, Mutant]] = {
             instead="(attribute_not_exists(#held) OR #held <> :limit)",
         ),
         clients=(Client(name="anna", limit=2), Client(name="ben", limit=2), _CARL),
+    ),
+    "the first write does not ask for a ceiling": _mutant(
+        Invariant.CEILING, weak(acquire, "acquire_permit", NO_CEILING), clients=(_ANNA, PAUL)
+    ),
+    "a ceiling is set, and the fencing token stays": _mutant(
+        Invariant.CEILING,
+        (administration, "set_ceiling", weak_functions.set_ceiling_without_token),
+        clients=(_ANNA, _BEN, PAUL),
+    ),
+    "a pause beside a hand-off that ignores the token": _mutant(
+        Invariant.CEILING,
+        weak(leaving, "serve_waiter", NOBODY_CAME_IN),
+        clients=(_ANNA, _BEN, PAUL),
+    ),
+    "a ceiling is raised in the moment of a release": _mutant(
+        Invariant.WAKE_UP,
+        weak(
+            leaving,
+            "leave_without_successor",
+            f"(#held > :limit OR ({NOBODY_CAME_IN} AND #held > :lowest))",
+            instead="#held > :lowest",
+        ),
+        clients=(*workflows(3, limit=2), replace(PAUL, sets=(1, 2))),
+    ),
+    "a ceiling is lifted without a look at who joins": _mutant(
+        Invariant.WAKE_UP,
+        *_each(administration, ("raise_ceiling",), NOT_CONTENDED),
+        clients=(_ANNA, PAUL),
+    ),
+    "a ceiling is raised without a look at who leaves the queue": _mutant(
+        Invariant.WAKE_UP,
+        weak(
+            leaving,
+            "raise_ceiling",
+            f"#wait_seq = :wait_seq AND {NOBODY_CAME_IN} AND #released_at = :seen_released_at",
+        ),
+        clients=(
+            Client(name="anna", limit=2),
+            Client(name="ben", limit=1, gives_up=True),
+            Client(name="carl", limit=2),
+            replace(PAUL, sets=(1, 2)),
+        ),
+    ),
+    "a late copy of a pause comes after the resume": _mutant(
+        Invariant.LIFTED,
+        (administration, "set_ceiling", weak_functions.set_ceiling_of_any_number),
+        clients=(PAUL,),
+        faults=_ONE_COPY,
     ),
     "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,

@@ -99,7 +99,8 @@ class Recovery:
             for at, client in zip(self._clients(state), self._world.clients, strict=False)
             if lock.holder(client.owner_id) is not None and self._status(state, at) not in OVER
         ]
-        return len(limits) < min([self._limits[owner_id], *limits])
+        ceiling = [] if lock.ceiling is None else [lock.ceiling.limit or 0]
+        return len(limits) < min([self._limits[owner_id], *limits, *ceiling])
 
     def _call(self, state: State, at: int) -> State:
         """The client's acquire from beginning to end, while nobody else moves."""

@@ -10,7 +10,8 @@ from unittest.mock import patch
 from fairlock.aws.lock_table import ConditionFailed, Written
 from fairlock.protocol import schema
 from fairlock.protocol.admission import NOBODY_CAME_IN
-from fairlock.protocol.expressions import Delete, Put, Transaction, Update
+from fairlock.protocol.ceiling import CeilingChange, set_ceiling
+from fairlock.protocol.expressions import NEXT_TOKEN, Delete, Put, Transaction, Update
 from fairlock.protocol.grants import acquire_permit_as_seen
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
@@ -41,6 +42,20 @@ def hand_over_to_any(maker: Maker) -> Maker:
         return replace(transaction, other=waiter), hand_off
 
     return make
+
+
+def set_ceiling_without_token(change: CeilingChange, *, now_ms: int) -> Update:
+    """Sets the ceiling, and leaves the fencing token as it is."""
+    made = set_ceiling(change, now_ms=now_ms)
+    stays = made.change.replace(NEXT_TOKEN, NEXT_TOKEN.removesuffix(" + :one"))
+    values = {name: value for name, value in made.values.items() if name != ":one"}
+    return replace(made, change=stays, values=values)
+
+
+def set_ceiling_of_any_number(change: CeilingChange, *, now_ms: int) -> Any:  # noqa: ANN401 - as `weaker`
+    """Sets the ceiling, however often it was changed before."""
+    made = set_ceiling(change, now_ms=now_ms)
+    return weaker(made, made.condition)
 
 
 def send_pushing_first(context: LockContext, step: Step, state: LockState) -> Any:  # noqa: ANN401 - what the real one answers

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from fairlock import AsyncLockClient, HolderChanged, InvalidRequest, LockClient, LockLost
+from fairlock import (
+    AsyncLockClient,
+    HolderChanged,
+    InvalidRequest,
+    LockClient,
+    LockLost,
+    LockWaitTimeout,
+)
 from fairlock.errors import ClientUnusable
 from tests.support import owner
 from tests.unit.aio.conftest import MakeClient
@@ -15,7 +24,9 @@ from tests.unit.aio.virtual_time import in_virtual_time
 WHY = "stuck since 3 a.m."
 
 
-@pytest.mark.parametrize("name", ["describe", "list", "force_release", "release"])
+@pytest.mark.parametrize(
+    "name", ["describe", "list", "force_release", "release", "set_limit", "pause", "resume"]
+)
 def test_a_method_takes_what_its_namesake_takes(name: str) -> None:
     assert parameters_of(getattr(AsyncLockClient, name)) == parameters_of(getattr(LockClient, name))
 
@@ -45,6 +56,27 @@ async def test_locks_are_described_listed_and_released_by_force(
             await locks[0].heartbeat()
         assert table.state("orders/0").holders == ()
         assert await locks[0].release() is False
+
+
+@in_virtual_time
+async def test_a_lock_is_limited_paused_and_resumed(
+    make_client: MakeClient, table: AsyncTable
+) -> None:
+    async with make_client("anna") as anna, make_client("olga") as olga:
+        await olga.pause("orders/0", reason=WHY)
+        with pytest.raises(LockWaitTimeout, match="paused by olga since") as refused:
+            await anna.acquire("orders/0", max_wait=0)
+        assert refused.value.ceiling is not None
+        assert refused.value.ceiling.reason == WHY
+        waiting = asyncio.create_task(anna.acquire("orders/0", max_wait=60))
+        await asyncio.sleep(3)
+        await olga.resume("orders/0")
+        lock = await waiting
+        await olga.set_limit("orders/0", 2, reason=WHY)
+        assert table.state("orders/0").ceiling is not None
+        assert await lock.release() is True
+        with pytest.raises(InvalidRequest, match=r"^limit: must be at least 1; `pause` lets"):
+            await olga.set_limit("orders/0", 0, reason=WHY)
 
 
 @in_virtual_time

@@ -226,7 +226,8 @@ def test_the_functions_of_administrators_are_shared_if_the_service_has_them(
     locks = LockService.from_stack(user, "Locks")
     locks.grant_inspect(role(user))
     locks.grant_force_release(role(user, "Few"))
-    needed = {"InspectFunctionArn", "ForceReleaseFunctionArn"}
+    locks.grant_set_limit(role(user, "Some"))
+    needed = {"InspectFunctionArn", "ForceReleaseFunctionArn", "SetLimitFunctionArn"}
     assert needed <= set(read_by(user))
     assert needed <= set(names_shared_by(own))
 

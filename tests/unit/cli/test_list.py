@@ -133,7 +133,7 @@ def test_json_is_one_object_a_line_with_the_documented_fields(locks: LockClient)
     orders = next(lock for lock in found if lock["lock_name"] == "orders/1")
     assert set(orders) == {
         *("lock_name", "seen_at", "limit", "holders", "waiters", "last_forced_release"),
-        "newest",
+        *("newest", "ceiling"),
     }
     assert orders["waiters"]["count"] == 2
     assert [waiter["owner_name"] for waiter in orders["waiters"]["first"]] == ["ben", "carl"]

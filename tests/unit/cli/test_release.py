@@ -12,11 +12,13 @@ from botocore.exceptions import EndpointConnectionError
 
 from fairlock import HolderChanged, InvalidRequest, LockClient
 from fairlock.cli import exit_codes, intervene
-from fairlock.cli.intervene import ForcedRelease, force_release, release_own
+from fairlock.cli.intervene import ForcedRelease, change_ceiling, force_release, release_own
+from fairlock.cli.lines import details, lock_table, one_line
+from fairlock.cli.listing import is_wanted
 from fairlock.cli.target import Target, caller
 from tests.support import FakeClock, acquire, owner, release
 from tests.support.operations import Operations
-from tests.unit.cli.support import client_of
+from tests.unit.cli.support import client_of, shown_lines, terminal
 from tests.unit.client.support.doubles import Table
 
 Output = pytest.CaptureFixture[str]
@@ -232,3 +234,42 @@ def test_as_json_an_owner_that_does_not_hold_has_released_nothing(
     assert "nothing was released" in told.err
     assert release_own(locks, "a", owner("anna"), as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == {"lock_name": "a", "released": True}
+
+
+def test_a_lock_is_paused_limited_and_resumed_and_all_commands_show_it(
+    locks: LockClient, store: Operations, table: Table, capsys: Output
+) -> None:
+    who = {"reason": "freeze", "requested_by": "olga"}
+    store.acquire(acquire("anna", lock_name="a", limit=3))
+    assert change_ceiling(locks, "a", 0, **who) == 0
+    assert capsys.readouterr().out == "a: paused; held by 1 of 3, paused\n"
+    [lock] = locks.list()
+    assert one_line(lock).split("\t")[1] == "held by 1 of 3, paused"
+    shown = list(details(lock))
+    assert shown[0] == "a: held by 1 of 3, paused, 0 waiting"
+    at = shown.index("paused")
+    assert shown[at + 2 : at + 4] == ["  by: olga", "  reason: freeze"]
+    store.release(release("anna", lock_name="a"))
+    assert change_ceiling(locks, "a", 2, **who) == 0
+    assert capsys.readouterr().out == "a: limited to 2; free, limited to 2\n"
+    [lock] = locks.list()
+    assert is_wanted(lock, waiting=False, free=False)
+    assert change_ceiling(locks, "a", None, **who, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == {"lock_name": "a", "limit": None}
+    assert table.state("a").ceiling is None
+    [lock] = locks.list()
+    assert not is_wanted(lock, waiting=False, free=False)
+
+
+def test_the_table_of_a_terminal_tells_a_paused_lock_from_a_free_one(
+    locks: LockClient, store: Operations
+) -> None:
+    who = {"reason": "freeze", "requested_by": "olga"}
+    store.acquire(acquire("anna", lock_name="held", limit=3))
+    for name in ("held", "idle"):
+        change_ceiling(locks, name, 0, **who)
+    console = terminal(100)
+    console.print(lock_table(sorted(locks.list(), key=lambda lock: lock.name), console))
+    held, idle = shown_lines(console)[1:]
+    assert held.split()[:2] == ["held", "1/0"]
+    assert idle.split() == ["idle", "paused"]

@@ -291,3 +291,60 @@ def test_a_client_that_is_closed_does_none_of_it(make_client: MakeClient) -> Non
     ):
         with pytest.raises(ClientUnusable):
             call()
+
+
+def test_a_paused_lock_says_by_whom_and_why_to_those_who_ask_and_wait(
+    make_client: MakeClient, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator, client = make_client("olga"), make_client("anna")
+    operator.pause("orders/7", reason="freeze until Monday")
+    for max_wait in (0, 0.2):
+        with pytest.raises(LockWaitTimeout) as timeout:
+            client.acquire("orders/7", max_wait=max_wait)
+        assert "paused by olga since" in str(timeout.value)
+        assert "(freeze until Monday)" in str(timeout.value)
+        assert timeout.value.ceiling is not None
+        assert (timeout.value.ceiling.limit, timeout.value.holders) == (0, ())
+    assert client.try_acquire("orders/7") is None
+    found = described(client.describe("orders/7"))
+    assert found.is_paused
+    assert list(client.list()) == [found]
+    assert "lock 'orders/7': paused by olga: freeze until Monday" in caplog.messages
+    operator.resume("orders/7", requested_by="paul")
+    assert "lock 'orders/7': resumed by paul: resumed" in caplog.messages
+    assert client.acquire("orders/7", max_wait=0).fencing_token > 0
+    assert table.state("orders/7").ceiling is None
+
+
+def test_a_limit_holds_whatever_callers_name_until_it_is_lifted(make_client: MakeClient) -> None:
+    client = make_client("anna")
+    client.set_limit("vendor", 1, reason=WHY)
+    first = client.acquire("vendor", limit=3, max_wait=0)
+    assert client.try_acquire("vendor", limit=3) is None
+    client.set_limit("vendor", 2, reason=WHY)
+    assert client.try_acquire("vendor", limit=3) is not None
+    client.resume("vendor")
+    assert client.try_acquire("vendor", limit=3) is not None
+    assert first.release() is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"limit": 0}, r"^limit: must be at least 1; `pause` lets nobody hold the lock"),
+        ({"limit": 101}, r"^limit: must be a whole number from 1 to 100"),
+        ({"limit": True}, r"^limit: must be a whole number"),
+        ({"reason": ""}, r"^reason: must tell why"),
+        ({"requested_by": "a\nb"}, r"^requested_by: must tell who"),
+        ({"name": ""}, r"^name: "),
+    ],
+)
+def test_a_wrong_limit_is_refused_and_nothing_is_sent(
+    make_client: MakeClient, table: Table, arguments: dict[str, Any], rule: str
+) -> None:
+    fields: dict[str, Any] = {"name": "vendor", "limit": 3, "reason": WHY, **arguments}
+    client = make_client("olga")
+    table.log.clear()
+    with pytest.raises(InvalidRequest, match=rule):
+        client.set_limit(fields.pop("name"), fields.pop("limit"), **fields)
+    assert table.log == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairlock.errors import InvalidRequest, LockStoreUnavailable
-from lambdas import acquire, force_release, heartbeat, inspect, release
+from lambdas import acquire, force_release, heartbeat, inspect, release, set_limit
 from tests.support import TABLE
 from tests.support.lambda_context import LambdaContextStub
 from tests.unit.lambdas.output import lines
@@ -45,6 +45,43 @@ def test_a_lock_is_described_without_what_proves_ownership(capsys: Output) -> No
         assert secret not in json.dumps(found) + capsys.readouterr().out
     unknown = inspect.handler({"lock_name": "customer/2"}, CONTEXT)
     assert unknown == {"found": False, "lock_name": "customer/2"}
+
+
+def test_a_pause_is_logged_and_counted_and_told_to_all_who_ask(capsys: Output) -> None:
+    token = granted()
+    paused = {"lock_name": "customer/1", "limit": 0}
+    assert set_limit.handler({**paused, **WHO}, CONTEXT) == paused
+    told = lines(capsys)
+    [audit] = [line for line in told if line.get("message") == "ceiling changed"]
+    assert {**WHO, "lock_name": "customer/1", "ceiling": 0, "level": "WARNING"}.items() <= (
+        audit.items()
+    )
+    [metrics] = [line for line in told if "_aws" in line and "CeilingChanged" in line]
+    assert metrics["CeilingChanged"] == [1.0]
+    for waits, reason in ((False, "HELD"), (True, "QUEUED")):
+        answer = acquire.handler({**BEN, "queue": waits}, CONTEXT)
+        assert (answer["acquired"], answer["reason"]) == (False, reason)
+        assert {"limit": 0, **WHO}.items() <= answer["ceiling"].items()
+        assert answer["detail"].startswith("the lock is paused by olga since ")
+        assert answer["detail"].endswith("(hangs since 3 a.m.)")
+    assert heartbeat.handler(dict(ANNA), CONTEXT)["fencing_token"] == token
+    release.handler(dict(ANNA), CONTEXT)
+    [listed] = inspect.handler({}, CONTEXT)["locks"]
+    assert listed["ceiling"] == answer["ceiling"]
+    assert set_limit.handler({**paused, **WHO, "limit": None}, CONTEXT)["limit"] is None
+    assert heartbeat.handler(dict(BEN), CONTEXT)["renewed"] is True
+    assert inspect.handler({"lock_name": "customer/1"}, CONTEXT)["ceiling"] is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("limit", -1), ("limit", "3"), ("limit", 101), ("reason", "")]
+)
+def test_a_wrong_limit_is_refused_by_the_name_of_its_field(field: str, value: object) -> None:
+    asked: dict[str, object] = {"lock_name": "customer/1", "limit": 3, **WHO, field: value}
+    with pytest.raises(InvalidRequest, match=f"^{field}: must"):
+        set_limit.handler(asked, CONTEXT)
+    with pytest.raises(InvalidRequest, match=r"^limit: is required"):
+        set_limit.handler({"lock_name": "customer/1", **WHO}, CONTEXT)
 
 
 def test_locks_in_use_are_listed_and_free_ones_on_request() -> None:

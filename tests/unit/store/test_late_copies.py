@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from fairlock.protocol import claims, grants, leaving, waiters
+from fairlock.protocol import ceiling, claims, grants, leaving, waiters
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant, Refusal
 from fairlock.store import acquire as store_acquire
@@ -30,6 +30,7 @@ REVISION: Final = "#mine.#h_revision = :seen_revision"
 STILL_REAPED: Final = (
     "#revision = :seen AND (attribute_exists(#fenced) OR attribute_exists(#ended))"
 )
+UNCHANGED: Final = "#last_ceiling.#change = :seen_change"
 DEPARTING: Final = "#departing_token = :seen_grant"
 
 
@@ -160,6 +161,22 @@ CASES: Final = {
         sees=Bench.waiters,
         right=[],
         wrong=ANNA,
+    ),
+    "a pause before another was lifted": Case(
+        makers="set_ceiling",
+        scene=scenes.pause_before_another_was_lifted,
+        by=(UNCHANGED,),
+        sees=scenes.ceiling_of,
+        right=None,
+        wrong=0,
+    ),
+    "a resume before another pause": Case(
+        makers="raise_ceiling",
+        scene=scenes.resume_before_another_pause,
+        by=(UNCHANGED,),
+        sees=scenes.ceiling_of,
+        right=0,
+        wrong=None,
     ),
     "the end of a queue that others joined": Case(
         makers="close_queue",
@@ -334,7 +351,7 @@ def test_without_its_condition_the_copy_would_do_harm(bench: Bench, name: str) -
 def test_every_write_of_the_protocol_has_a_case() -> None:
     makers = {
         name
-        for module in (grants, waiters, leaving, claims)
+        for module in (grants, waiters, leaving, ceiling, claims)
         for name, function in vars(module).items()
         if inspect.isfunction(function)
         and function.__module__ == module.__name__

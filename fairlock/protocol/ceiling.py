@@ -1,0 +1,192 @@
+"""The ceiling of a lock: a limit that an operator has set, above which no grant goes.
+
+A ceiling of 0 pauses the lock. Holders go on; whoever waits goes on waiting. The ceiling is an
+attribute of the lock's item, and one more limit in the rule of admission (`admission.py`):
+
+    operator                      lock item                           waiter item
+      │ set_ceiling                 ceiling, fencing_token + 1
+      ┊
+      │ raise_ceiling               ceiling changed or removed,
+      │   or serve_waiter ── one ─▶   fencing_token + 1             ───▶ delete
+      └ wake the waiter
+
+Every change moves the fencing token. So whatever was decided by the lock as it was before is
+refused: a second write of an acquire, a hand-off and a takeover after the ceiling was lowered, and
+after it was raised the join of a caller that found no room. When a change is answered, it holds.
+
+A change that makes room hands over to the oldest waiter by the same transaction. If the operator's
+process dies after it, that waiter's release serves the others; else all of them would sleep until
+they ask again by themselves.
+
+A late copy of a change must not undo a later one. Each is conditioned on the number of changes
+before it, which stays in the item when the ceiling is lifted.
+
+TTL must not delete the ceiling with its lock: while it stands, the item is retained for ever, by
+`retain_until`, which all later writes respect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fairlock.protocol import schema
+from fairlock.protocol.admission import NOBODY_CAME_IN, nobody_left, retain_item
+from fairlock.protocol.expressions import (
+    NEXT_TOKEN,
+    NOT_CONTENDED,
+    WAIT_SEQ_UNMOVED,
+    Removal,
+    Update,
+    Values,
+    all_of,
+    conditional_update,
+    number,
+    token_seed,
+)
+from fairlock.protocol.items import new_ceiling
+from fairlock.protocol.model import Ceiling, LockState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCeilingRequest:
+    """Let no more than this number of permits be granted, whatever limits callers name.
+
+    Attributes:
+        limit: 0 pauses the lock; None lifts the ceiling.
+        requested_by: who asks; a label for people, which proves nothing.
+        reason: why, for people.
+    """
+
+    lock_name: str
+    limit: int | None
+    requested_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingChange:
+    """A change of the ceiling that is under way.
+
+    It has the form of a departing holder, because a hand-off begins with either: what goes out by
+    the first write, so that a waiter may come in by the same.
+
+    Attributes:
+        ceiling: as it will be.
+    """
+
+    lock_name: str
+    ceiling: Ceiling
+
+    @classmethod
+    def of(cls, request: SetCeilingRequest, seen: LockState, *, now_ms: int) -> CeilingChange:
+        """The change that a request asks for, of a lock seen in this state."""
+        ceiling = Ceiling(
+            limit=request.limit,
+            change=_changes(seen) + 1,
+            at_ms=now_ms,
+            requested_by=request.requested_by,
+            reason=request.reason,
+        )
+        return cls(request.lock_name, ceiling)
+
+    @property
+    def unlearned(self) -> None:
+        """Nothing: no grant ends by it."""
+        return
+
+    @property
+    def is_marked(self) -> bool:
+        """The write leaves a mark: its number."""
+        return True
+
+    def is_still_in(self, state: LockState) -> bool:
+        """Whether nobody has changed the ceiling since, this change included."""
+        return _changes(state) == self.ceiling.change - 1
+
+    def left_before(self, state: LockState) -> bool:
+        """Whether this very change was made before."""
+        return state.last_ceiling == self.ceiling
+
+    def makes_room(self, state: LockState) -> bool:
+        """Whether more may hold after it."""
+        before = state.ceiling
+        if before is None or before.limit is None:
+            return False
+        return self.ceiling.limit is None or self.ceiling.limit > before.limit
+
+    def made(self, state: LockState) -> LockState:
+        """The lock after it."""
+        return replace(state, last_ceiling=self.ceiling)
+
+    def part(self) -> Removal:
+        """The part of an update that makes the change."""
+        limit, seen = self.ceiling.limit, self.ceiling.change - 1
+        values: Values = {":last_ceiling": new_ceiling(self.ceiling), ":seen_change": number(seen)}
+        also_set, names = ", #last_ceiling = :last_ceiling", {}
+        if limit is None:
+            names = {"#ceiling": schema.CEILING}
+        else:
+            also_set += ", #ceiling = :ceiling"
+            values[":ceiling"] = number(limit)
+        unchanged = "#last_ceiling.#change = :seen_change"
+        return Removal(
+            also_set=also_set,
+            conditions=(unchanged if seen else "attribute_not_exists(#last_ceiling)",),
+            names=names,
+            values=values,
+        )
+
+
+def set_ceiling(change: CeilingChange, *, now_ms: int) -> Update:
+    """Set a ceiling, or a lower one, whoever holds and waits; makes the item if there is none.
+
+    `held` is there afterwards: a caller joins the queue on condition that enough permits are out,
+    and of a paused lock that is never used none is.
+    """
+    part = change.part()
+    # Not `if_not_exists(…) + :one` by ADD: a new item would begin at 1, below the tokens of an item
+    # that TTL has removed.
+    return conditional_update(
+        schema.lock_key(change.lock_name),
+        change=f"SET #fencing_token = {NEXT_TOKEN}, #expiry_time = :forever, "
+        f"#retain_until = :forever{part.also_set} ADD #held :zero",
+        condition=all_of(*part.conditions),
+        values={
+            **part.values,
+            ":seed": number(token_seed(now_ms)),
+            ":forever": number(schema.FOREVER_SECONDS),
+            ":zero": number(0),
+        },
+    )
+
+
+def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Update:
+    """Raise or lift the ceiling of a lock for whose waiters that makes no room, or without any.
+
+    On condition that this is so: a waiter that has joined, or come to the head of the queue, since
+    the lock was seen would otherwise sleep beside a free permit.
+    """
+    as_seen = [NOT_CONTENDED]
+    values: Values = {":seed": number(token_seed(now_ms))}
+    if seen.contended:
+        nobody_gone = nobody_left(seen)
+        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN, nobody_gone.expression]
+        values |= {
+            ":wait_seq": number(seen.wait_seq),
+            ":seen_token": number(seen.fencing_token),
+            **nobody_gone.values,
+        }
+    part = change.part()
+    return conditional_update(
+        schema.lock_key(change.lock_name),
+        change=f"SET #fencing_token = {NEXT_TOKEN}, "
+        f"{retain_item(long=change.ceiling.limit is None)}{part.also_set}",
+        condition=all_of(*as_seen),
+        values=values,
+        removal=part,
+        now_ms=now_ms,
+    )
+
+
+def _changes(state: LockState) -> int:
+    return 0 if state.last_ceiling is None else state.last_ceiling.change

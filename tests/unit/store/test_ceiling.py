@@ -1,0 +1,317 @@
+"""A ceiling: a limit that an operator has set, above which no grant goes, and a pause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fairlock.protocol import admission, ceiling, grants
+from fairlock.protocol.ceiling import SetCeilingRequest
+from fairlock.protocol.expressions import NEXT_TOKEN, Condition, Update, number
+from fairlock.protocol.model import LockState
+from fairlock.protocol.outcomes import Grant, Refusal, RefusalReason, Released
+from fairlock.protocol.schema import FOREVER_SECONDS, lock_key
+from fairlock.store import administration
+from fairlock.store.context import CeilingChanged
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support.faults import RepeatingClient
+from tests.support.store_bench import RUN, Bench, Between
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+DAY_SECONDS = 24 * 3600
+
+
+@pytest.fixture
+def bench(clock: FakeClock) -> Bench:
+    return Bench(MemoryTable(), clock)
+
+
+def change(limit: int | None, **fields: Any) -> SetCeilingRequest:  # noqa: ANN401 - fields of the request
+    told = {"requested_by": "olga", "reason": "freeze", **fields}
+    return SetCeilingRequest(lock_name=LOCK, limit=limit, **told)
+
+
+def state(bench: Bench) -> LockState:
+    return bench.store().read_state(LOCK)
+
+
+def item(bench: Bench) -> dict[str, Any]:
+    return dict(bench.client.get_item(TableName=TABLE, Key=lock_key(LOCK))["Item"])
+
+
+def granted(answer: object) -> Grant:
+    assert isinstance(answer, Grant), answer
+    return answer
+
+
+def test_a_paused_lock_is_refused_with_who_paused_it_and_why_and_resumed_by_one_write(
+    fresh_dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
+    """On moto, so that the expressions are judged by somebody else; a lock never used before."""
+    bench = Bench(fresh_dynamodb, clock)
+    client, store = bench.counting()
+    store.change_ceiling(change(0))
+    assert client.calls == ["get_item", "update_item"]
+    refused = bench.store().acquire(acquire("anna"))
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, refused.holders) == (RefusalReason.HELD, ())
+    assert refused.ceiling is not None
+    assert (refused.ceiling.requested_by, refused.ceiling.reason) == ("olga", "freeze")
+    lock = bench.store().describe(LOCK)
+    assert lock is not None
+    assert (lock.is_paused, lock.is_in_use, lock.holders) == (True, True, ())
+    client, store = bench.counting()
+    store.change_ceiling(change(None))
+    assert client.calls == ["get_item", "update_item"]
+    granted(bench.store().acquire(acquire("anna")))
+    lock = bench.store().describe(LOCK)
+    assert lock is not None
+    assert lock.ceiling is None
+    assert [type(event) for event in bench.events] == [CeilingChanged, CeilingChanged]
+
+
+def test_the_first_token_after_a_pause_of_an_unused_lock_is_above_all_before(bench: Bench) -> None:
+    bench.store().change_ceiling(change(0))
+    bench.store().change_ceiling(change(None))
+    assert granted(bench.store().acquire(acquire("anna"))).fencing_token > bench.clock.now_ms * 1000
+
+
+def test_a_pause_stops_no_holder(bench: Bench) -> None:
+    mine = granted(bench.store().acquire(acquire("anna")))
+    bench.store().change_ceiling(change(0))
+    assert granted(bench.store().heartbeat(heartbeat("anna"))).fencing_token == mine.fencing_token
+    assert isinstance(bench.store().release(release("anna")), Released)
+    assert isinstance(bench.store().acquire(acquire("ben")), Refusal)
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_no_grant_goes_above_a_ceiling(bench: Bench, limit: int) -> None:
+    bench.store().change_ceiling(change(2))
+    answers = [bench.store().acquire(acquire(f"owner{i}", limit=limit)) for i in range(4)]
+    assert sum(isinstance(answer, Grant) for answer in answers) == min(limit, 2)
+
+
+def test_a_lowered_ceiling_grants_nothing_until_fewer_hold(bench: Bench) -> None:
+    for name in ("anna", "ben", "carl"):
+        granted(bench.store().acquire(acquire(name, limit=3)))
+    bench.store().change_ceiling(change(2))
+    bench.wait("dora", limit=3)
+    bench.store().release(release("anna"))
+    assert bench.holders() == ["ben", "carl"]
+    bench.store().release(release("ben"))
+    assert bench.holders() == ["carl", "dora"]
+    assert bench.pushed == ["dora"]
+
+
+def test_resume_serves_all_who_wait_the_first_by_the_write_that_lifts_the_pause(
+    fresh_dynamodb: DynamoDBClient, clock: FakeClock
+) -> None:
+    bench = Bench(fresh_dynamodb, clock)
+    bench.store().change_ceiling(change(0))
+    for name in ("anna", "ben", "carl"):
+        bench.wait(name, limit=2)
+    assert bench.waiters() == ["anna", "ben", "carl"]
+    client, store = bench.counting()
+    store.change_ceiling(change(None))
+    assert client.calls[:3] == ["get_item", "query", "transact_write_items"]
+    assert (bench.holders(), bench.waiters()) == (["anna", "ben"], ["carl"])
+    assert bench.pushed == ["anna", "ben"]
+    bench.store().release(release("anna"))
+    assert bench.holders() == ["ben", "carl"]
+
+
+class Killed(BaseException):
+    """The operator's process is gone."""
+
+
+def die() -> None:
+    raise Killed
+
+
+def test_an_operator_who_dies_after_its_first_write_leaves_nobody_asleep(bench: Bench) -> None:
+    bench.store().change_ceiling(change(0))
+    for name in ("anna", "ben"):
+        bench.wait(name, limit=2)
+    with pytest.raises(Killed):
+        bench.store(Between(bench.client, {3: die})).change_ceiling(change(None))
+    assert bench.holders() == ["anna"]
+    bench.store().release(release("anna"))
+    assert bench.holders() == ["ben"]
+
+
+def test_raising_a_ceiling_serves_as_many_as_may_come_in(bench: Bench) -> None:
+    bench.store().change_ceiling(change(1))
+    granted(bench.store().acquire(acquire("anna", limit=5)))
+    for name in ("ben", "carl", "dora"):
+        bench.wait(name, limit=5)
+    bench.store().change_ceiling(change(3))
+    assert (bench.holders(), bench.waiters()) == (["anna", "ben", "carl"], ["dora"])
+    bench.store().change_ceiling(change(None))
+    assert (bench.holders(), bench.waiters()) == (["anna", "ben", "carl", "dora"], [])
+
+
+def second_write(bench: Bench, pause: Callable[[], object]) -> None:
+    """A caller whose first write was refused, because another owner has left, writes as seen."""
+    bench.store().acquire(acquire("other"))
+    bench.store().release(release("other"))
+    bench.clock.advance(-30)
+    bench.store(Between(bench.client, {1: pause})).acquire(acquire("anna"))
+
+
+def hand_off(bench: Bench, pause: Callable[[], object]) -> None:
+    """A departing holder has read the queue."""
+    granted(bench.store().acquire(acquire("other")))
+    bench.wait("anna")
+    bench.store(Between(bench.client, {2: pause})).release(release("other"))
+
+
+def takeover(bench: Bench, pause: Callable[[], object]) -> None:
+    """A contender has found that a lease is over."""
+    granted(bench.store().acquire(acquire("other")))
+    bench.clock.advance(3600)
+    bench.store(Between(bench.client, {1: pause})).acquire(acquire("anna"))
+
+
+@pytest.fixture
+def unraised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ceiling is set, and the fencing token stays as it is."""
+
+    def weak(made: ceiling.CeilingChange, *, now_ms: int) -> Update:
+        update = ceiling.set_ceiling(made, now_ms=now_ms)
+        values = {name: value for name, value in update.values.items() if name != ":one"}
+        stays = update.change.replace(NEXT_TOKEN, NEXT_TOKEN.removesuffix(" + :one"))
+        return replace(update, change=stays, values=values)
+
+    monkeypatch.setattr(administration, "set_ceiling", weak)
+
+
+UNDER_WAY = [second_write, hand_off, takeover]
+
+
+@pytest.mark.parametrize("grant", UNDER_WAY)
+def test_a_grant_that_is_under_way_is_refused_once_a_pause_is_answered(
+    bench: Bench, grant: Callable[..., None]
+) -> None:
+    grant(bench, lambda: bench.store().change_ceiling(change(0)))
+    assert "anna" not in bench.holders()
+
+
+@pytest.mark.usefixtures("unraised")
+@pytest.mark.parametrize("grant", UNDER_WAY)
+def test_without_raising_the_fencing_token_it_goes_through(
+    bench: Bench, grant: Callable[..., None]
+) -> None:
+    grant(bench, lambda: bench.store().change_ceiling(change(0)))
+    assert "anna" in bench.holders()
+
+
+def test_a_first_write_that_does_not_ask_for_a_ceiling_would_be_granted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.store().change_ceiling(change(0))
+    monkeypatch.setattr(admission, "NO_CEILING", "#h_limit <> :limit")
+    assert isinstance(bench.store().acquire(acquire("anna")), Grant)
+
+
+def uses(bench: Bench) -> Iterator[None]:
+    """Writes of workflows, which retain an item for 400 days, below a ceiling of 2."""
+    run = {"execution_arn": RUN, "limit": 3}
+    granted(bench.store().acquire(acquire("anna", **run)))
+    yield
+    granted(bench.store().acquire(acquire("ben", **run)))
+    yield
+    bench.wait("carl", limit=3)
+    yield
+    granted(bench.store().heartbeat(heartbeat("anna")))
+    yield
+    bench.store().release(release("anna"))
+    assert bench.holders() == ["ben", "carl"]
+    yield
+
+
+def test_ttl_spares_a_lock_with_a_ceiling_whatever_is_written_meanwhile(bench: Bench) -> None:
+    bench.store().change_ceiling(change(2))
+    for _ in uses(bench):
+        assert int(item(bench)["expiry_time"]["N"]) == FOREVER_SECONDS
+    for limit in (1, 2, 3):
+        bench.store().change_ceiling(change(limit))
+        assert int(item(bench)["expiry_time"]["N"]) == FOREVER_SECONDS
+    bench.store().change_ceiling(change(None))
+    left = int(item(bench)["expiry_time"]["N"]) - bench.clock.now_ms // 1000
+    assert left == 400 * DAY_SECONDS
+
+
+def test_a_grant_that_ignores_the_ceiling_would_let_ttl_delete_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.store().change_ceiling(change(2))
+    monkeypatch.setattr(LockState, "ceiling", None)
+    next(uses(bench))
+    assert int(item(bench)["expiry_time"]["N"]) < FOREVER_SECONDS
+
+
+def test_resume_that_hands_over_lets_ttl_have_the_item_again(bench: Bench) -> None:
+    bench.store().change_ceiling(change(0))
+    bench.wait("anna")
+    bench.store().change_ceiling(change(None))
+    assert bench.holders() == ["anna"]
+    assert int(item(bench)["expiry_time"]["N"]) < FOREVER_SECONDS
+
+
+def test_the_later_of_two_operators_wins(bench: Bench) -> None:
+    bench.store().change_ceiling(change(3, requested_by="olga"))
+    other = lambda: bench.store().change_ceiling(change(0, requested_by="paul"))  # noqa: E731 - a race in a line
+    bench.store(Between(bench.client, {1: other})).change_ceiling(change(5))
+    found = state(bench).ceiling
+    assert found is not None
+    assert (found.limit, found.requested_by) == (5, "olga")
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_change_whose_first_reply_was_lost_is_made_once(bench: Bench, waiting: bool) -> None:  # noqa: FBT001 - a case
+    bench.store().change_ceiling(change(0))
+    if waiting:
+        bench.wait("anna")
+    changes = state(bench).last_ceiling
+    assert changes is not None
+    bench.store(RepeatingClient(bench.client)).change_ceiling(change(None))
+    after = state(bench).last_ceiling
+    assert after is not None
+    assert (after.limit, after.change) == (None, changes.change + 1)
+
+
+def test_resuming_a_lock_without_a_ceiling_writes_nothing(bench: Bench) -> None:
+    granted(bench.store().acquire(acquire("anna")))
+    client, store = bench.counting()
+    store.change_ceiling(change(None))
+    assert client.calls == ["get_item"]
+
+
+def test_a_lock_without_a_ceiling_pays_56_bytes_of_each_first_request_and_nothing_else(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def size() -> int:
+        update = grants.acquire_permit(acquire("anna"), sent_at_ms=0, now_ms=0)
+        sent = [update.condition, update.change, dict(update.names), dict(update.values)]
+        return len(json.dumps(sent, separators=(",", ":")))
+
+    client, store = bench.counting()
+    granted(store.acquire(acquire("anna")))
+    store.heartbeat(heartbeat("anna"))
+    store.release(release("anna"))
+    assert client.calls == ["update_item"] * 3
+    assert not {"ceiling", "last_ceiling"} & item(bench).keys()
+    with_it = size()
+    monkeypatch.setattr(grants, "may_enter", may_enter_without)
+    assert with_it - size() == 56
+
+
+def may_enter_without(limit: int) -> Condition:
+    return Condition(admission.PERMIT_FREE, {":limit": number(limit)})
