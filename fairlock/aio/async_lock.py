@@ -1,37 +1,41 @@
 """`AsyncLock`: one lock that this process holds, renewed by the event loop.
 
-Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, and the account of which task is
-inside of which locks.
+Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, the account of which task is
+inside of which locks, and `lead`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from fairlock.aio.bridge import BridgedMutex, run
 from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks, is_another_running
-from fairlock.client.arguments import LockOptions
+from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
 from fairlock.client.entered_locks import Entered, EnteredLocks
+from fairlock.client.leader import Term, check_work
 from fairlock.client.local_lease import LONGEST_NAP_SECONDS
 from fairlock.client.lock import BaseHold
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds
-from fairlock.errors import ClientUnusable
+from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.protocol.model import AcquireRequest
 from fairlock.protocol.outcomes import Grant
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ class AsyncLostEvent(asyncio.Event):
 
     async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
         """Waits until the lock is lost."""
-        while not self._is_lost():
+        while not self.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(LONGEST_NAP_SECONDS):
                     await super().wait()
@@ -256,3 +260,86 @@ class AsyncHold(BaseHold):
     ) -> None:
         """Releases the lock; see `LockClient.hold`."""
         await self._block.__aexit__(kind, error, traceback)
+
+
+class AsyncStopEvent(AsyncLostEvent):
+    """Set when the work of a leader has to stop, and never cleared; see `StopEvent`."""
+
+    def is_set(self) -> bool:
+        """Whether the work has to stop."""
+        if not asyncio.Event.is_set(self) and self._is_lost():
+            self.set()
+        return asyncio.Event.is_set(self)
+
+
+@asynccontextmanager
+async def _cancelled_when_lost(lock: AsyncLock) -> AsyncIterator[None]:
+    """Cancels the block at the end of the lease: a task can be stopped, unlike a thread.
+
+    Raises:
+        LockLost: it was.
+    """
+    try:
+        async with asyncio.timeout(None) as bound:
+            watcher = asyncio.create_task(_expire_when_lost(lock, bound))
+            try:
+                yield
+            finally:
+                watcher.cancel()
+    except TimeoutError:
+        if bound.expired():
+            lock.check()
+        raise
+
+
+async def _expire_when_lost(lock: AsyncLock, bound: asyncio.Timeout) -> None:
+    await lock.lost.wait()
+    bound.reschedule(asyncio.get_running_loop().time())
+
+
+class AsyncLeading(ABC):
+    """The part of `AsyncLockClient` that elects a leader."""
+
+    _settings: ClientSettings
+
+    async def lead(
+        self,
+        name: str,
+        work: Callable[[AsyncLock, asyncio.Event], Awaitable[_T]],
+        *,
+        lease: Seconds | None = None,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+    ) -> _T:
+        """Awaits the work in one process of all that call this; in another when that one fails.
+
+        Arguments, result and errors as of `LockClient.lead`; the work is a coroutine function, and
+        runs in the task of the caller. It is cancelled if it goes on when the lock is lost. To end
+        a leader, cancel its task.
+        """
+        check_work(self._settings, work, is_async=True)
+        while True:
+            term = Term(self._settings, AsyncStopEvent)
+            options: LockOptions[AsyncCallback] = LockOptions(
+                *(name, lease, LONGEST_WAIT_SECONDS, 1, data, owner_name),
+                *(term.on_lost, term.on_danger),
+            )
+            try:
+                async with self._block(options, reentrant=False) as lock:
+                    term.begin(lock)
+                    try:
+                        async with _cancelled_when_lost(lock):
+                            result = await work(lock, term.stop)
+                    finally:
+                        term.end()
+                    if not term.was_told:
+                        return result
+            except (LockLost, LockWaitTimeout, LockStoreUnavailable) as error:
+                if not term.goes_on_after(error):
+                    raise
+
+    @abstractmethod
+    def _block(
+        self, options: LockOptions[AsyncCallback], *, reentrant: bool
+    ) -> AbstractAsyncContextManager[AsyncLock]:
+        """The block of `hold`."""

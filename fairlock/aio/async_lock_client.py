@@ -12,6 +12,7 @@ from fairlock.aio.async_lock import (
     AsyncCallback,
     AsyncEnteredLocks,
     AsyncHold,
+    AsyncLeading,
     AsyncLock,
     AsyncLockServices,
 )
@@ -67,7 +68,7 @@ _CLOSED_ELSEWHERE: Final = (
 )
 
 
-class AsyncLockClient(NotCopied):
+class AsyncLockClient(AsyncLeading, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
