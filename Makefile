@@ -14,7 +14,7 @@ RUNTIME_PYTHON ?= $(shell for each in python3.13 $(HOME)/.pyenv/versions/3.13.*/
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
-.PHONY: help demo test check covered uncovered runtime controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
+.PHONY: help demo test check covered uncovered uncovered-first uncovered-alone runtime controls model fuzz histories lifetimes durable examples lint bench docs smoke second-engine conformance release-check deploy template template-test clean requirements
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 # Everything comes from the lock file, by its hashes: pip installs uv, and uv the rest, Node included.
@@ -40,7 +40,8 @@ lint: $(VENV)/ready ## rules, format, types and workflows
 	$(BIN)/mypy fairlock lambdas infra testbed examples bench release tests app.py conftest.py hatch_build.py
 
 test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint beside all suites
-	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered covered lint
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered-first covered lint
+	@$(MAKE) --no-print-directory uncovered-alone
 	@$(MAKE) --no-print-directory runtime
 # Two pytests: no process imports test modules that it does not run, and tracing slows only what needs it.
 check: $(VENV)/ready ## lint and the fast tests, in a minute: while you work
@@ -48,8 +49,17 @@ check: $(VENV)/ready ## lint and the fast tests, in a minute: while you work
 	$(BIN)/python -m pytest -n 2 -q --coverage with --ignore tests/unit/cdk --ignore tests/unit/cli tests/unit
 covered: $(VENV)/ready node_modules/ready
 	$(BIN)/python -m pytest -n 2 --coverage with --no-loadscope-reorder --cov --cov-report=term tests/unit
-uncovered: $(VENV)/ready node_modules/ready
-	FAIRLOCK_TIMES=2 $(BIN)/python -m pytest -n 4 --coverage without --no-loadscope-reorder --durations=10
+uncovered: uncovered-first
+	@$(MAKE) --no-print-directory uncovered-alone
+# These tests run real processes in real time. One that fails beside others runs once more, alone,
+# and is named; what fails alone fails the build. Any exit but "tests failed" (1) fails it at once.
+UNCOVERED := FAIRLOCK_TIMES=2 $(BIN)/python -m pytest --coverage without -o cache_dir=.pytest_cache/uncovered
+uncovered-first: $(VENV)/ready node_modules/ready
+	$(UNCOVERED) -n 4 --cache-clear --no-loadscope-reorder --durations=10 || test $$? -eq 1
+uncovered-alone: $(VENV)/ready node_modules/ready
+	@failed=.pytest_cache/uncovered/v/cache/lastfailed; test ! -e $$failed || { \
+	echo "FAILED BESIDE OTHER TESTS; each of these runs once more, alone:"; cat $$failed; echo; \
+	$(UNCOVERED) --last-failed --last-failed-no-failures none; }
 # The functions run on Python 3.13, whatever runs the rest of the tests.
 $(RUNTIME)/ready: requirements.txt pyproject.toml | $(VENV)/ready
 	$(BIN)/uv venv --quiet --clear --python $(RUNTIME_PYTHON) $(RUNTIME)

@@ -20,6 +20,7 @@ from fairlock.errors import (
     LockWaitTimeout,
     OutcomeUnknown,
     SlotTooLate,
+    Superseded,
     TransactionRefused,
     VersionConflict,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "LockWaitTimeout",
     "OutcomeUnknown",
     "SlotTooLate",
+    "Superseded",
     "TransactionRefused",
     "VersionConflict",
     "composite_name",

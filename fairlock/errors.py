@@ -7,6 +7,7 @@
     ├── LockItemMalformed       an item of the lock table is not as Fairlock writes it
     ├── ClientUnusable          the client was closed, or belongs to a parent process
     ├── LockWaitTimeout         the lock was not handed over within max_wait (a TimeoutError)
+    ├── Superseded              a newer version was granted the lock; this one never is
     ├── SlotTooLate             the next slot of a pace is later than max_wait (a TimeoutError)
     ├── LockLost                the lease is over, or the lock was granted anew
     ├── HolderChanged           the holder to be released by force holds nothing any more
@@ -152,6 +153,7 @@ class DescribedHolder:
             program has changed it so that it is no JSON object: then as it is stored. Not in the
             `repr`, which may end up in a log.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
+        shared: whether it shares the lock with others.
     """
 
     owner_name: str
@@ -162,6 +164,7 @@ class DescribedHolder:
     limit: int
     data: Mapping[str, Any] | str | None = field(repr=False, hash=False)
     execution_arn: str | None
+    shared: bool = False
 
 
 class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names are API
@@ -187,6 +190,31 @@ class LockWaitTimeout(FairlockError, TimeoutError):  # noqa: N818 - class names 
         self.lock_name = lock_name
         self.waited_seconds = waited_seconds
         self.holders = holders
+
+
+class Superseded(FairlockError):  # noqa: N818 - class names are API
+    """A newer version was granted the lock, so this acquisition is never granted it.
+
+    It asked for the newest only. Nothing is held; the queue has been left.
+
+    Attributes:
+        lock_name: the lock.
+        version: of this acquisition.
+        newest: the highest version that was granted.
+    """
+
+    def __init__(
+        self, message: str = "", *, lock_name: str = "", version: int = 0, newest: int = 0
+    ) -> None:
+        super().__init__(message or superseded_text(lock_name, version, newest))
+        self.lock_name = lock_name
+        self.version = version
+        self.newest = newest
+
+
+def superseded_text(lock_name: str, version: int, newest: int) -> str:
+    """What happened to an acquisition that is superseded."""
+    return f"lock {lock_name!r}: version {version} is superseded, {newest} was granted the lock"
 
 
 class SlotTooLate(FairlockError, TimeoutError):  # noqa: N818 - class names are API

@@ -102,10 +102,14 @@ SETTINGS: Final = {each.name for each in fields(Settings)} - {"log_retention"} |
 """The names of all settings, as context has them."""
 
 
+_MOST_DIGITS: Final = 9
+
+
 def _memory(node: Node) -> int:
     given = node.try_get_context("memory_size_mib")
     text = "256" if given is None else str(given)
-    if not text.isdecimal():
+    # Python reads other alphabets' digits too, and refuses to read thousands of them.
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
         raise SettingError(f"-c memory_size_mib={text}: must be a whole number")
     return int(text)
 

@@ -24,6 +24,7 @@ from typing import Final
 
 from aws_cdk import App
 
+from fairlock.errors import InvalidRequest
 from infra.lock_stack import LockStack
 from infra.portable_template import Json, portable
 from infra.settings import SETTINGS, SettingError, Settings
@@ -55,6 +56,7 @@ def write(target: Path, settings: Mapping[str, str]) -> Written:
 
     Raises:
         SettingError: names a setting and its allowed values.
+        InvalidRequest: the same, of a value that the service itself checks.
     """
     unknown = sorted(set(settings) - SETTINGS | {"demo"} & set(settings))
     if unknown:
@@ -109,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
     settings = {name: value for name, _, value in (each.partition("=") for each in arguments)}
     try:
         written = write(ROOT / "out" / "template", settings)
-    except SettingError as error:
+    except (SettingError, InvalidRequest) as error:
         sys.exit(str(error))
     for path in (written.template, written.code):
         sys.stdout.write(f"{path.relative_to(ROOT)}\n")

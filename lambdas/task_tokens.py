@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from fairlock.aws.executions import Delivery
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
@@ -16,20 +16,26 @@ from lambdas.telemetry import count, logger, request_fields
 
 
 def answer_task(task_token: str, answer: Grant | Queued | Refusal) -> None:
-    """Completes the task of a grant, and fails that of a refusal; a queued one goes on waiting.
+    """Completes the task of a final answer, and fails that of a refusal; a queued one goes on.
 
     So does one for which the queue is full: it asks again after its fallback period.
     """
     name = answer.lock_name
-    if isinstance(answer, Grant) and workflows.wake_waiter(task_token, answer) is Delivery.UNKNOWN:
-        message = f"lock {name!r}: granted, but Step Functions did not take the answer"
-        raise LockStoreUnavailable(f"{message}; repeat the call")
+    if isinstance(answer, Grant) or _is_final(answer):
+        if workflows.wake_waiter(task_token, answer) is Delivery.UNKNOWN:
+            message = f"lock {name!r}: granted, but Step Functions did not take the answer"
+            raise LockStoreUnavailable(f"{message}; repeat the call")
+        return
     if isinstance(answer, Refusal) and answer.reason is not RefusalReason.QUEUE_FULL:
         if answer.reason is RefusalReason.ALREADY_RELEASED:
             message = f"this acquisition of lock {name!r} was released before; begin anew"
             raise LockLost(message)
         message = f"lock {name!r}: others moved it at every try; repeat the call"
         raise LockStoreUnavailable(message)
+
+
+def _is_final(answer: Queued | Refusal) -> TypeGuard[Refusal]:
+    return isinstance(answer, Refusal) and answer.reason is RefusalReason.SUPERSEDED
 
 
 def answer_heartbeat(context: LockContext, request: KeepAliveRequest) -> dict[str, Any]:

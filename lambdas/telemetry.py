@@ -117,6 +117,7 @@ def observe_acquire(
             logger.info(LogMessage.QUEUED, extra={**caller, **waits, "position": answer.position})
         case Refusal():
             count(MetricName.BUSY, int(answer.reason in _BUSY))
+            count(MetricName.SUPERSEDED, int(answer.reason is RefusalReason.SUPERSEDED))
             logger.info(
                 LogMessage.REFUSED, extra={**caller, **waits, "reason": answer.reason.value}
             )
@@ -155,6 +156,10 @@ def observe_event(event: context.Event) -> None:
         _measure_ms(MetricName.WAIT_TIME, event.waited_ms)
         _measure_ms(MetricName.HAND_OFF_LATENCY, event.latency_ms)
         logger.info(LogMessage.HANDED_OVER, extra=asdict(event))
+        return
+    if isinstance(event, context.WaitersSuperseded):
+        count(MetricName.SUPERSEDED, event.told)  # The others are counted when they ask.
+        logger.info(LogMessage.SUPERSEDED, extra=asdict(event))
         return
     name, log, message = _EVENTS[type(event)]
     count(name, event.holders if isinstance(event, context.Evicted) else 1)

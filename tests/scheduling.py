@@ -8,7 +8,10 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-WHOLE_SUITES: Final = ("e2e/lifetimes", "e2e/roles", "e2e", "smoke", "model", "unit/cdk")
+WHOLE_SUITES: Final = (
+    *("e2e/lifetimes", "e2e/roles", "e2e/attacks"),
+    *("e2e", "smoke", "model", "unit/cdk"),
+)
 """Each is run by one process, because its tests share a deployment, searches or a synthesis.
 
 The longest come first, so that the others fill the time beside them.

@@ -31,20 +31,30 @@ OUTSIDE: Final = {
 LOADED: Final = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=["']?https?://""")
 """What a browser would fetch from elsewhere when it shows a page."""
 FENCED: Final = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+TABS: Final = re.compile(r"^<!-- tabs -->$(.*?)^<!-- /tabs -->$", re.MULTILINE | re.DOTALL)
+"""Alternatives: on GitHub they stand one below the other, each below its bold name."""
+TAB: Final = re.compile(r"^\*\*(.+?)\*\*$", re.MULTILINE)
+WITHOUT_SEARCH: Final = "Contributors"
+"""The section of the menu whose pages the search leaves out."""
 LINK: Final = re.compile(
     r"!?\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)(?P<to>[^)#\s]+)(?P<anchor>#[\w-]+)?\)"
 )
 
 
+def project() -> dict[str, Any]:
+    """What pyproject.toml says."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
 def repository() -> str:
     """The address that pyproject.toml names; empty until the repository is public."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    address: str = settings["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    address: str = project()["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
     return address.rstrip("/")
 
 
 def on_config(config: Any) -> Any:  # noqa: ANN401 - MkDocs' own types are not in our environment
-    """Headings get the anchors that GitHub gives them; each page a link to edit it, if public."""
+    """Headings get GitHub's anchors; pages the version, and if public a link to edit them."""
+    config.copyright = f"Fairlock {project()['project']['version']}"
     if url := repository():
         # Not `repo_url`: for that the theme asks GitHub for the number of stars, on each page.
         config.edit_uri_template = f"{url}/edit/main/docs/{{path}}"
@@ -60,14 +70,18 @@ def on_files(files: Any, *, config: Any) -> Any:  # noqa: ANN401 - same
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:  # noqa: ANN401 - same
-    """Lets the links of a page lead to pages, and puts the figures of the costs into their page."""
+    """Lets the links of a page lead to pages, makes its tabs, and puts figures into the costs."""
     uri = page.file.src_uri
     source = next((path for path, to in OUTSIDE.items() if to == uri), f"docs/{uri}")
+    if any(section.title == WITHOUT_SEARCH for section in page.ancestors):
+        page.meta["search"] = {"exclude": True}
+    if (url := repository()) and uri in OUTSIDE.values():
+        page.edit_url = f"{url}/edit/main/{source}"
     parts = FENCED.split(markdown)
     parts[::2] = [
         LINK.sub(lambda link: _relinked(link, source=source, page=uri), part) for part in parts[::2]
     ]
-    text = "".join(parts)
+    text = TABS.sub(_tabs, "".join(parts))
     return text.replace(">costs.json<", f">{(ROOT / 'docs/site/costs.json').read_text()}<")
 
 
@@ -77,6 +91,12 @@ def on_post_page(output: str, *, page: Any, **_: Any) -> str:  # noqa: ANN401 - 
         message = f"{page.file.src_uri} loads from elsewhere: {found[0]}"
         raise PluginError(message)
     return output
+
+
+def _tabs(found: re.Match[str]) -> str:
+    _, *rest = TAB.split(found[1])
+    pairs = zip(rest[::2], rest[1::2], strict=True)
+    return "\n".join(f"/// tab | {name}\n{text.strip()}\n///\n" for name, text in pairs)
 
 
 def _relinked(link: re.Match[str], *, source: str, page: str) -> str:

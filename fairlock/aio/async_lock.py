@@ -1,7 +1,7 @@
 """`AsyncLock`: one lock that this process holds, renewed by the event loop.
 
-Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, the account of which task is
-inside of which locks, and `lead`.
+Beside it stand `AsyncHold`, which `AsyncLockClient.hold` returns, the same for several locks, and
+`lead`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,29 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from weakref import WeakKeyDictionary
 
 from fairlock.aio.bridge import BridgedMutex, run
-from fairlock.aio.tasks import AsyncHeartbeats, BackgroundTasks, is_another_running
+from fairlock.aio.tasks import (
+    AsyncHeartbeats,
+    AsyncLostEvent,
+    AsyncStopEvent,
+    BackgroundTasks,
+    cancelled_when_lost,
+    is_another_running,
+)
 from fairlock.client.arguments import LONGEST_WAIT_SECONDS, LockOptions
 from fairlock.client.base_lock import BaseLock
 from fairlock.client.connection import StoreFactory
-from fairlock.client.entered_locks import Entered, EnteredLocks
+from fairlock.client.entered_locks import EnteredLocks
 from fairlock.client.leader import Term, check_work
-from fairlock.client.local_lease import LONGEST_NAP_SECONDS
 from fairlock.client.lock import BaseHold
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import ClientSettings
+from fairlock.client.several_locks import LocksInOrder
 from fairlock.clock import Seconds
 from fairlock.errors import ClientUnusable, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.guarded.guarded_table import GuardedCall
@@ -54,26 +60,6 @@ class AsyncLockServices:
     tasks: BackgroundTasks
     events: LockEvents
     entered: EnteredLocks
-
-
-class AsyncLostEvent(asyncio.Event):
-    """Set when a lock is lost; checks the lease as `LostEvent` does, also after a blocked loop."""
-
-    def __init__(self, is_lost: Callable[[], bool]) -> None:
-        super().__init__()
-        self._is_lost = is_lost
-
-    def is_set(self) -> bool:
-        """Whether the lock is lost."""
-        return self._is_lost()
-
-    async def wait(self) -> bool:  # type: ignore[override]  # the stubs say Literal[True]
-        """Waits until the lock is lost."""
-        while not self.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LONGEST_NAP_SECONDS):
-                    await super().wait()
-        return True
 
 
 class AsyncLock(BaseLock):
@@ -108,7 +94,8 @@ class AsyncLock(BaseLock):
         self._loop = asyncio.get_running_loop()
         self._unfinished_writes: set[asyncio.Task[Any]] = set()
         self._lost = AsyncLostEvent(self._handle.lease.is_lost)
-        self._guarded()  # Its AWS client exists now, and `condition_check` cannot wait for one.
+        if not self.shared:
+            self._guarded()  # Its AWS client exists now; `condition_check` cannot wait for one.
         self._begin_heartbeats()
 
     @property
@@ -220,26 +207,6 @@ What it raises is logged.
 """
 
 
-class AsyncEnteredLocks(EnteredLocks):
-    """The same by task. A task that another one starts inside its block is another one.
-
-    Whether the outer task waits for it there, nobody can tell.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._of_tasks: WeakKeyDictionary[asyncio.Task[Any], Entered] = WeakKeyDictionary()
-
-    def mine(self) -> Entered:
-        """The locks that the calling task is inside of."""
-        task = asyncio.current_task()
-        return [] if task is None else self._of_tasks.setdefault(task, [])
-
-    @staticmethod
-    def _who() -> str:
-        return "task"
-
-
 class AsyncHold(BaseHold):
     """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases."""
 
@@ -262,39 +229,81 @@ class AsyncHold(BaseHold):
         await self._block.__aexit__(kind, error, traceback)
 
 
-class AsyncStopEvent(AsyncLostEvent):
-    """Set when the work of a leader has to stop, and never cleared; see `StopEvent`."""
+class AsyncHoldAll(BaseHold):
+    """`async with locks.hold_all(["a", "b"]) as (a, b):` holds all of them in its body."""
 
-    def is_set(self) -> bool:
-        """Whether the work has to stop."""
-        if not asyncio.Event.is_set(self) and self._is_lost():
-            self.set()
-        return asyncio.Event.is_set(self)
+    def __init__(
+        self, names: list[str], block: AbstractAsyncContextManager[tuple[AsyncLock, ...]]
+    ) -> None:
+        super().__init__(names, statement="async with")
+        self._block = block
+
+    async def __aenter__(self) -> tuple[AsyncLock, ...]:
+        """Acquires the locks, one after the other."""
+        self._enter_once()
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Releases the locks; see `LockClient.hold`."""
+        await self._block.__aexit__(kind, error, traceback)
 
 
-@asynccontextmanager
-async def _cancelled_when_lost(lock: AsyncLock) -> AsyncIterator[None]:
-    """Cancels the block at the end of the lease: a task can be stopped, unlike a thread.
+class AsyncSeveralLocks(ABC):
+    """The part of `AsyncLockClient` that holds several locks at once."""
 
-    Raises:
-        LockLost: it was.
-    """
-    try:
-        async with asyncio.timeout(None) as bound:
-            watcher = asyncio.create_task(_expire_when_lost(lock, bound))
+    _settings: ClientSettings
+    _services: AsyncLockServices
+
+    @abstractmethod
+    def hold(self, *args: Any, **kwargs: Any) -> AsyncHold:  # noqa: ANN401 - as the client has it
+        """A block with one lock."""
+
+    def hold_all(
+        self,
+        names: Sequence[str],
+        *,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: AsyncCallback | None = None,
+        on_danger: AsyncCallback | None = None,
+        shared: bool = False,
+    ) -> AsyncHoldAll:
+        """`async with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):`.
+
+        Arguments, guarantees and errors as of `LockClient.hold_all`, with tasks for threads.
+        """
+        wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
+        plan = LocksInOrder.of(names, self._settings, self._services.entered, **wait)
+        others = {"data": data, "owner_name": owner_name, "on_lost": on_lost}
+        options = {**wait, **others, "on_danger": on_danger}
+        return AsyncHoldAll(list(plan.names), self._block_of_all(plan, options))
+
+    @asynccontextmanager
+    async def _block_of_all(
+        self, plan: LocksInOrder, options: Mapping[str, Any]
+    ) -> AsyncIterator[tuple[AsyncLock, ...]]:
+        monotonic = self._settings.clock.monotonic
+        since, held = monotonic(), dict[str, AsyncLock]()
+        async with AsyncExitStack() as stack:
             try:
-                yield
-            finally:
-                watcher.cancel()
-    except TimeoutError:
-        if bound.expired():
-            lock.check()
-        raise
-
-
-async def _expire_when_lost(lock: AsyncLock, bound: asyncio.Timeout) -> None:
-    await lock.lost.wait()
-    bound.reschedule(asyncio.get_running_loop().time())
+                for name in plan.in_order:
+                    rest = plan.rest(since=since, now=monotonic())
+                    block = self.hold(name, **{**options, "max_wait": rest})
+                    held[name] = await stack.enter_async_context(block)
+            except LockWaitTimeout as error:
+                plan.explain(error, [*held], waited=monotonic() - since)
+                raise
+            for lock in held.values():
+                lock.check()
+            yield tuple(held[name] for name in plan.names)
 
 
 class AsyncLeading(ABC):
@@ -328,7 +337,7 @@ class AsyncLeading(ABC):
                 async with self._block(options, reentrant=False) as lock:
                     term.begin(lock)
                     try:
-                        async with _cancelled_when_lost(lock):
+                        async with cancelled_when_lost(lock.lost, lock.check):
                             result = await work(lock, term.stop)
                     finally:
                         term.end()

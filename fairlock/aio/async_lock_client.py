@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from fairlock.aio.async_lock import (
     AsyncCallback,
-    AsyncEnteredLocks,
     AsyncHold,
     AsyncLeading,
     AsyncLock,
     AsyncLockServices,
+    AsyncSeveralLocks,
 )
 from fairlock.aio.bridge import AsyncConnection, BridgedClock, run, temporary_client
 from fairlock.aio.tasks import (
+    AsyncEnteredLocks,
     AsyncHeartbeats,
     BackgroundTasks,
     CancellableAcquisitions,
@@ -68,7 +69,7 @@ _CLOSED_ELSEWHERE: Final = (
 )
 
 
-class AsyncLockClient(AsyncLeading, NotCopied):
+class AsyncLockClient(AsyncLeading, AsyncSeveralLocks, NotCopied):
     """Locks in one table for one event loop, shared with workflows and all other clients.
 
     The same surface as `LockClient`, to be awaited. No threads: one task schedules the heartbeats
@@ -156,12 +157,18 @@ class AsyncLockClient(AsyncLeading, NotCopied):
         owner_name: str | None = None,
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
+        shared: bool = False,
+        only_newest: bool | int = False,
     ) -> AsyncLock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
 
         Arguments and errors as of `LockClient.acquire`; callbacks may be coroutine functions.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+            only_newest=only_newest,
+        )
         return await self._acquire(options)
 
     async def try_acquire(
@@ -174,13 +181,17 @@ class AsyncLockClient(AsyncLeading, NotCopied):
         owner_name: str | None = None,
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
+        shared: bool = False,
     ) -> AsyncLock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
         A holder that crashed is evicted as by `LockClient.try_acquire`. Errors as of it, too: an
         unknown outcome is never reported as a grant, nor as None.
         """
-        options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+        )
         try:
             return await self._acquire(options)
         except LockWaitTimeout:
@@ -202,13 +213,19 @@ class AsyncLockClient(AsyncLeading, NotCopied):
         on_lost: AsyncCallback | None = None,
         on_danger: AsyncCallback | None = None,
         reentrant: bool = False,
+        shared: bool = False,
+        only_newest: bool | int = False,
     ) -> AsyncHold:
         """`async with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
         Released also if the body is cancelled. Else as `LockClient.hold`, with tasks in place of
         threads: a task that a body starts is another one, and waits.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+            only_newest=only_newest,
+        )
         arguments.require_bool("reentrant", reentrant)
         return AsyncHold(name, self._block(options, reentrant=reentrant))
 

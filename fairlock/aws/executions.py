@@ -24,7 +24,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from fairlock.aws.retry import RepeatedRequest, RetryBudget, error_code, may_pass
 from fairlock.errors import LockLost
 from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.rules import callback_id_in, is_durable, place_in
 
@@ -66,8 +66,8 @@ class WorkflowEngine(Protocol):
     one delays a waiter until its fallback poll, and the end of a heartbeat until the next one.
     """
 
-    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
-        """Tells a waiting execution that it holds the lock now."""
+    def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
+        """Tells a waiting execution that it holds the lock now, or never will."""
         ...
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
@@ -82,7 +82,7 @@ class WorkflowEngine(Protocol):
 class NoWorkflows:
     """The engine of a caller that cannot reach any: executions count as running."""
 
-    def wake_waiter(self, _task_token: str, _grant: Grant) -> Delivery:
+    def wake_waiter(self, _task_token: str, _answer: Grant | Refusal) -> Delivery:
         """Tells nobody: the waiter finds out by its fallback poll."""
         return Delivery.UNKNOWN
 
@@ -185,9 +185,9 @@ class StepFunctions:
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     account: Account = no_account
 
-    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
+    def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
         """Completes the waiting task with the answer that acquire would have given."""
-        output = json.dumps(acquire_answer(grant), ensure_ascii=False)
+        output = json.dumps(acquire_answer(answer), ensure_ascii=False)
         return deliver(
             self.make_client(),
             lambda client: client.send_task_success(taskToken=task_token, output=output),
@@ -260,12 +260,12 @@ class DurableFunctions:
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
     account: Account = no_account
 
-    def wake_waiter(self, callback_id: str, grant: Grant) -> Delivery:
+    def wake_waiter(self, callback_id: str, answer: Grant | Refusal) -> Delivery:
         """Completes the callback with the answer that acquire would have given."""
         client = self.make_client()
         if client is None or not hasattr(client, "send_durable_execution_callback_success"):
             return Delivery.UNKNOWN
-        result = json.dumps(acquire_answer(grant), ensure_ascii=False).encode()
+        result = json.dumps(acquire_answer(answer), ensure_ascii=False).encode()
         return deliver(
             client,
             lambda client: client.send_durable_execution_callback_success(
@@ -314,12 +314,12 @@ class WorkflowEngines:
     step_functions: StepFunctions
     durable_functions: DurableFunctions
 
-    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
-        """Tells a waiting execution that it holds the lock now."""
+    def wake_waiter(self, task_token: str, answer: Grant | Refusal) -> Delivery:
+        """Tells a waiting execution that it holds the lock now, or never will."""
         callback_id = callback_id_in(task_token)
         if callback_id is None:
-            return self.step_functions.wake_waiter(task_token, grant)
-        return self.durable_functions.wake_waiter(callback_id, grant)
+            return self.step_functions.wake_waiter(task_token, answer)
+        return self.durable_functions.wake_waiter(callback_id, answer)
 
     def end_heartbeat(self, task_token: str, end: Released | NotHeld | LockLost) -> Delivery:
         """Ends a heartbeat state; only Standard workflows have them."""

@@ -100,6 +100,11 @@ class WorkflowVariable:
         )
         return cls(name=f"{prefix}_{readable}_{digest}", label=label)
 
+    def of_lock(self, number: int) -> WorkflowVariable:
+        """That of one more lock of the same guard."""
+        name, _, digest = self.name.rpartition("_")
+        return WorkflowVariable(name=f"{name}_{number}_{digest}", label=f"{self.label} ({number})")
+
     def field(self, field: str) -> str:
         """A field of the variable: the same text in a JSONPath state and within JSONata."""
         return f"${self.name}.{field}"

@@ -137,11 +137,13 @@ class Placement:
         machine: the path of the machine's construct.
         express: whether the workflow is an Express workflow there.
         around: the names of the Parallel and Map states around it.
+        in_map: whether one of these is a Map.
     """
 
     machine: str
     express: bool
     around: frozenset[str]
+    in_map: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +267,7 @@ def _read_scope(
                 machine=place.machine,
                 express=config.get("ExecutionType") == "EXPRESS" if is_child else place.express,
                 around=place.around | {name},
+                in_map=place.in_map or "Branches" not in state,
             )
             # The children of a Distributed Map see no variables of the machine around them.
             seen: frozenset[str] = frozenset() if is_child else visible

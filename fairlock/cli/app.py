@@ -28,6 +28,7 @@ from fairlock.cli.target import (
     about_a_table,
     rate_of,
     seconds,
+    version_of,
 )
 from fairlock.client.create_table import create_table
 from fairlock.errors import SlotTooLate
@@ -111,6 +112,14 @@ def run_command(
     data: Annotated[
         str | None, typer.Option(help="JSON object that others can read while the lock is held.")
     ] = None,
+    only_newest: Annotated[  # noqa: ANN401 - a number or True, of which typer makes a parser
+        Any,
+        typer.Option(
+            parser=version_of,
+            metavar="VERSION",
+            help="Give way once a higher version was granted; `now` orders callers by time.",
+        ),
+    ] = None,
     grace: Annotated[
         float,
         typer.Option(
@@ -120,8 +129,17 @@ def run_command(
     taken_exit_code: Annotated[
         int, typer.Option(min=0, max=255, help="Exit status if the lock is taken.")
     ] = exit_codes.TAKEN,
+    superseded_exit_code: Annotated[
+        int, typer.Option(min=0, max=255, help="Exit status if a newer version was granted.")
+    ] = exit_codes.SUPERSEDED,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Tell nothing of a wait, but errors.")
+    ] = False,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared", help="Share the lock with others that do: 20, unless --limit says more."
+        ),
     ] = False,
 ) -> int:
     """Holds a lock while a command runs.
@@ -140,8 +158,11 @@ def run_command(
         owner_name=owner_name,
         data=_object(data),
         grace=grace,
+        only_newest=False if only_newest is None else only_newest,
         taken_exit_code=taken_exit_code,
+        superseded_exit_code=superseded_exit_code,
         quiet=quiet,
+        shared=shared,
     )
     return run(job)
 

@@ -8,13 +8,21 @@ import shutil
 import sys
 from enum import StrEnum
 from types import ModuleType
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from fairlock.cli import exit_codes
 from fairlock.cli.endings import Command
-from fairlock.cli.target import TIME, EndpointUrl, Profile, Region, name_of_stack, whole_seconds
+from fairlock.cli.target import (
+    TIME,
+    EndpointUrl,
+    Profile,
+    Region,
+    name_of_stack,
+    version_or_jsonata,
+    whole_seconds,
+)
 from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 
 _FROM_INPUT: Final = "-"
@@ -40,7 +48,12 @@ def asl_command(
         ),
     ],
     lock_name: Annotated[
-        str, typer.Option(help="A literal, JSONata '{% … %}', or a JSONPath '$.…' of the input.")
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="A literal, JSONata '{% … %}', or a JSONPath '$.…' of the input. "
+            "Several of these options are several locks, all or none.",
+        ),
     ],
     limit: Annotated[int, typer.Option(help="How many may hold the lock at a time.")] = 1,
     lease: Annotated[
@@ -83,6 +96,18 @@ def asl_command(
     profile: Profile = None,
     region: Region = None,
     endpoint_url: EndpointUrl = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Share the lock with others that do.")
+    ] = False,
+    only_newest: Annotated[  # noqa: ANN401 - a number, True or JSONata, of which typer makes a parser
+        Any,
+        typer.Option(
+            parser=version_or_jsonata,
+            metavar="VERSION",
+            help="Give way once a higher version was granted: a number, JSONata that gives one, "
+            "or `now`.",
+        ),
+    ] = None,
 ) -> None:
     """Prints a state machine that runs a task under a lock.
 
@@ -98,7 +123,7 @@ def asl_command(
     machine = standalone.guarded_machine(
         work,
         functions=functions,
-        lock_name=lock_name,
+        lock_name=lock_name[0] if len(lock_name) == 1 else lock_name,
         limit=limit,
         lease_seconds=lease,
         max_wait_seconds=max_wait,
@@ -107,6 +132,8 @@ def asl_command(
         express=express,
         name=name,
         partition=partition,
+        shared=shared,
+        only_newest=False if only_newest is None else only_newest,
     )
     typer.echo(json.dumps(machine, indent=2, ensure_ascii=False))
 

@@ -245,6 +245,8 @@ def examine(target: Target, clock: Clock) -> Iterator[Finding]:
         yield Finding("clock", Verdict.FAILURE, NO_DATE)
     if described is not None:
         yield _key(described["Table"])
+        if "RestoreSummary" in described["Table"]:
+            yield _restored(described["Table"]["RestoreSummary"])
     yield _attempted("TTL", lambda: _ttl(dynamodb.describe_time_to_live(TableName=target.table)))
     arn = None if described is None else described["Table"]["TableArn"]
     for probe in PROBES:
@@ -313,6 +315,13 @@ def _key(fields: Mapping[str, Any]) -> Finding:
         text = "a global table: two regions may grant the same lock; use one region's table"
         return Finding("key", Verdict.FAILURE, text)
     return Finding("key", Verdict.OK, f"({PARTITION_KEY}, {SORT_KEY})")
+
+
+def _restored(summary: Mapping[str, Any]) -> Finding:
+    """DynamoDB says for good that a table was made from a backup."""
+    since = f"restored from a backup as of {summary['RestoreDateTime']}: fencing tokens that were "
+    advice = "granted after that may be granted again; use an empty table (docs/runbook.md)"
+    return Finding("backup", Verdict.WARNING, f"{since}{advice}")
 
 
 def _ttl(answer: Mapping[str, Any]) -> Finding:

@@ -12,6 +12,8 @@ The statuses are those of the command, and a few of `fairlock` that few programs
     76        the lock was lost: the command was ended, or was not alone; `release`: it was not held
     78        AWS refuses: no table, no permission, no credentials; or somebody has changed an item
               of the table: the command was not started
+    79        a newer version was granted the lock (`--only-newest`): the command was not started
+              (`--superseded-exit-code` sets another)
     126, 127  the command cannot be started, or was not found
 
 The numbers are those of sysexits.h (BSD), and of the shells.
@@ -46,6 +48,7 @@ HOLDER_CHANGED: Final = 73
 TAKEN: Final = 75
 LOST: Final = 76
 CONFIGURATION: Final = 78
+SUPERSEDED: Final = 79
 CANNOT_START: Final = 126
 NOT_FOUND: Final = 127
 SIGNAL: Final = 128

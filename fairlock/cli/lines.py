@@ -26,6 +26,7 @@ _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _MANY_DAYS: Final = 100
+_SHARES: Final = ("  shared: yes",)
 
 
 def screen() -> Console:
@@ -44,6 +45,11 @@ def details(lock: LockDescription) -> Iterator[str]:
         yield f"  owner: {name_of(waiter.owner_name)}"
         yield f"  since: {iso(waiter.entered_at)}"
         yield f"  limit: {waiter.limit}"
+        yield from _SHARES if waiter.shared else ()
+        if waiter.only_newest is not None:
+            yield f"  version: {waiter.only_newest}"
+    if lock.newest is not None:
+        yield f"newest version granted: {lock.newest}"
     last = lock.last_forced_release
     if last is not None:
         yield "last released by force"
@@ -60,6 +66,7 @@ def details_of_holder(holder: DescribedHolder, *, seen_at: datetime) -> Iterator
     yield f"  since: {iso(holder.acquired_at)}"
     yield f"  lease ends: {iso(holder.expires_at)}{over}"
     yield f"  fencing token: {holder.fencing_token}"
+    yield from _SHARES if holder.shared else ()
     if holder.execution_arn is not None and holder.execution_arn != holder.owner_name:
         yield f"  execution: {printable(holder.execution_arn)}"
     if holder.data is not None:
@@ -96,7 +103,10 @@ def one_line(lock: LockDescription) -> str:
 
 def state_of(lock: LockDescription) -> str:
     """How many hold."""
-    return f"held by {len(lock.holders)} of {lock.limit}" if lock.holders else "free"
+    number = len(lock.holders)
+    readers = "" if not any(holder.shared for holder in lock.holders) else " reader"
+    readers += "s" if readers and number > 1 else ""
+    return f"held by {number}{readers} of {lock.limit}" if lock.holders else "free"
 
 
 def owners_of(lock: LockDescription) -> str:

@@ -4,6 +4,7 @@ acquire ──▶ granted ─▶ start ─▶ the command ends ─────�
    │                     │  └──▶ a signal: passed on
    │                     └─────▶ the lock is lost: TERM, then KILL ─▶ 76
    ├──▶ taken ──────────────────────────────────────────────▶ 75
+   ├──▶ a newer version was granted ────────────────────────▶ 79
    └──▶ a signal: leaves the queue ─────────────────────────▶ 128 + n
 
 A command that begins late is preceded by two lines: for whom it waits, and that it has the lock.
@@ -40,7 +41,7 @@ from fairlock.client.arguments import default_owner_name
 from fairlock.client.lock import Lock
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import iso
-from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout
+from fairlock.errors import FairlockError, InvalidRequest, LockLost, LockWaitTimeout, Superseded
 from fairlock.names import FENCING_TOKEN_VARIABLE, HELD_LOCKS_VARIABLE, LOCK_NAME_VARIABLE
 
 _END_OF_THREAD_SECONDS: Final = 0.2
@@ -134,9 +135,12 @@ class Job:
     limit: int
     owner_name: str | None
     data: Mapping[str, Any] | None
+    only_newest: bool | int
     grace: float
     taken_exit_code: int
+    superseded_exit_code: int
     quiet: bool
+    shared: bool
 
 
 def run(job: Job) -> int:
@@ -186,12 +190,17 @@ def _run(
                 max_wait=job.max_wait,
                 limit=job.limit,
                 data=job.data,
+                only_newest=job.only_newest,
                 # Another thread finds the loss. The pipe wakes this one, which ends the command.
                 on_lost=lambda _lock, _reason: signals.wake_up(),
+                shared=job.shared,
             )
     except LockWaitTimeout as error:
         exit_codes.say(f"{error}; the command was not started")
         return job.taken_exit_code
+    except Superseded as error:
+        exit_codes.say(f"{error}; the command was not started")
+        return job.superseded_exit_code
     # A signal may have come while the grant was under way. The command must not start then: its
     # shell believes it ended. Our caller releases.
     clock.raise_if_signalled()
@@ -258,7 +267,8 @@ def _require_not_waiting_for_itself(job: Job, around: Sequence[_Held]) -> None:
     wanted = (job.name, job.target.identity())
     mine = [each for each in around if (each["name"], each["table"]) == wanted]
     permits = sum(_is_alive(each["process"]) for each in mine)
-    if permits and permits >= job.limit:
+    # A reader waits behind a writer that came in between, which waits for the run around this one.
+    if permits and (job.shared or permits >= job.limit):
         rule = (
             "must be another lock than that of the `fairlock run` around this one, which waits "
             "for this command to end; --max-wait 0 does not wait"

@@ -298,6 +298,21 @@ def rate_of(value: object) -> tuple[int, float]:
     return int(count), seconds()(time)
 
 
+def version_of(value: object) -> int | bool:
+    """A parser of versions: a whole number, or `now`."""
+    if value is True or str(value) == "now":
+        return True
+    if not str(value).isdecimal():
+        raise typer.BadParameter(f"{str(value)!r} must be a whole number of at least 0, or `now`")
+    return int(str(value))
+
+
+def version_or_jsonata(value: object) -> int | bool | str:
+    """The same, or JSONata that gives a number when the workflow runs."""
+    text = str(value)
+    return text if text.startswith("{%") and text.endswith("%}") else version_of(value)
+
+
 def principal(target: Target) -> str | None:
     """The ARN of the principal whom AWS knows, account included; None if nobody answers.
 

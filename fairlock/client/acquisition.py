@@ -30,7 +30,7 @@ from fairlock.backoff import longest_poll_seconds, retry_seconds
 from fairlock.client.connection import StoreFactory
 from fairlock.client.local_waiters import FreePermit, QueuePosition
 from fairlock.client.reporting import LockEventKind, LockEvents, logger
-from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout
+from fairlock.errors import DescribedHolder, LockStoreUnavailable, LockWaitTimeout, Superseded
 from fairlock.protocol.description import describe_holder
 from fairlock.protocol.model import (
     AcquireRequest,
@@ -38,11 +38,13 @@ from fairlock.protocol.model import (
     ReleaseRequest,
     SeenLock,
 )
-from fairlock.protocol.outcomes import Grant, Queued
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import waiter_key
+from fairlock.protocol.waiters import leave_queue
 from fairlock.store.acquire import acquire
 from fairlock.store.context import LockContext, has_enough_left
-from fairlock.store.keep_alive import renew_lease
+from fairlock.store.keep_alive import take_up
+from fairlock.store.newest import with_version
 from fairlock.store.queue import count_ahead, read_lock
 from fairlock.text import label_of
 
@@ -149,7 +151,8 @@ class Acquisition:
         try:
             granted = self._run()
         except Exception as error:
-            self._report(LockEventKind.FAILED, reason=type(error).__name__)
+            if not isinstance(error, Superseded):
+                self._report(LockEventKind.FAILED, reason=type(error).__name__)
             raise
         finally:
             self._queue.remove(self._waiter)
@@ -164,6 +167,7 @@ class Acquisition:
 
     def _run(self) -> Grant | None:
         try:
+            self._take_version()
             granted = self._request_permit()
             while granted is None and self._goes_on():
                 self._pause()
@@ -172,6 +176,9 @@ class Acquisition:
                 # The same request under the same owner_id returns what it was granted.
                 granted = self._poll() if self._unknown is None else self._request_permit()
             self._is_granted = granted is not None
+        except Superseded:
+            self._leave_as_superseded()
+            raise
         except BaseException:
             # Interrupted, or a defect: a grant or a place in the queue must not stay behind.
             self._undo()
@@ -183,6 +190,24 @@ class Acquisition:
         elif granted is None:
             self.settle()
         return granted
+
+    def _take_version(self) -> None:
+        """Decides on the version before the first request: each further one names the same."""
+        if self.request.only_newest is None:
+            return
+        with suppress(LockStoreUnavailable):  # Then each request takes its own.
+            self.request = with_version(self._context(), self.request)
+        self._waiter.only_newest = self.request.only_newest
+
+    def _leave_as_superseded(self) -> None:
+        """Leaves the queue, if the hand-off has not taken this waiter out of it."""
+        if self._ticket is not None:
+            leaving = leave_queue(self._departure, entered_at_ms=self._ticket)
+            with suppress(Exception):  # The next departure takes it out.
+                if self._context().table.delete(leaving):
+                    self.leave()  # Others behind it may have waited for it.
+        self.settle()
+        self._report(LockEventKind.SUPERSEDED)
 
     def undo(self) -> None:
         """Gives back what was granted, for a caller that was interrupted before it had a lock."""
@@ -200,14 +225,17 @@ class Acquisition:
         Even a try that never waited leaves a mark if it holds nothing: a request of it that is
         still on its way would be granted the lock in vain.
         """
-        request = ReleaseRequest(
+        self._store_factory.release(self._departure, seconds=_LEAVE_SECONDS)
+        self.settle()
+
+    @property
+    def _departure(self) -> ReleaseRequest:
+        return ReleaseRequest(
             lock_name=self.request.lock_name,
             owner_id=self.request.owner_id,
             waits=True,
             ticket=self._ticket,
         )
-        self._store_factory.release(request, seconds=_LEAVE_SECONDS)
-        self.settle()
 
     @property
     def is_interrupted(self) -> bool:
@@ -302,6 +330,8 @@ class Acquisition:
         self._failures = 0
         if isinstance(answer, Grant):
             return self._renew_if_late(answer)
+        if isinstance(answer, Refusal) and answer.reason is RefusalReason.SUPERSEDED:
+            raise self._superseded(answer.newest)
         self.holders = answer.holders
         if isinstance(answer, Queued):
             self._note_place(answer, sent)
@@ -328,8 +358,10 @@ class Acquisition:
 
     def _poll(self) -> Grant | None:
         """One read, unless its answer is known; a request if the read shows a reason for one."""
+        if self._waiter.newest is not None:
+            raise self._superseded(self._waiter.newest)
         if (told := self._waiter.take_grant()) is not None:
-            return self._renew_if_late(told)
+            return self._renew_if_late(told, handed_over=True)
         sent = self._clock.monotonic()
         if self._ticket is not None and sent >= self._asked_at + _ASK_AGAIN_SECONDS:
             return self._request_permit()
@@ -347,7 +379,7 @@ class Acquisition:
         seen = read_lock(self._context(), self.request.lock_name)
         self._queue.note(seen, sent)
         if (found := self._waiter.take_grant()) is not None:
-            return self._renew_if_late(found)
+            return self._renew_if_late(found, handed_over=True)
         self.holders = seen.state.holders
         owner_id = self.request.owner_id
         if self._position.correct(owner_id, seen) and self._ticket is not None:
@@ -376,12 +408,17 @@ class Acquisition:
         self._place_seen_at = sent
         return True
 
-    def _renew_if_late(self, granted: Grant) -> Grant | None:
-        """Renews a grant that was found late, before it is relied on; None if it is gone."""
-        if has_enough_left(granted, now=self._clock.monotonic()):
+    def _superseded(self, newest: int | None) -> Superseded:
+        version = self.request.only_newest or 0
+        return Superseded(lock_name=self.request.lock_name, version=version, newest=newest or 0)
+
+    def _renew_if_late(self, granted: Grant, *, handed_over: bool = False) -> Grant | None:
+        """Renews a grant that was found late, or not marked yet; None if it is gone."""
+        is_marked = self.request.only_newest is None or not handed_over
+        if is_marked and has_enough_left(granted, now=self._clock.monotonic()):
             return granted
         try:
-            renewed = renew_lease(self._context(), self.request.heartbeat)
+            renewed = take_up(self._context(), self.request)
         except LockStoreUnavailable as error:
             self._note_unknown(error)
             return None

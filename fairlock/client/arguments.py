@@ -18,6 +18,7 @@ from fairlock.errors import InvalidRequest
 from fairlock.protocol.lease_time import lease_for
 from fairlock.text import printable
 from fairlock.wire import rules
+from fairlock.wire.requests import version_of
 from fairlock.wire.rules import LOCK_NAME, require
 
 LONGEST_WAIT_SECONDS: Final = 7 * 24 * 3600
@@ -41,6 +42,8 @@ class LockOptions(Generic[_Callback]):
     owner_name: str | None
     on_lost: _Callback | None
     on_danger: _Callback | None
+    shared: bool = False
+    only_newest: bool | int = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,18 @@ def require_bool(field: str, value: object) -> None:
     """Raises `InvalidRequest` unless the value is True or False."""
     if not isinstance(value, bool):
         refuse(field, "must be True or False", value)
+
+
+def checked_version(only_newest: object) -> int | None:
+    """The version that `only_newest` names; None if the caller takes its turn.
+
+    Raises:
+        InvalidRequest: it is neither True or False nor a version.
+    """
+    if only_newest is False:
+        return None
+    rules.require("only_newest", rules.ONLY_NEWEST, only_newest)
+    return version_of(only_newest)
 
 
 def as_text(data: Mapping[str, Any] | None) -> str | None:

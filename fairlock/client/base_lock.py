@@ -20,7 +20,7 @@ from fairlock.client.reporting import LockEventKind, LockEvents, logger
 from fairlock.client.settings import ClientSettings
 from fairlock.clock import Seconds, in_seconds
 from fairlock.errors import ClientUnusable, LockLost
-from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition
+from fairlock.guarded.conditions import DEFAULT_ATTRIBUTE, FenceCondition, require_alone
 from fairlock.guarded.guarded_table import GuardedCall
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.model import AcquireRequest
@@ -190,6 +190,11 @@ class BaseLock(ABC):
         """
         self._handle.lease.require_held()
 
+    @property
+    def shared(self) -> bool:
+        """Whether others may share the lock meanwhile: then nothing may be written under it."""
+        return self._request.shared
+
     def condition_check(self) -> TransactWriteItemTypeDef:
         """An item for a DynamoDB transaction of your own: I still hold this lock, with this token.
 
@@ -197,6 +202,7 @@ class BaseLock(ABC):
 
         Raises:
             LockLost: only in a forked child, which has no locks of its parent's.
+            InvalidRequest: the lock is shared.
         """
         return self._guarded().condition_check()
 
@@ -208,6 +214,7 @@ class BaseLock(ABC):
 
         Raises:
             LockLost: only in a forked child, which has no locks of its parent's.
+            InvalidRequest: the lock is shared.
         """
         return self._guarded().fence_condition(attribute)
 
@@ -242,7 +249,12 @@ class BaseLock(ABC):
         write(call, self._guarded().send)
 
     def _guarded(self) -> GuardedWrites:
-        """One object for as long as the lock is held: it remembers calls of unknown outcome."""
+        """One object for as long as the lock is held: it remembers calls of unknown outcome.
+
+        Raises:
+            InvalidRequest: the lock is shared, so this owner is not alone.
+        """
+        require_alone(shared=self.shared)
         if self._handle.lease.is_from_parent_process:
             self._handle.lease.require_held()
         if self._guarded_writes is None:

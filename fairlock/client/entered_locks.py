@@ -6,11 +6,18 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from fairlock.client.arguments import LockOptions, refuse
 from fairlock.clock import in_seconds
+from fairlock.protocol.model import AcquireRequest
 from fairlock.wire import rules
+
+_UPGRADE: Final = ", and a shared lock cannot become exclusive; end that block first"
+_SHARED_AGAIN: Final = (
+    ", and would wait behind a writer that waits for it; go on under it with "
+    "hold(…, shared=True, reentrant=True)"
+)
 
 
 class HeldLock(Protocol):
@@ -85,16 +92,23 @@ class EnteredLocks:
             if lock and lock.name == name and lock.remaining
         ]
 
-    def require_that_others_can_release(self, name: str, limit: int) -> None:
+    def require_that_others_can_release(self, request: AcquireRequest) -> None:
         """Refuses a wait that only the waiter itself could end.
 
         With so many permits of its own as may be out, beside its own, nobody else's release helps.
+        A reader needs one only: a writer that queues in between waits for it, and is waited for.
 
         Raises:
             InvalidRequest: the caller would wait for itself.
         """
-        held = self.held(name)
-        if held and len(held) >= min([limit, *(options.limit for _, options in held)]):
+        name, held = request.lock_name, self.held(request.lock_name)
+        if any(options.shared for _, options in held):
+            rule = (
+                f"must not be {name!r} here: this {self._who()} is inside a `with` that shares it"
+            )
+            refuse("name", rule + (_SHARED_AGAIN if request.shared else _UPGRADE), name)
+        limits = [request.limit, *(options.limit for _, options in held)]
+        if held and len(held) >= min(limits):
             rule = (
                 f"must not be {name!r} here: this {self._who()} is inside a `with` that holds the "
                 "lock, and would wait for itself; end that block first, or go on under it with "
@@ -112,6 +126,9 @@ class EnteredLocks:
         if not held:
             return None
         lock, outer = held[-1]
+        if outer.shared and not options.shared:
+            rule = "must be True here: the outer block shares the lock, and cannot become exclusive"
+            refuse("shared", rule, options.shared)
         self._require_same("limit", options.limit, outer.limit)
         self._require_same("lease", in_seconds(options.lease), lock.lease)
         self._require_same("data", _plain(options.data), _plain(lock.data))

@@ -29,6 +29,7 @@ from fairlock.protocol.lease_time import DATE_RESOLUTION_MS, is_over, over_at_ms
 from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
 from fairlock.protocol.outcomes import Grant
 from fairlock.store.context import shown
+from fairlock.store.newest import is_superseded
 
 _JUST_NOW_SECONDS: Final = 1.0
 """Clocks that differ by so much order waiters wrongly anyway."""
@@ -45,13 +46,17 @@ class LocalWaiter:
         clock: the present.
 
     Attributes:
-        alarm: rings when the waiter has been granted the lock.
+        alarm: rings when the waiter has been granted the lock, or never will be.
+        only_newest: its version, once that is known.
+        newest: the version that supersedes it; None if none does, as far as is known.
     """
 
     def __init__(self, queue: LocalQueue, owner_id: str, clock: Clock) -> None:
         self.queue: Final = queue
         self.owner_id: Final = owner_id
         self.alarm = clock.alarm()
+        self.only_newest: int | None = None
+        self.newest: int | None = None
         self._absent_token = -1
         self._granted: Grant | None = None
 
@@ -68,6 +73,9 @@ class LocalWaiter:
         holder = seen.state.holder(self.owner_id)
         if holder is None:
             self._absent_token = max(self._absent_token, seen.state.fencing_token)
+            if self.only_newest is not None and is_superseded(seen, self.only_newest):
+                self.newest = seen.state.newest
+                self.alarm.ring()
         elif holder.fencing_token > self._absent_token:
             if seen.date_ms is not None:  # Else its own poll, which is due now, tells how long.
                 grant = Grant.of(self.queue.lock_name, holder, repeated=True)

@@ -213,11 +213,11 @@ class BaseHold:
     """A block that has not begun: no lock is held, and nothing was sent.
 
     Args:
-        name: of the lock.
+        name: of the lock; a list for several.
         statement: what the user should have written.
     """
 
-    def __init__(self, name: str, *, statement: str) -> None:
+    def __init__(self, name: object, *, statement: str) -> None:
         self._was_entered = False
         self._name = name
         self._statement = statement
@@ -228,7 +228,8 @@ class BaseHold:
         self._was_entered = True
 
     def _advice(self) -> str:
-        return f"write `{self._statement} locks.hold({self._name!r}) as lock:`"
+        method = "hold_all" if isinstance(self._name, list) else "hold"
+        return f"write `{self._statement} locks.{method}({self._name!r}) as lock:`"
 
     def __del__(self) -> None:
         """Points out a block that never began: the work after it had no lock."""

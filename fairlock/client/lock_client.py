@@ -20,6 +20,7 @@ from fairlock.client.lease_handle import LeaseHandle, Releasable, Unreleased
 from fairlock.client.lock import Callback, Hold, Lock, LockServices
 from fairlock.client.reporting import LockEvents
 from fairlock.client.settings import Adoption, ClientOptions, ClientSettings
+from fairlock.client.several_locks import SeveralLocks
 from fairlock.client.table_client import LockAdministration
 from fairlock.client.threads import Callbacks, WorkerPool, reset_in_children
 from fairlock.clock import BootClock, Clock, Seconds
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
-class LockClient(Leading, LockAdministration):
+class LockClient(Leading, SeveralLocks, LockAdministration):
     """Locks in one table, shared with workflows and all other clients of the table.
 
     Args:
@@ -156,6 +157,8 @@ class LockClient(Leading, LockAdministration):
         owner_name: str | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
+        shared: bool = False,
+        only_newest: bool | int = False,
     ) -> Lock:
         """Takes the lock, or waits in its queue until it is handed over. Renewed until released.
 
@@ -168,16 +171,22 @@ class LockClient(Leading, LockAdministration):
             lease: seconds, 1 to 43,200 (12 h).
             max_wait: longest seconds to wait; 0 does not wait, at most 7 days. A holder that
                 crashed is replaced its lease + 5 s after its last renewal.
-            limit: number of permits of this lock, 1 to 100.
+            limit: number of permits of this lock, 1 to 100; of readers if it is shared, where 1
+                means 20.
             data: a JSON object of at most 2 KiB that others can read while the lock is held.
             owner_name: label for people, of this one lock.
             on_lost: called once with the lock and the reason, a text, if the lock is lost: the end
                 of its lease, another owner in its place, a guarded write that was refused.
             on_danger: called with the same if the lease is near its end and could not be renewed;
                 the reason is the failure of the last heartbeat.
+            shared: whether others that share the lock may hold it meanwhile. Who does not share it
+                holds it alone, and is not overtaken by readers that come later.
+            only_newest: whether the grant of a newer caller supersedes this one. True orders them
+                by the time of their calls; a number is this caller's version, the highest wins.
 
         Raises:
             LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
+            Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
             LockStoreUnavailable: outcome unknown until the wait was over. What may have been
                 granted ends with its lease.
             LockStoreMisconfigured: no such table, no permission, no credentials, no region.
@@ -185,7 +194,11 @@ class LockClient(Leading, LockAdministration):
             ClientUnusable: this client was closed.
             InvalidRequest: an argument breaks its rule; nothing was written.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+            only_newest=only_newest,
+        )
         return self._acquire(options)
 
     def try_acquire(
@@ -198,6 +211,7 @@ class LockClient(Leading, LockAdministration):
         owner_name: str | None = None,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
+        shared: bool = False,
     ) -> Lock | None:
         """Takes the lock if that is possible at once; None if others hold it. Does not queue.
 
@@ -208,7 +222,10 @@ class LockClient(Leading, LockAdministration):
         Raises:
             LockStoreUnavailable: outcome unknown; never reported as a grant, nor as None.
         """
-        options = LockOptions(name, lease, 0, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, 0, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+        )
         try:
             return self._acquire(options)
         except LockWaitTimeout:
@@ -230,6 +247,8 @@ class LockClient(Leading, LockAdministration):
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
         reentrant: bool = False,
+        shared: bool = False,
+        only_newest: bool | int = False,
     ) -> Hold:
         """`with locks.hold("orders/7") as lock:` acquires, runs the body, releases.
 
@@ -250,7 +269,11 @@ class LockClient(Leading, LockAdministration):
 
         All other arguments, and errors, as of `acquire`.
         """
-        options = LockOptions(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger)
+        options = LockOptions(
+            *(name, lease, max_wait, limit, data, owner_name, on_lost, on_danger),
+            shared=shared,
+            only_newest=only_newest,
+        )
         arguments.require_bool("reentrant", reentrant)
         return Hold(name, self._block(options, reentrant=reentrant))
 

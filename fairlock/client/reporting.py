@@ -24,6 +24,7 @@ from fairlock.store.context import (
     MixedLimits,
     PushUnknown,
     ReleasedByForce,
+    WaitersSuperseded,
 )
 from fairlock.text import label_of, printable
 
@@ -76,6 +77,11 @@ def log_event(event: Event) -> None:
                 "the workflow finds out by its fallback poll",
                 lock_name,
             )
+        case WaitersSuperseded():
+            logger.info(
+                "lock %r: version %d was granted, %d older waiters are superseded",
+                *(event.lock_name, event.newest, event.waiters),
+            )
         case HandedOver(lock_name=lock_name, fencing_token=fencing_token):
             logger.debug("lock %r: handed over, fencing token %d", lock_name, fencing_token)
 
@@ -95,6 +101,8 @@ class LockEventKind(StrEnum):
     """Others held it, and the caller did not wait."""
     TIMED_OUT = "TimedOut"
     """Others held it for as long as the caller waited."""
+    SUPERSEDED = "Superseded"
+    """A newer version was granted the lock; the caller asked for the newest only."""
     FAILED = "Failed"
     """An acquisition ended with an error: it is unknown whether it was granted, or impossible."""
     IN_DANGER = "InDanger"

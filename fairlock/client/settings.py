@@ -176,8 +176,10 @@ class ClientSettings:
         lock_name = rules.plain_text("name", rules.LOCK_NAME, options.name)
         rules.require("lease", rules.LEASE_SECONDS, lease)
         rules.require("limit", rules.LIMIT, options.limit)
+        arguments.require_bool("shared", options.shared)
+        rules.require_one_way(shared=options.shared, only_newest=options.only_newest)
         owner_name = rules.plain_text("owner_name", rules.OWNER_NAME, owner_name)
-        limit = int(options.limit)
+        limit = rules.limit_of(options.limit, shared=options.shared)
         require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=None)
         request = AcquireRequest(
             lock_name=lock_name,
@@ -187,12 +189,14 @@ class ClientSettings:
             limit=limit,
             data=arguments.as_text(options.data),
             waits=max_wait > 0,
+            shared=options.shared,
+            only_newest=arguments.checked_version(options.only_newest),
         )
         self.timing.require_room(lease)
         arguments.require_callable("on_lost", options.on_lost)
         arguments.require_callable("on_danger", options.on_danger)
         if request.waits:
-            entered.require_that_others_can_release(lock_name, limit)
+            entered.require_that_others_can_release(request)
         return Acquisition(
             store_factory,
             request,
@@ -266,6 +270,7 @@ class Adoption(Generic[_Callback]):
                 owner_name=holder.owner_name,
                 on_lost=self.on_lost,
                 on_danger=self.on_danger,
+                shared=holder.shared,
             ),
             granted=answer,
         )
@@ -280,6 +285,7 @@ class Adoption(Generic[_Callback]):
             limit=holder.limit,
             data=holder.data,
             execution_arn=holder.execution_arn,
+            shared=holder.shared,
         )
 
     def _not_held(self) -> LockLost:

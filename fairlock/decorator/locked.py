@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullco
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from fairlock.client.arguments import require_bool, require_max_wait
+from fairlock.client.arguments import checked_version, require_bool, require_max_wait
 from fairlock.client.lock_client import LockClient
 from fairlock.clock import Seconds, in_seconds
 from fairlock.decorator.default_clients import default_async_client, default_client
@@ -52,6 +52,8 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
+    only_newest: bool | int = False,
 ) -> Locked: ...
 
 
@@ -64,6 +66,7 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
 ) -> LockedOrSkipped[None]: ...
 
 
@@ -77,6 +80,7 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
 ) -> LockedOrSkipped[_D]: ...
 
 
@@ -90,6 +94,8 @@ def locked(
     limit: int = 1,
     reentrant: bool = False,
     client: AnyClient | Callable[[], AnyClient] | None = None,
+    shared: bool = False,
+    only_newest: bool | int = False,
 ) -> Any:
     """Lets a function, a coroutine function or a Lambda handler run only while it holds a lock.
 
@@ -132,6 +138,9 @@ def locked(
             function that returns the client. None makes one when it is first needed, for the table
             that FAIRLOCK_TABLE_NAME names. A given client should send no heartbeats in Lambda
             (`heartbeat_every=math.inf`), or have a period for short leases.
+        shared: whether calls that share the lock may run side by side, as with `hold`.
+        only_newest: whether the grant of a newer call supersedes one that waits, as with `hold`:
+            the call raises `Superseded`. Not with "skip".
 
     Raises:
         InvalidRequest: at decoration, if an argument breaks its rule; at a call, if no name can be
@@ -154,11 +163,18 @@ def locked(
         rules.require("lease", rules.LEASE_SECONDS, length)
     rules.require("limit", rules.LIMIT, limit)
     require_bool("reentrant", reentrant)
+    require_bool("shared", shared)
+    checked_version(only_newest)
+    rules.require_one_way(shared=shared, only_newest=only_newest)
+    if only_newest is not False and if_taken == "skip":
+        rule = 'must be left out with if_taken="skip", which does not wait'
+        raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
     if otherwise is not None and if_taken != "skip":
         rule = 'goes with if_taken="skip" only'
         raise InvalidRequest(field="otherwise", rule=rule, value=otherwise)
-    others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client)
-    is_bare = is_function_to_decorate(name) and others == ("wait", None, None, None, 1, False, None)
+    others = (if_taken, otherwise, max_wait, lease, limit, reentrant, client, shared)
+    defaults = ("wait", None, None, None, 1, False, None, False)
+    is_bare = is_function_to_decorate(name) and others == defaults and only_newest is False
     options = _Options(
         name=None if is_bare else name,
         if_taken=if_taken,
@@ -168,6 +184,8 @@ def locked(
         limit=limit,
         reentrant=reentrant,
         client=client,
+        shared=shared,
+        only_newest=only_newest,
     )
     return options.around(name) if is_bare else options.around
 
@@ -204,6 +222,8 @@ class _Options:
     limit: int
     reentrant: bool
     client: AnyClient | Callable[[], AnyClient] | None
+    shared: bool
+    only_newest: bool | int
 
     def around(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         plan = plan_for(function, self.name)
@@ -265,14 +285,14 @@ class _Options:
             raise InvalidRequest(field="client", rule=rule, value=client)
         lease = call.lease_to_the_end() or call.lease
         if self.if_taken == "skip" and not self.reentrant:
-            return client.try_acquire(call.name, lease=lease, limit=self.limit)
+            return client.try_acquire(call.name, lease=lease, limit=self.limit, shared=self.shared)
         waits = self.if_taken == "wait"
         max_wait = call.max_wait_with(client.longest_wait(lease)) if waits else 0
+        options: Any = {"lease": lease, "max_wait": max_wait, "limit": self.limit}
+        options |= {"shared": self.shared, "only_newest": self.only_newest}
         if self.reentrant:
-            return client.hold(
-                call.name, lease=lease, max_wait=max_wait, limit=self.limit, reentrant=True
-            )
-        return client.acquire(call.name, lease=lease, max_wait=max_wait, limit=self.limit)
+            return client.hold(call.name, **options, reentrant=True)
+        return client.acquire(call.name, **options)
 
     def _skips(self) -> AbstractContextManager[None]:
         """Around the entry of a block: what leaves out a call whose lock is taken."""

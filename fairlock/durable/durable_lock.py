@@ -40,6 +40,7 @@ from fairlock.errors import (
     LockStoreMisconfigured,
     LockStoreUnavailable,
     LockWaitTimeout,
+    Superseded,
 )
 
 _PAUSES: Final = RetryStrategyConfig(
@@ -71,6 +72,7 @@ class Answer(TypedDict, total=False):
         reason: why there is no grant.
         is_repeat: whether an earlier call was sent whose outcome is unknown: it may be granted yet.
         holders: the labels of those who had the lock.
+        newest: the version that supersedes this acquisition.
         left_seconds: until the longest wait is over, by the clock of the step.
         failure: the call can never succeed.
     """
@@ -79,6 +81,7 @@ class Answer(TypedDict, total=False):
     reason: str
     is_repeat: bool
     holders: list[str]
+    newest: int
     left_seconds: float
     failure: Failure
 
@@ -123,6 +126,7 @@ def ask(
             reason=answer["reason"],
             is_repeat=context.attempt > 1,
             holders=[holder["owner_name"] for holder in answer["holders"]],
+            newest=answer.get("newest", 0),
             left_seconds=deadline - time.time(),
         )
 
@@ -130,13 +134,17 @@ def ask(
 
 
 def read_push(pushed: str | None, *, lock_name: str, owner_id: str) -> Answer | None:
-    """The grant that came through the callback; None if it is not one for this acquisition.
+    """The final answer that came through the callback; None if it is none to this acquisition.
 
     Everybody who knows the callback's id can complete it.
     """
     try:
         answer: Any = json.loads(pushed or "")
         is_mine = (answer["lock_name"], answer["owner_id"]) == (lock_name, owner_id)
+        if is_mine and answer.get("reason") == _SUPERSEDED:
+            return Answer(
+                fencing_token=None, reason=_SUPERSEDED, is_repeat=False, newest=answer["newest"]
+            )
         if not is_mine or answer["acquired"] is not True:
             return None
         return Answer(fencing_token=int(answer["fencing_token"]))
@@ -161,6 +169,7 @@ def _recorded(error: Exception) -> Failure:
     return Failure(kind=type(error).__name__, message=text_of(error))
 
 
+_SUPERSEDED: Final = "SUPERSEDED"
 _BUSY: Final = frozenset({"HELD", "QUEUE_FULL"})
 _WAITING: Final = frozenset({"QUEUED", "QUEUE_FULL"})
 _FOR_EVER: Final = 400 * 86_400
@@ -221,8 +230,8 @@ class Acquisition:
         """Returns the lock, now or after a suspension; None if it is busy and nobody is to wait.
 
         Raises:
-            LockWaitTimeout, LockLost, LockStoreUnavailable, LockStoreMisconfigured, InvalidRequest:
-                see `hold`.
+            LockWaitTimeout, Superseded, LockLost, LockStoreUnavailable, LockStoreMisconfigured,
+                InvalidRequest: see `hold`.
         """
         self._entry = self.context.step(_enter, name=self._name("enter"))
         try:
@@ -241,6 +250,8 @@ class Acquisition:
         is_busy = self.options.max_wait is None and answer["reason"] in _BUSY
         if not is_busy or answer["is_repeat"]:  # An earlier sending may still be granted.
             self._leave("give up", entered=True)
+        if answer["reason"] == _SUPERSEDED:
+            raise self._superseded(answer["newest"])
         if not is_busy:
             raise self._too_late()
         return None
@@ -359,6 +370,13 @@ class Acquisition:
     def _outcome_unknown(self, error: StepError) -> LockStoreUnavailable:
         message = f"lock {self.options.name!r}: the lock service did not answer: {error}"
         return LockStoreUnavailable(message)
+
+    def _superseded(self, newest: int) -> Superseded:
+        name, version = self.options.name, self.options.request["only_newest"]
+        if version is True:
+            text = f"lock {name!r}: superseded, a later caller was granted the lock"
+            return Superseded(text, lock_name=name, newest=newest)
+        return Superseded(lock_name=name, version=version, newest=newest)
 
     def _too_late(self) -> LockWaitTimeout:
         waited = float(self.options.max_wait or 0)

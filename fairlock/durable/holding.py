@@ -46,6 +46,8 @@ def options_of(
     data: Mapping[str, Any] | None,
     fallback: Span | None,
     service: LockRequests | None,
+    shared: bool,
+    only_newest: bool | int = False,
 ) -> Options:
     """What `hold` was asked for.
 
@@ -55,12 +57,19 @@ def options_of(
     """
     rules.require("name", rules.LOCK_NAME, name, show_text=True)
     rules.require("limit", rules.LIMIT, limit)
+    rules.require("shared", rules.FLAG, shared)
+    rules.require_one_way(shared=shared, only_newest=only_newest)
     lease_seconds = _seconds("lease", lease)
     rules.require("lease", rules.LEASE_SECONDS, lease_seconds)
     request: Json = {"lock_name": name, "limit": limit, "lease_seconds": lease_seconds}
+    if shared:
+        request["shared"] = True
     if data is not None:
         rules.require("data", rules.DATA, data)
         request["data"] = dict(data)
+    if only_newest is not False:
+        rules.require("only_newest", rules.ONLY_NEWEST, only_newest)
+        request["only_newest"] = only_newest
     wait_seconds = None if max_wait is None else _wait_seconds(max_wait)
     return Options(
         name=name,
@@ -161,6 +170,8 @@ def hold(
     skip: Literal[False] = False,
     fallback: Span | None = None,
     service: LockRequests | None = None,
+    shared: bool = False,
+    only_newest: bool | int = False,
 ) -> AbstractContextManager[DurableLock]: ...
 
 
@@ -174,6 +185,8 @@ def hold(
     data: Mapping[str, Any] | None = None,
     skip: Literal[True],
     service: LockRequests | None = None,
+    shared: bool = False,
+    only_newest: bool | int = False,
 ) -> AbstractContextManager[DurableLock | None]: ...
 
 
@@ -188,6 +201,8 @@ def hold(
     skip: bool = False,
     fallback: Span | None = None,
     service: LockRequests | None = None,
+    shared: bool = False,
+    only_newest: bool | int = False,
 ) -> AbstractContextManager[Any]:
     """Holds a lock around a part of a durable execution, however often that is suspended.
 
@@ -224,9 +239,15 @@ def hold(
         fallback: how soon a waiter asks again whose push was lost, 10 s to 12 h; default is 5
             minutes, or a thousandth of `max_wait` if that is longer.
         service: the lock service; default is the one of `LockService.grant_durable`.
+        shared: whether others that share the lock may hold it meanwhile; then `limit` is how many
+            readers there may be, 20 if it is 1.
+        only_newest: whether the grant of a newer caller supersedes this one. True orders them by
+            the time of entry; a number is this caller's version, the highest wins. Branches of one
+            `context.map` supersede each other, if they name no version.
 
     Raises:
         LockWaitTimeout: not handed over in time. Nothing is held; the queue has been left.
+        Superseded: a newer version was granted the lock, with `only_newest`. Nothing is held.
         LockLost: at the end of the block: somebody else has taken the lock; the block has succeeded
             but was not alone. Or this acquisition was released while it waited.
         LockStoreUnavailable: outcome unknown, also after repeats. What was granted is given back.
@@ -242,6 +263,8 @@ def hold(
         data=data,
         fallback=fallback,
         service=service,
+        shared=shared,
+        only_newest=only_newest,
     )
     return _Hold(context, options)
 

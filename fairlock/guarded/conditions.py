@@ -126,6 +126,20 @@ MOST_ITEMS: Final = 100
 """DynamoDB's limit for one transaction."""
 
 _SAME_TOKEN: Final = "#guard_token = :guard_token"
+HOLDS_ALONE: Final = "attribute_not_exists(#guarded.#h_shared)"
+"""Beside other readers a write would be guarded by nothing."""
+
+
+def holds_alone_names(owner_id: str) -> dict[str, str]:
+    """The names of that condition."""
+    return {"#guarded": schema.holder_attribute(owner_id), "#h_shared": schema.HOLDER_SHARED}
+
+
+def require_alone(*, shared: bool) -> None:
+    """Raises `InvalidRequest` if guarded writes are asked for under a lock that is shared."""
+    if shared:
+        rule = "must be False for guarded writes: others hold this lock as well, and may write"
+        raise InvalidRequest(field="shared", rule=rule, value=shared)
 
 
 def grant_check(
@@ -136,10 +150,11 @@ def grant_check(
         "ConditionCheck": {
             "TableName": table_name,
             "Key": schema.lock_key(lock_name),
-            "ConditionExpression": all_of(I_HOLD, _SAME_TOKEN),
+            "ConditionExpression": all_of(I_HOLD, _SAME_TOKEN, HOLDS_ALONE),
             "ExpressionAttributeNames": {
                 "#mine": schema.holder_attribute(owner_id),
                 "#guard_token": schema.token_attribute(owner_id),
+                **holds_alone_names(owner_id),
             },
             "ExpressionAttributeValues": {":guard_token": number(fencing_token)},
         }
@@ -174,7 +189,7 @@ def condition_check(
 
     It holds from the grant until the holder releases or is evicted. A lease that has run out, and
     that nobody has taken over, still counts, as it does for heartbeat and release: no other owner
-    holds the lock, so none can have written anything under it.
+    holds the lock, so none can have written anything under it. One that is shared does not count.
 
     One of a transaction's 100 items. When it fails, its cancellation reason is
     `ConditionalCheckFailed`, and nothing of the transaction was written.

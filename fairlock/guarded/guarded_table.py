@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
@@ -52,7 +52,7 @@ from fairlock.errors import (
     LockStoreUnavailable,
     TransactionRefused,
 )
-from fairlock.guarded.conditions import GrantKey
+from fairlock.guarded.conditions import HOLDS_ALONE, GrantKey, holds_alone_names, require_alone
 from fairlock.protocol.expressions import Item, Transaction, Update
 from fairlock.protocol.items import read_state
 
@@ -170,19 +170,19 @@ class GuardedTable(LockTable):
         """Sends the holder's departure with the items, and any later update as it is."""
         if self.has_committed():
             return super().update(update)
-        failed = self.commit([self._update_of(update)])
-        return Written({}) if failed is None else ConditionFailed(self._still_held(failed[0]))
+        failed = self.commit([self._alone(update)])
+        return Written({}) if failed is None else ConditionFailed(self.still_held(failed[0]))
 
     def transact(self, transaction: Transaction) -> Written | Cancelled:
         """Sends the holder's departure with the items, and any later transaction as it is."""
         if self.has_committed():
             return super().transact(transaction)
-        state = self._update_of(transaction.state)
+        state = self._alone(transaction.state)
         failed = self.commit([state, self._write_of(transaction.other)])
         if failed is None:
             return Written({})
         state_failed = failed[0].get("Code") == CONDITION_FAILED
-        return Cancelled(self._still_held(failed[0]) if state_failed else None)
+        return Cancelled(self.still_held(failed[0]) if state_failed else None)
 
     def has_committed(self) -> bool:
         """Whether the items are written; asks DynamoDB again about transactions that are open.
@@ -281,16 +281,24 @@ class GuardedTable(LockTable):
         )
         return LockStoreMisconfigured(message, table_name=self._name, code=code)
 
-    def _still_held(self, reason: dict[str, Any]) -> Item:
-        """The lock's item after a failed departure, if this grant still holds the lock.
+    def _alone(self, update: Update) -> TransactWriteItemTypeDef:
+        """The holder's departure, on condition that it does not share the lock."""
+        condition = f"{update.condition} AND {HOLDS_ALONE}"
+        names = {**update.names, **holds_alone_names(self._grant.owner_id)}
+        return self._update_of(replace(update, condition=condition, names=names))
+
+    def still_held(self, reason: dict[str, Any]) -> Item:
+        """The lock's item after a condition of ours failed, if this grant still holds the lock.
 
         Raises:
             LockLost: it does not. Nothing was written.
+            InvalidRequest: it does, and shares it. Nothing was written.
         """
         item: Item = reason.get("Item", {})
         holder = read_state(item).holder(self._grant.owner_id)
         if holder is None or holder.fencing_token != self._grant.fencing_token:
             raise lock_lost(self._grant)
+        require_alone(shared=holder.shared)
         return item
 
 

@@ -258,7 +258,10 @@ class GuardedWrites:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(parts)))
 
     def _write(self, table: GuardedTable) -> None:
-        if table.commit([self.condition_check()]) is not None:
+        check = self.condition_check()
+        check["ConditionCheck"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if (failed := table.commit([check])) is not None:
+            table.still_held(failed[0])
             raise lock_lost(self._grant)
 
     def _write_and_release(self, table: GuardedTable) -> None:

@@ -31,18 +31,35 @@ runs, up to a year, without a heartbeat: its grant retains the item for 400 days
 others in between do not shorten that. Those 400 days may then come to their end under a later,
 direct holder. So no owner becomes or stays a holder of an item that has less than 48 h left: that
 write fails, and is sent again with 400 days more. One request more, once in 398 days.
+
+Newest only: an acquisition with a version does not run after a higher one was granted.
+
+The lock's item has the highest version that was granted, `newest`. It only grows, but for one case:
+
+    a grant by the owner's own request    sets it, on condition that it is not higher
+    a hand-off to a task token            sets it on the same condition. If the push reaches nobody,
+                                          the next write puts it back: the grant was never learned
+                                          of, and older versions must not be refused for its sake
+    a hand-off to a waiter that polls     leaves it. The waiter may have died: it sets it when it
+                                          finds its grant, before it relies on it
+    a join                                leaves it
+
+So whoever works has set it before; whoever finds it above its own version, and holds nothing, never
+gets the lock. That is final, and the waiter may be removed and told at any time after that.
+
+A waiter with a version that has its turn gives it to the highest version that waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.expressions import Condition, Values, number
 from fairlock.protocol.lease_time import DATE_RESOLUTION_MS
-from fairlock.protocol.model import AcquireRequest, Holder, LockState
+from fairlock.protocol.model import AcquireRequest, Holder, LockState, Waiter
 
 PERMIT_FREE: Final = (
     "(attribute_not_exists(#held) OR #held < :one OR (#held < :limit AND #limit = :limit))"
@@ -171,3 +188,60 @@ def needs_longer_retention(state: LockState, *, now_ms: int) -> bool:
     """Whether a new holder must retain this item for long."""
     retain_until_seconds = state.retain_until_seconds
     return retain_until_seconds is not None and retain_until_seconds <= schema.ttl_seconds(now_ms)
+
+
+NOT_SUPERSEDED: Final = "(attribute_not_exists(#newest) OR #newest <= :version)"
+MARK_NEWEST: Final = "#newest = :version"
+
+
+@dataclass(frozen=True, slots=True)
+class Unlearned:
+    """A grant that has set `newest`, and of which no one has learned.
+
+    Attributes:
+        version: what it has set.
+        before: what it was before; 0, below which is no version, if it was not there.
+    """
+
+    version: int
+    before: int
+
+    @classmethod
+    def of(cls, waiter: Waiter, before: LockState, put_back: Unlearned | None) -> Unlearned | None:
+        """What a hand-off to this waiter has set on a lock of that state; None if nothing.
+
+        Args:
+            waiter: who was granted the lock.
+            before: the lock before that.
+            put_back: what the same write has put back.
+        """
+        version = waiter.request.only_newest
+        if version is None or not waiter.marks_newest:
+            return None
+        return cls(version=version, before=put_back.before if put_back else before.newest or 0)
+
+    def undone(self, state: LockState) -> LockState:
+        """The lock as it is without what the grant has set."""
+        return replace(state, newest=self.before)
+
+    def still_stands(self, state: LockState) -> bool:
+        """Whether no other owner has set it since."""
+        return state.newest == self.version
+
+
+def has_version(waiters: Sequence[Waiter]) -> bool:
+    """Whether one of these asks for the newest only."""
+    return any(waiter.request.only_newest is not None for waiter in waiters)
+
+
+def newest_first(queue: Sequence[Waiter]) -> list[Waiter]:
+    """The queue in the order in which it is served, of which only the first place is sure.
+
+    Equal versions keep their order.
+    """
+    if not has_version(queue[:1]):
+        return list(queue)
+    versions = [waiter.request.only_newest for waiter in queue]
+    highest = max(version for version in versions if version is not None)
+    first = versions.index(highest)
+    return [queue[first], *queue[:first], *queue[first + 1 :]]

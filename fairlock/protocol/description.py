@@ -32,13 +32,17 @@ class DescribedWaiter:
         owner_name: its label, empty if it gave none.
         entered_at: since when it waits: its place in the queue.
         limit: number of permits, as the waiter's request said.
+        only_newest: its version, if it asks for the newest only; else None.
         execution_arn: the workflow execution that it belongs to; None for any other owner.
+        shared: whether it waits to share the lock.
     """
 
     owner_name: str
     entered_at: datetime
     limit: int
     execution_arn: str | None
+    shared: bool = False
+    only_newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,7 @@ class LockDescription:
         holders: in the order of their grants.
         waiters: those that still ask.
         last_forced_release: None if there was none since the lock's item was made.
+        newest: the highest version that was granted; None if no caller asked for the newest only.
     """
 
     name: str
@@ -95,6 +100,7 @@ class LockDescription:
     holders: tuple[DescribedHolder, ...]
     waiters: DescribedQueue
     last_forced_release: DescribedForcedRelease | None = None
+    newest: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,6 +142,7 @@ def describe_lock(
         holders=tuple(map(describe_holder, state.holders)),
         waiters=waiters,
         last_forced_release=None if last is None else describe_forced_release(last),
+        newest=state.newest,
     )
 
 
@@ -150,6 +157,7 @@ def describe_holder(holder: Holder) -> DescribedHolder:
         limit=holder.limit,
         data=read_data(holder.data),
         execution_arn=holder.execution_arn,
+        shared=holder.shared,
     )
 
 
@@ -160,6 +168,8 @@ def describe_waiter(waiter: Waiter) -> DescribedWaiter:
         entered_at=utc(waiter.entered_at_ms),
         limit=waiter.request.limit,
         execution_arn=waiter.request.execution_arn,
+        shared=waiter.request.shared,
+        only_newest=waiter.request.only_newest,
     )
 
 
@@ -192,7 +202,8 @@ def waiters_to_show(lock_name: str) -> Query:
     """All waiters of a lock, the oldest first, without what they alone should know."""
     condition = "#pk = :pk AND begins_with(#sk, :prefix)"
     attributes = (
-        "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, #execution_arn"
+        "#owner_id, #owner_name, #entered_at_ms, #expires_at_ms, #limit, #lease_ms, "
+        "#execution_arn, #shared, #only_newest"
     )
     return Query(
         condition=condition,

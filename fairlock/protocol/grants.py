@@ -22,8 +22,11 @@ from typing import Final
 
 from fairlock.protocol import schema
 from fairlock.protocol.admission import (
+    MARK_NEWEST,
+    NOT_SUPERSEDED,
     RETAIN_ITEM,
     SET_LIMIT,
+    Unlearned,
     may_enter,
     may_enter_as_seen,
     needs_longer_retention,
@@ -58,6 +61,7 @@ from fairlock.protocol.model import (
     Holder,
     LockState,
 )
+from fairlock.protocol.outcomes import Grant
 
 _AS_SEEN: Final = (MY_GRANT, "#mine.#h_revision = :seen_revision")
 
@@ -238,6 +242,40 @@ def extend_lease(lock_name: str, holder: Holder, *, now_ms: int) -> Update:
     )
 
 
+UNDELIVERED_MS: Final = 60_000
+"""How long a grant lasts that no caller was there to learn of: longer than the pause between two
+questions of a waiter, a cold start included. Its own lease may be 12 h."""
+
+
+def mark_undelivered(grant: Grant, *, now_ms: int, unlearned: Unlearned | None = None) -> Update:
+    """Mark a grant that no caller was there to learn of, and let it end soon.
+
+    Refused if its owner has renewed since. An owner that asks later than that has its place back.
+
+    And refused if the owner has another grant by now, whose first revision is the same.
+
+    The owner may still ask again; or its branch of a running workflow was stopped, and never will.
+    What its grant has set as the newest is put back. Refused if another owner has set it since.
+    """
+    put_back = "" if unlearned is None else ", #newest = :before"
+    return conditional_update(
+        schema.lock_key(grant.lock_name),
+        grant.owner_id,
+        change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms"
+        + put_back,
+        condition="#my_token = :seen_grant AND #mine.#h_revision = :one"
+        + (" AND #newest = :unlearned" if unlearned else ""),
+        values={
+            ":seen_grant": number(grant.fencing_token),
+            ":expires_at_ms": number(
+                min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
+            ),
+            ":unlearned": number(unlearned.version if unlearned else 0),
+            ":before": number(unlearned.before if unlearned else 0),
+        },
+    )
+
+
 def _grant(
     request: AcquireRequest,
     *conditions: Condition | str,
@@ -260,6 +298,7 @@ def _grant(
         retain_long: whether to retain the item for 400 days, for any owner.
     """
     long = retain_long or request.execution_arn is not None
+    mark = "" if request.only_newest is None else f", {MARK_NEWEST}"
     executions = shared_executions(request, seen)
     more = ":one" if permits == 1 else ":difference"
     rule = [Condition(each, {}) if isinstance(each, str) else each for each in conditions]
@@ -268,9 +307,10 @@ def _grant(
         request.owner_id,
         change=f"SET #mine = :holder, #my_token = {NEXT_TOKEN}, #fencing_token = {NEXT_TOKEN}, "
         f"{SET_LIMIT}, {retain_item(long=long)}{leaving.also_set}"
-        f"{SET_EXECUTIONS if executions else ''} ADD #held {more}",
+        f"{mark}{SET_EXECUTIONS if executions else ''} ADD #held {more}",
         condition=all_of(
             *(each.expression for each in rule),
+            *([NOT_SUPERSEDED] if mark else []),
             *([SAME_EXECUTIONS] if executions else []),
             *retained_long_enough(long=long),
         ),
@@ -279,6 +319,7 @@ def _grant(
             ":executions": {"S": executions or ""},
             ":seed": number(token_seed(now_ms)),
             ":difference": number(permits),
+            ":version": number(request.only_newest or 0),
             **{name: value for each in rule for name, value in each.values.items()},
         },
         removal=leaving,
@@ -303,6 +344,10 @@ def _renewal(
         retain_item(long=retain_long),
     ]
     values: Values = {":expires_at_ms": number(expires_at_ms), ":lease_ms": number(lease_ms)}
+    if request.only_newest is not None:
+        changes.append(MARK_NEWEST)
+        conditions = (*conditions, NOT_SUPERSEDED)
+        values[":version"] = number(request.only_newest)
     if request.data is not None:
         changes.append("#mine.#h_data = :data")
         values[":data"] = {"S": request.data}

@@ -82,14 +82,16 @@ def new_holder(
     executions: str | None = None,
     *,
     now_ms: int,
-    expires_at_ms: int | None = None,
+    handed_over: Holder | None = None,
 ) -> AttributeValueTypeDef:
     """The attribute that makes this request's owner a holder from now on.
 
     A guard's owner_name is its execution's ARN, and is not stored again.
     """
     arn = request.execution_arn
-    ends_ms = expires_at_ms or stored_end_ms(now_ms, request.lease_ms)
+    ends_ms = stored_end_ms(now_ms, request.lease_ms)
+    if handed_over is not None:
+        ends_ms = handed_over.expires_at_ms
     record: Values = {
         schema.HOLDER_ACQUIRED_AT_MS: number(now_ms),
         schema.HOLDER_EXPIRES_AT_MS: number(ends_ms),
@@ -97,10 +99,14 @@ def new_holder(
         schema.HOLDER_LIMIT: number(request.limit),
         schema.HOLDER_REVISION: number(1),
     }
+    if handed_over is not None and handed_over.pushed:
+        record[schema.HOLDER_PUSHED] = {"BOOL": True}
     if request.owner_name != arn:
         record[schema.HOLDER_OWNER_NAME] = {"S": request.owner_name}
     if request.data is not None:
         record[schema.HOLDER_DATA] = {"S": request.data}
+    if request.shared:
+        record[schema.HOLDER_SHARED] = {"BOOL": True}
     if arn is not None and executions is not None:
         record[schema.HOLDER_EXECUTION] = {"S": _short_name(arn.removeprefix(executions))}
     elif arn is not None:
@@ -126,6 +132,8 @@ def read_holder(item: Item, owner_id: str) -> Holder:
         data=record[schema.HOLDER_DATA]["S"] if schema.HOLDER_DATA in record else None,
         execution_arn=arn,
         undelivered=schema.HOLDER_UNDELIVERED in record,
+        pushed=schema.HOLDER_PUSHED in record,
+        shared=schema.HOLDER_SHARED in record,
     )
 
 
@@ -163,6 +171,10 @@ def new_waiter(waiter: Waiter) -> Item:
         optional[schema.TASK_TOKEN] = {"S": request.task_token}
     if request.poll_interval_ms is not None:
         optional[schema.POLL_INTERVAL_MS] = number(request.poll_interval_ms)
+    if request.shared:
+        optional[schema.SHARED] = {"BOOL": True}
+    if request.only_newest is not None:
+        optional[schema.ONLY_NEWEST] = number(request.only_newest)
     return {
         **waiter.key,
         **_identity(request),
@@ -199,6 +211,8 @@ def read_waiter(lock_name: str, item: Item) -> Waiter:
         waits=True,
         task_token=_text(item, schema.TASK_TOKEN),
         poll_interval_ms=_number_or_none(item, schema.POLL_INTERVAL_MS),
+        shared=schema.SHARED in item,
+        only_newest=_number_or_none(item, schema.ONLY_NEWEST),
     )
     return Waiter(
         request=request,
@@ -236,6 +250,7 @@ def read_state(item: Item) -> LockState:
         retain_until_seconds=_number_or_none(item, schema.RETAIN_UNTIL),
         executions=_text(item, schema.EXECUTIONS),
         last_forced_release=_forced_release(item),
+        newest=_number_or_none(item, schema.NEWEST),
         holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
     )
 

@@ -29,9 +29,12 @@ from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     LEFT_LAST,
     LEFT_NOW,
+    MARK_NEWEST,
     NOBODY_CAME_IN,
+    NOT_SUPERSEDED,
     RETAIN_ITEM,
     SET_LIMIT,
+    Unlearned,
     departure_times,
     may_enter_as_seen,
     needs_longer_retention,
@@ -56,7 +59,6 @@ from fairlock.protocol.items import (
     new_holder,
     shared_executions,
 )
-from fairlock.protocol.lease_time import stored_end_ms
 from fairlock.protocol.model import ForcedRelease, Holder, LockState, ReleaseRequest, Waiter
 from fairlock.protocol.outcomes import Grant, HandOff
 from fairlock.protocol.waiters import delete_waiter
@@ -72,11 +74,13 @@ class DepartingHolder:
         voluntary: whether the holder gives its permit back; else it is evicted, on condition that
             its revision is as seen, so that a heartbeat in between wins.
         forced: who releases it by force, and why. A heartbeat in between does not prevent that.
+        unlearned: what its grant has set of which no one has learned, and this write puts back.
     """
 
     holder: Holder
     voluntary: bool
     forced: ForcedRelease | None = None
+    unlearned: Unlearned | None = None
 
     @property
     def is_marked(self) -> bool:
@@ -113,10 +117,21 @@ def removal(departing: DepartingHolder | None, *, left_at_ms: int) -> Removal:
         return Removal()
     if not departing.is_marked:
         found = eviction([departing.holder], left_at_ms=left_at_ms)
+        put_back = departing.unlearned
         return replace(
             found,
-            conditions=(*found.conditions, "#over_token0 = :seen_grant"),
-            values={**found.values, ":seen_grant": number(departing.holder.fencing_token)},
+            also_set=found.also_set + (", #newest = :before" if put_back else ""),
+            conditions=(
+                *found.conditions,
+                "#over_token0 = :seen_grant",
+                *(["#newest = :unlearned"] if put_back else []),
+            ),
+            values={
+                **found.values,
+                ":seen_grant": number(departing.holder.fencing_token),
+                ":unlearned": number(put_back.version if put_back else 0),
+                ":before": number(put_back.before if put_back else 0),
+            },
         )
     owner_id = departing.holder.owner_id
     names = {
@@ -241,8 +256,11 @@ def serve_waiter(
     Returns:
         The transaction, and the holder that the waiter becomes by it.
     """
-    request = waiter.request
+    request, version = waiter.request, waiter.request.only_newest
     holder = waiter.as_holder(fencing_token=state.fencing_token + 1, now_ms=now_ms)
+    put_back = departing.unlearned if departing else None
+    if departing and put_back and waiter.marks_newest:
+        departing = replace(departing, unlearned=replace(put_back, before=version or 0))
     leaving = removal(departing, left_at_ms=left_at_ms)
     executions = shared_executions(request, state)
     room = may_enter_as_seen(request.limit, state, [departing.holder] if departing else [])
@@ -253,19 +271,20 @@ def serve_waiter(
         request.owner_id,
         change="SET #mine = :holder, #my_token = :token, #fencing_token = :token, "
         f"{SET_LIMIT}, {retain_item(long=retain_long)}{leaving.also_set}"
+        f"{', ' + MARK_NEWEST if waiter.marks_newest and not put_back else ''}"
         f"{SET_EXECUTIONS if executions else ''}" + ("" if departing else " ADD #held :one"),
         condition=all_of(
             I_DO_NOT_HOLD,
             room.expression,  # no permit was granted since: so the limits and the token stand, too
             *([_WAIT_SEQ_UNMOVED] if unless_joined else []),
+            *([] if version is None or put_back else [NOT_SUPERSEDED]),
         ),
         values={
-            ":holder": new_holder(
-                request, executions, now_ms=now_ms, expires_at_ms=holder.expires_at_ms
-            ),
+            ":holder": new_holder(request, executions, now_ms=now_ms, handed_over=holder),
             ":executions": {"S": executions or ""},
             ":token": number(holder.fencing_token),
             ":wait_seq": number(state.wait_seq),
+            ":version": number(version or 0),
             **room.values,
         },
         removal=leaving,  # on condition of this very grant of the departing holder
@@ -309,34 +328,6 @@ def close_queue(lock_name: str, *, wait_seq: int) -> Update:
         change="REMOVE #contended",
         condition=_WAIT_SEQ_UNMOVED,
         values={":wait_seq": number(wait_seq)},
-    )
-
-
-UNDELIVERED_MS: Final = 60_000
-"""How long a grant lasts that no caller was there to learn of: longer than the pause between two
-questions of a waiter, a cold start included. Its own lease may be 12 h."""
-
-
-def mark_undelivered(grant: Grant, *, now_ms: int) -> Update:
-    """Mark a grant that no caller was there to learn of, and let it end soon.
-
-    Refused if its owner has renewed since. An owner that asks later than that has its place back.
-
-    And refused if the owner has another grant by now, whose first revision is the same.
-
-    The owner may still ask again; or its branch of a running workflow was stopped, and never will.
-    """
-    return conditional_update(
-        schema.lock_key(grant.lock_name),
-        grant.owner_id,
-        change="SET #mine.#h_undelivered = :yes, #mine.#h_expires_at_ms = :expires_at_ms",
-        condition="#my_token = :seen_grant AND #mine.#h_revision = :one",
-        values={
-            ":seen_grant": number(grant.fencing_token),
-            ":expires_at_ms": number(
-                min(grant.expires_at_ms, stored_end_ms(now_ms, UNDELIVERED_MS))
-            ),
-        },
     )
 
 
@@ -434,6 +425,7 @@ def _serve(
         executions=remaining.executions or shared_executions(waiter.request),
         fencing_token=holder.fencing_token,
         held=remaining.held + 1,
+        newest=waiter.request.only_newest if waiter.marks_newest else remaining.newest,
         holders=(*remaining.holders, holder),
     )
     grant = Grant.of(waiter.request.lock_name, holder)
@@ -447,4 +439,7 @@ def _without(state: LockState, departing: DepartingHolder | None) -> LockState:
     owner_id = departing.holder.owner_id
     holders = tuple(holder for holder in state.holders if holder.owner_id != owner_id)
     released = owner_id if departing.voluntary else state.last_released
-    return replace(state, held=state.held - 1, holders=holders, last_released=released)
+    newest = departing.unlearned.before if departing.unlearned else state.newest
+    return replace(
+        state, held=state.held - 1, holders=holders, last_released=released, newest=newest
+    )

@@ -17,6 +17,10 @@ from fairlock.protocol.expressions import Item
 from fairlock.protocol.lease_time import is_over, stored_end_ms
 
 DEFAULT_LEASE_MS: Final = 60_000
+TELLING_MS: Final = 3_000
+"""How long a hand-off may take to tell the new holder, and to put back what it has set."""
+BY_TIME: Final = -1
+"""The version of an acquisition that names none: its place in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,10 @@ class AcquireRequest:
             that much later. None: as often as it is advised.
         waiter_timeout_ms: how long a waiter keeps its place without asking again. None: for two of
             the advised polls, or with a task token for the longest fallback period.
+        shared: whether this owner is a reader: others that share hold beside it, a writer does not.
+            The limits keep them apart; this is stored so that people can be told.
+        only_newest: the version of this acquisition, which is superseded once a higher one was
+            granted; `BY_TIME` until the store has given it one. None if it takes its turn.
     """
 
     lock_name: str
@@ -71,23 +79,37 @@ class AcquireRequest:
     task_token: str | None = field(default=None, repr=False)
     poll_interval_ms: int | None = None
     waiter_timeout_ms: int | None = None
+    shared: bool = False
+    only_newest: int | None = None
+
+    def suits(self, holder: Holder) -> bool:
+        """Whether the limits of both go together: the same, or those of a reader and a writer."""
+        are_apart = self.shared != holder.shared and 1 in (self.limit, holder.limit)
+        return self.owner_id == holder.owner_id or self.limit == holder.limit or are_apart
 
     @property
     def heartbeat(self) -> HeartbeatRequest:
         """The heartbeat that renews what this request was granted."""
         return HeartbeatRequest(
-            lock_name=self.lock_name, owner_id=self.owner_id, lease_ms=self.lease_ms
+            lock_name=self.lock_name,
+            owner_id=self.owner_id,
+            lease_ms=self.lease_ms,
+            only_newest=self.only_newest,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None."""
+    """Renew the lease: for `lease_ms`, or for the lease of the acquisition if that is None.
+
+    With `only_newest` it also marks that version as granted, see `admission.py`.
+    """
 
     lock_name: str
     owner_id: str = field(repr=False)
     lease_ms: int | None = None
     data: str | None = None
+    only_newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +198,8 @@ class Holder:
         limit: how many permits the lock has, as this owner's request said: no more than that hold
             as long as this owner does.
         undelivered: whether a hand-off found nobody to tell.
+        shared: whether the owner is a reader.
+        pushed: whether a hand-off has set its version as the newest, before it was told.
     """
 
     owner_id: str = field(repr=False)
@@ -189,6 +213,8 @@ class Holder:
     data: str | None = None
     execution_arn: str | None = None
     undelivered: bool = False
+    shared: bool = False
+    pushed: bool = False
 
     @property
     def is_undelivered(self) -> bool:
@@ -218,6 +244,7 @@ class LockState:
         executions: how the ARNs of its holders' executions begin; None if no workflow ever held.
         retain_until_seconds: until when a grant to a workflow retains the item; None if none does.
         last_forced_release: the last release by force; None if there was none.
+        newest: the highest version that was granted; None if no owner ever named one.
     """
 
     fencing_token: int = 0
@@ -231,6 +258,7 @@ class LockState:
     retain_until_seconds: int | None = None
     executions: str | None = None
     last_forced_release: ForcedRelease | None = None
+    newest: int | None = None
     holders: tuple[Holder, ...] = field(default=())
 
     def holder(self, owner_id: str) -> Holder | None:
@@ -240,6 +268,20 @@ class LockState:
     def has_left(self, owner_id: str) -> bool:
         """Whether this owner released or gave up, as far as the lock still knows."""
         return owner_id in (self.last_released, self.last_given_up)
+
+    def supersedes(self, version: int | None) -> bool:
+        """Whether a higher version than this one was granted."""
+        return version is not None and version < (self.newest or 0)
+
+    def is_telling(self, *, date_ms: int) -> bool:
+        """Whether the owner of the last grant is perhaps about to be told of it.
+
+        If no one is there to be told, what this grant has set as the newest is put back.
+        """
+        last = (h for h in self.holders if h.fencing_token == self.fencing_token)
+        return any(
+            h.pushed and h.revision == 1 and date_ms < h.acquired_at_ms + TELLING_MS for h in last
+        )
 
     def limit_for(self, limit: int) -> int:
         """How many may hold when an owner with this limit does: the holders' limits count too."""
@@ -321,7 +363,14 @@ class Waiter:
             fencing_token=fencing_token,
             data=request.data,
             execution_arn=request.execution_arn,
+            shared=request.shared,
+            pushed=self.marks_newest,
         )
+
+    @property
+    def marks_newest(self) -> bool:
+        """Whether a hand-off to this waiter sets `newest`; one that polls does that by itself."""
+        return self.request.only_newest is not None and self.request.task_token is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,8 @@ class RefusalReason(StrEnum):
     ASK_AGAIN = "ASK_AGAIN"
     """This call may be a late copy: others have left since the time at which it says it was made,
     or that time is in the future. A caller that still wants the lock makes another call."""
+    SUPERSEDED = "SUPERSEDED"
+    """A higher version than the caller's was granted: the caller is never granted this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ class Refusal:
         retry_after_seconds: when to ask again, in whole seconds, already jittered.
         liveness_unknown: how many holders count as alive only because Step Functions did not say.
         called_at_ms: AWS's time, for the next call of a caller that is to ask again.
+        newest: the highest version that was granted, if the caller asks for the newest only.
     """
 
     lock_name: str
@@ -83,6 +86,17 @@ class Refusal:
     retry_after_seconds: int = 1
     liveness_unknown: int = 0
     called_at_ms: int | None = None
+    newest: int | None = None
+
+    @classmethod
+    def of_superseded(cls, request: AcquireRequest, newest: int | None) -> Refusal:
+        """The answer to a call, or to a waiter, whose version is below one that was granted."""
+        return cls(
+            lock_name=request.lock_name,
+            owner_id=request.owner_id,
+            reason=RefusalReason.SUPERSEDED,
+            newest=newest,
+        )
 
     @classmethod
     def of_late_call(cls, request: AcquireRequest, *, now_ms: int) -> Refusal:
@@ -185,7 +199,7 @@ class AlreadyHolder:
     Attributes:
         is_fresh: whether the caller may rely on the grant as it stands. Not if half of the lease is
             over; nor if the caller is a workflow that is woken by its task token: the hand-off may
-            be about to be marked as undelivered.
+            be about to be marked as undelivered. Nor if its version is not marked as granted yet.
     """
 
     holder: Holder
@@ -213,6 +227,8 @@ class Situation(Enum):
     OUTDATED = auto()
     """Others have left since the time at which the caller says it called: this may be a delayed
     duplicate, of whichever acquisition. Nothing is written for it."""
+    SUPERSEDED = auto()
+    """A higher version than the caller's was granted."""
     FREE = auto()
     """A permit is free, and nobody waits: ask again."""
     FREE_FOR_WAITERS = auto()
@@ -238,10 +254,15 @@ def judge(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict
     mine = state.holder(request.owner_id)
     if mine is not None:
         left_ms = own_ms(mine.lease_ms, mine.expires_at_ms, date_ms=date_ms)
-        is_fresh = request.task_token is None and is_enough(left_ms, mine.lease_ms)
+        is_marked = request.only_newest is None or (state.newest or 0) >= request.only_newest
+        is_fresh = request.task_token is None and is_marked and is_enough(left_ms, mine.lease_ms)
         return AlreadyHolder(mine, is_fresh=is_fresh)
     if state.has_left(request.owner_id):
         return Situation.ALREADY_RELEASED
+    if state.supersedes(request.only_newest):
+        # While it is unknown whether the newest lives, the caller waits with the others.
+        waits = state.is_telling(date_ms=date_ms) and not state.has_room(request.limit)
+        return Situation.BUSY if waits else Situation.SUPERSEDED
     found = _room_for(state, request, date_ms=date_ms)
     if found is Situation.BUSY and not request.waits:
         return found

@@ -3,7 +3,7 @@
     pk                        sk      attributes
     LOCK#<lock_name>          STATE   fencing_token, held, contended, wait_seq, last_released,
                                       last_given_up, limit, expiry_time, retain_until, executions,
-                                      released_at, last_forced_release,
+                                      released_at, last_forced_release, newest,
                                       holder:<owner_id>…, token:<owner_id>…, or h:… and t:…
     LOCK#<lock_name>          WAITER#<entered_at_ms>#<owner_id>
                                       what the waiter asks for, how to wake it, asked_at_ms
@@ -18,7 +18,8 @@ there while the lock may have waiters, `limit` is the limit in force (`admission
 says when a holder or a waiter left last (`admission.py`), `executions` how the ARNs of executions
 begin (`items.py`), `asked_at_ms` when the call was sent whose task token is stored, `done` that
 the lock of a claim was released (`claims.py`), `last_forced_release` who released a holder by
-force, and why. Each holder is a top-level attribute. One nested map of holders would not do:
+force, and why, `newest` the highest version that was granted to an owner that asked for the newest
+only (`admission.py`). Each holder is a top-level attribute. One nested map of holders would not do:
 DynamoDB refuses to set `holders.x` on an item that has no `holders` yet, so the first acquire would
 take two requests.
 
@@ -75,6 +76,7 @@ LAST_GIVEN_UP: Final = "last_given_up"
 nothing to release cannot wipe the mark of one that had."""
 RELEASED_AT: Final = "released_at"
 LAST_FORCED_RELEASE: Final = "last_forced_release"
+NEWEST: Final = "newest"
 
 EXECUTIONS: Final = "executions"
 
@@ -95,6 +97,9 @@ HOLDER_EXECUTION: Final = "x"
 HOLDER_EXECUTION_ARN: Final = "arn"
 """The whole ARN, if it begins otherwise."""
 HOLDER_UNDELIVERED: Final = "u"
+HOLDER_PUSHED: Final = "p"
+HOLDER_SHARED: Final = "s"
+"""There if the holder shares the lock with others; a plain lock stores nothing for it."""
 
 OWNER_NAME: Final = "owner_name"
 EXPIRES_AT_MS: Final = "expires_at_ms"
@@ -106,8 +111,10 @@ EXECUTION_ARN: Final = "execution_arn"
 LOCK_NAME: Final = "lock_name"
 OWNER_ID: Final = "owner_id"
 LIMIT: Final = "limit"
+SHARED: Final = "shared"
 ENTERED_AT_MS: Final = "entered_at_ms"
 ASKED_AT_MS: Final = "asked_at_ms"
+ONLY_NEWEST: Final = "only_newest"
 TASK_TOKEN: Final = "task_token"
 POLL_INTERVAL_MS: Final = "poll_interval_ms"
 

@@ -67,8 +67,9 @@ MOST_DELETES: Final = 100
 
 _EXISTS: Final = "attribute_exists(#pk)"
 _IS_NEW: Final = "attribute_not_exists(#pk)"
-_NEWER: Final = "#asked_at_ms <= :asked_at"
-"""A late copy of an older call must not put its dead task token over that of a newer call."""
+_NEWER: Final = "(attribute_not_exists(#asked_at_ms) OR #asked_at_ms <= :asked_at)"
+"""A late copy of an older call must not put its dead task token over that of a newer call. A waiter
+that an earlier version wrote does not tell when it asked: it must not be shut out of its place."""
 
 
 def join_queue(

@@ -4,6 +4,7 @@ attempt ──▶ written ──────────────────
   ▲  └────▶ condition failed, with the item as it was
   │           ├─ I am a holder already ──────────────────▶ granted again, same token
   │           ├─ I released before ──────────────────────▶ refused: ALREADY_RELEASED
+  │           ├─ a newer version was granted ────────────▶ refused: SUPERSEDED
   │           ├─ others left since I was called ─────────▶ refused: ASK_AGAIN
   │           ├─ leases are over ─▶ take over ─▶ written ▶ granted
   │           │                        │
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlock.aws.lock_table import ConditionFailed, Written
+from fairlock.errors import InvalidRequest
 from fairlock.protocol.admission import SLACK_MS, is_outdated, made_at_ms
 from fairlock.protocol.claims import claim_of, has_ended, is_fenced, read_claim, write_claim
 from fairlock.protocol.expressions import Update
@@ -63,9 +65,14 @@ from fairlock.store.context import (
     with_right_end,
 )
 from fairlock.store.hand_off import hand_over
-from fairlock.store.keep_alive import renew_lease
+from fairlock.store.keep_alive import take_up
+from fairlock.store.newest import with_version
 from fairlock.store.queue import advise, join
 
+_NO_UPGRADE: Final = (
+    "must be true: this owner_id shares the lock, and a shared lock cannot become exclusive; "
+    "release it, then acquire with another owner_id"
+)
 _MOST_CHECKS: Final = 5
 """DescribeExecution calls of one acquire; the rest is left to the next caller."""
 
@@ -188,6 +195,8 @@ def acquire(
         if registered is None:
             return _refuse(context, request, LockState(), RefusalReason.ALREADY_RELEASED)
         request = registered
+    if request.only_newest is not None:
+        request = with_version(context, request)
     return _acquire(context, request, seen)
 
 
@@ -284,6 +293,7 @@ def _granted(
         limit=request.limit,
         revision=1,
         fencing_token=read_granted_token(written.item, attempt.update),
+        shared=request.shared,
     )
     is_first = FENCING_TOKEN not in written.item
     grant = with_right_end(context, request.lock_name, holder, written, first_of_all=is_first)
@@ -298,8 +308,7 @@ def _must_wait(request: AcquireRequest, seen: SeenLock) -> bool:
 
 
 def _report_mixed_limits(context: LockContext, request: AcquireRequest, state: LockState) -> None:
-    others = {holder.limit for holder in state.holders if holder.owner_id != request.owner_id}
-    others.discard(request.limit)
+    others = {holder.limit for holder in state.holders if not request.suits(holder)}
     if others:
         found = MixedLimits(
             lock_name=request.lock_name, limit=request.limit, holders_limits=tuple(sorted(others))
@@ -317,12 +326,15 @@ def _react(
     """What follows from the state on which an attempt failed: another attempt, or the answer."""
     date_ms = context.date_ms(refusal)
     match judge(state, request, date_ms=date_ms):
+        case AlreadyHolder(holder) if holder.shared and not request.shared:
+            # "Granted again" would tell a reader that it is alone.
+            raise InvalidRequest(field="shared", rule=_NO_UPGRADE, value=False)
         case AlreadyHolder(holder, is_fresh):
             grant = Grant.of(request.lock_name, holder, repeated=True)
             grant = shown(grant, sent=refusal.sent, date_ms=date_ms)
             return grant if is_fresh else _renew_own(context, request)
-        case Situation.ALREADY_RELEASED:
-            return _refuse(context, request, state, RefusalReason.ALREADY_RELEASED)
+        case Situation.ALREADY_RELEASED | Situation.SUPERSEDED as found:
+            return _refuse(context, request, state, RefusalReason[found.name])
         case Situation.FREE | Situation.OUTDATED as found:
             # A client writes again as seen. An invocation that comes late is code too, and would.
             late = Refusal.of_late_call(request, now_ms=context.aws_clock.now_ms())
@@ -390,7 +402,7 @@ def _wait_or_refuse(
     # joined, and then nobody else would notice. The caller itself may be served, by this call or by
     # another; it may have released by now, too, so no permit is asked for again.
     hand_over(context, request.lock_name, joined.state, requester=request.owner_id)
-    grant = renew_lease(context, request.heartbeat)
+    grant = take_up(context, request)
     return joined.queued if grant is None else replace(grant, repeated=True)
 
 
@@ -415,7 +427,7 @@ def _serve_waiters(context: LockContext, request: AcquireRequest, state: LockSta
 
 def _renew_own(context: LockContext, request: AcquireRequest) -> _Attempt | Grant:
     """Renews a grant that was found late before its owner relies on it, unless it is gone."""
-    grant = renew_lease(context, request.heartbeat)
+    grant = take_up(context, request)
     return _attempt(context, request) if grant is None else replace(grant, repeated=True)
 
 
@@ -433,4 +445,5 @@ def _refuse(
         holders=state.holders,
         retry_after_seconds=advise(context, request, state),
         liveness_unknown=expired.unknown,
+        newest=state.newest,
     )

@@ -125,6 +125,22 @@ class PushUnknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitersSuperseded:
+    """A newer version was granted, so waiters with an older one were taken out of the queue.
+
+    Attributes:
+        newest: the version that was granted.
+        waiters: how many were found in the queue.
+        told: how many of them were waiting for a message, and got it; others find out by asking.
+    """
+
+    lock_name: str
+    newest: int
+    waiters: int
+    told: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimNotRemoved:
     """A lock is free, but its workflow's claim could not be removed. TTL will; it does no harm."""
 
@@ -140,6 +156,7 @@ Event = (
     | Extended
     | LivenessUnknown
     | PushUnknown
+    | WaitersSuperseded
     | ClaimNotRemoved
 )
 Observe = Callable[[Event], None]

@@ -17,9 +17,11 @@ from typing import Final
 from fairlock.aws.executions import Delivery
 from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol.admission import Unlearned, has_version, newest_first
 from fairlock.protocol.expressions import Item, Update
+from fairlock.protocol.grants import mark_undelivered
 from fairlock.protocol.items import read_state, read_waiter
-from fairlock.protocol.leaving import DepartingHolder, Step, mark_undelivered, next_step
+from fairlock.protocol.leaving import DepartingHolder, Step, next_step
 from fairlock.protocol.model import Liveness, LockState, SeenLock, Waiter, is_dead
 from fairlock.protocol.outcomes import HandOff
 from fairlock.protocol.schema import lock_key
@@ -32,6 +34,7 @@ from fairlock.store.context import (
     outcome_unknown,
     pause_or_give_up,
 )
+from fairlock.store.newest import SupersededWaiters, if_it_stands
 
 _MOST_CLEARED: Final = 5 * MOST_DELETES
 """Dead waiters that one departure removes: five transactions, about 0.1 s."""
@@ -64,6 +67,7 @@ class SeenQueue:
     """By the sort key."""
     _dropped: set[tuple[str, int]] = field(default_factory=set)
     """Sort keys and ends of waiters of workflows that are over, as they were seen."""
+    _superseded: SupersededWaiters | None = None
 
     def read(self, state: LockState) -> None:
         """Reads the head of the queue, and goes on behind dead waiters until one still asks.
@@ -99,6 +103,9 @@ class SeenQueue:
     def serve_head(self) -> None:
         """The head of the queue was handed a permit."""
         self.live = self.live[1:]
+        if has_version(self.live[:1]):
+            # A higher version may stand behind what was read.
+            self.live = [] if self.has_more else newest_first(self.live)
 
     def drop_execution(self, execution_arn: str) -> None:
         """A workflow is over: none of its waiters that were read is there to be told.
@@ -111,8 +118,19 @@ class SeenQueue:
                 self._dropped.add((waiter.sort_key, waiter.expires_at_ms))
         self.live = [w for w in self.live if w.request.execution_arn != execution_arn]
 
+    def supersede(self, version: int) -> None:
+        """A version was granted, and its owner knows: none of the lower ones is served any more."""
+        granted = LockState(newest=version)
+        for waiter in self.live:
+            if granted.supersedes(waiter.request.only_newest):
+                self._note_superseded(waiter, version)
+        self.live = [w for w in self.live if not granted.supersedes(w.request.only_newest)]
+
     def clear(self) -> None:
         """Removes dead waiters, some and not all if there is little time; never fails."""
+        if self._superseded is not None:
+            is_over = self._time_is_over
+            self._superseded.tell(self.context, requester=self.requester, time_is_over=is_over)
         dead = [*self._dead.values()][:_MOST_CLEARED]
         with suppress(LockStoreUnavailable):
             for first in range(0, len(dead), MOST_DELETES):
@@ -130,15 +148,26 @@ class SeenQueue:
             page = self.context.table.query(oldest_waiters(self.lock_name, after=after))
             date_ms = self.context.date_ms(page)
             for waiter in (read_waiter(self.lock_name, item) for item in page.items):
-                if self._is_dead(waiter, served, date_ms=date_ms):
+                version = waiter.request.only_newest
+                if version is not None and state.supersedes(version):
+                    self._note_superseded(waiter, state.newest or 0)
+                elif self._is_dead(waiter, served, date_ms=date_ms):
                     self._dead[waiter.sort_key] = waiter
                 else:
                     self.live.append(waiter)
             after = page.next
             self.has_more = after is not None
             self.is_whole = not self.has_more
-            if self.live or not self.has_more or self._time_is_over():
+            # The turn of a version is that of the highest one, which may stand at the very end.
+            is_version = has_version(self.live[:1])
+            if (self.live and not is_version) or not self.has_more or self._time_is_over():
+                self.live = newest_first(self.live) if is_version else self.live
                 return
+
+    def _note_superseded(self, waiter: Waiter, newest: int) -> None:
+        self._dead[waiter.sort_key] = waiter
+        self._superseded = self._superseded or SupersededWaiters()
+        self._superseded.add(waiter, newest)
 
     def _is_dead(self, waiter: Waiter, served: set[str | None], *, date_ms: int) -> bool:
         """Whether a waiter is not to be handed the lock. One that asks right now lives."""
@@ -195,7 +224,8 @@ def hand_over(
     """
     began = context.retry_budget.clock.monotonic()
     queue = SeenQueue(context=context, lock_name=lock_name, requester=requester, began=began)
-    if known is not None:
+    # The highest version may be none of those that are known.
+    if known is not None and not has_version(known.waiters):
         queue.live, queue.seen_at = list(known.waiters), known.queue_seen_at
         queue.is_whole = known.is_whole
     progress = _Progress(context, queue)
@@ -226,10 +256,12 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
     # leaves a whole lock: the next call on it starts from what it reads, not from what this one
     # planned.
     while departing is None or departing.is_still_in(state):
+        # What a holder has set that never learned of its grant is about to be put back.
+        put_back = departing.unlearned if departing else None
         # The queue is read after the state: a waiter that joins in between has moved `wait_seq`, so
         # the write that overlooks it is refused.
         if not queue.live:
-            queue.read(state)
+            queue.read(put_back.undone(state) if put_back else state)
             has_written = False
         now_ms = context.aws_clock.now_ms()
         step = next_step(
@@ -259,6 +291,7 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
                 _require_known(lock_name, departing, moved.state)
             queue.forget()
             state, attempt = moved.state, attempt + 1
+            departing = if_it_stands(departing, state)
             continue
         # Noted before anything else can fail: from here on an error must not make the caller
         # believe that it still holds.
@@ -281,11 +314,16 @@ def _hand_over(progress: _Progress, state: LockState, departing: DepartingHolder
         context.note_hand_off(lock_name, after, moved.sent)
         # The grant stands before its waiter is told. If this process dies here, or the message is
         # lost, the waiter finds its grant when it asks again.
-        is_over = _tell(context, step.hand_off, queue)
+        unlearned = Unlearned.of(step.hand_off.waiter, state, put_back)
+        is_over = _tell(context, step.hand_off, queue, unlearned)
         holder = step.after.holder(step.hand_off.grant.owner_id) if is_over else None
         # Its workflow is over: it would hold until its lease ends, with the next waiter behind it.
         # So it is evicted in the next round, as any holder that is dead.
-        departing = None if holder is None else DepartingHolder(holder, voluntary=False)
+        departing = (
+            None
+            if holder is None
+            else DepartingHolder(holder, voluntary=False, unlearned=unlearned)
+        )
         state = step.after
         if departing is None and not queue.live and not queue.has_more:
             return progress.has_left
@@ -354,7 +392,9 @@ def _wake_if_it_holds(context: LockContext, hand_off: HandOff) -> None:
             context.workflows.wake_waiter(task_token, grant)
 
 
-def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
+def _tell(
+    context: LockContext, hand_off: HandOff, queue: SeenQueue, unlearned: Unlearned | None
+) -> bool:
     """Tells a waiter of its grant; returns whether nobody is there to be told, so it must leave."""
     request = hand_off.waiter.request
     delivery = Delivery.UNKNOWN
@@ -374,6 +414,8 @@ def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
         )
     )
     if delivery is not Delivery.GONE:
+        if unlearned is not None:
+            queue.supersede(unlearned.version)
         return False
     if request.execution_arn is None:
         return True
@@ -382,5 +424,23 @@ def _tell(context: LockContext, hand_off: HandOff, queue: SeenQueue) -> bool:
         return True
     with suppress(LockStoreUnavailable):  # Then its execution's end ends it.
         now_ms = context.aws_clock.now_ms()
-        context.table.update(mark_undelivered(hand_off.grant, now_ms=now_ms))
+        update = mark_undelivered(hand_off.grant, now_ms=now_ms, unlearned=unlearned)
+        if not isinstance(context.table.update(update), Written) and unlearned is not None:
+            # Another owner has set the newest since, or this one has renewed: which also marks.
+            context.table.update(mark_undelivered(hand_off.grant, now_ms=now_ms))
     return False
+
+
+def supersede_waiters(context: LockContext, lock_name: str) -> None:
+    """Takes those waiters out of a queue, and tells them, that a granted version supersedes.
+
+    For an owner that has found its grant: the hand-off did not know whether there was one. Never
+    fails: who is left out is taken out by the next departure, or learns it when it asks.
+    """
+    began = context.retry_budget.clock.monotonic()
+    queue = SeenQueue(context=context, lock_name=lock_name, requester=None, began=began)
+    with suppress(LockStoreUnavailable):
+        state = read_state(context.table.read(lock_key(lock_name)))
+        if state.contended:
+            queue.read(state)
+            queue.clear()

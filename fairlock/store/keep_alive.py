@@ -43,7 +43,7 @@ from fairlock.protocol.model import (
 from fairlock.protocol.outcomes import Grant
 from fairlock.protocol.schema import lock_key
 from fairlock.store.context import LockContext, outcome_unknown, pause_or_give_up, with_right_end
-from fairlock.store.hand_off import hand_over
+from fairlock.store.hand_off import hand_over, supersede_waiters
 
 
 class KeepAliveOutcome(Enum):
@@ -80,9 +80,22 @@ def renew_lease(context: LockContext, request: HeartbeatRequest) -> Grant | None
         if found is None:
             return None
         pause_or_give_up(context, request.lock_name, began=began, attempt=number)
+        if state.supersedes(request.only_newest):
+            request = replace(request, only_newest=None)  # It holds beside a newer one.
         now_ms, number = context.aws_clock.now_ms(), number + 1
         retain_long = needs_longer_retention(state, now_ms=now_ms)
         update = renew_as_seen(request, found, now_ms=now_ms, retain_long=retain_long)
+
+
+def take_up(context: LockContext, request: AcquireRequest) -> Grant | None:
+    """Renews a grant that its owner has found, before it relies on it; None if it is gone.
+
+    A waiter that polls may have died, so its hand-off marked nothing as the newest: this does.
+    """
+    grant = renew_lease(context, request.heartbeat)
+    if grant is not None and request.only_newest is not None:
+        supersede_waiters(context, request.lock_name)
+    return grant
 
 
 def keep_alive(context: LockContext, request: KeepAliveRequest) -> KeepAliveOutcome:

@@ -42,6 +42,7 @@ def lock_json(lock: LockDescription) -> dict[str, Any]:
             "first": [_waiter(waiter) for waiter in lock.waiters.first],
         },
         "last_forced_release": None if last is None else _forced_release(last),
+        "newest": lock.newest,
     }
 
 
@@ -53,6 +54,7 @@ def holder_json(holder: DescribedHolder) -> dict[str, Any]:
         "expires_at": iso(holder.expires_at),
         "lease_seconds": holder.lease,
         "limit": holder.limit,
+        "shared": holder.shared,
         "fencing_token": holder.fencing_token,
         "data": holder.data,
         "execution_arn": holder.execution_arn,
@@ -64,6 +66,8 @@ def _waiter(waiter: DescribedWaiter) -> dict[str, Any]:
         "owner_name": waiter.owner_name,
         "entered_at": iso(waiter.entered_at),
         "limit": waiter.limit,
+        "shared": waiter.shared,
+        "only_newest": waiter.only_newest,
         "execution_arn": waiter.execution_arn,
     }
 
@@ -98,6 +102,8 @@ def acquire_answer(answer: Grant | Queued | Refusal) -> Json:
             details = {"detail": _QUEUE_FULL}
         if answer.reason is RefusalReason.ASK_AGAIN:
             details = {"detail": _ASK_AGAIN, "entered_at_ms": answer.called_at_ms}
+        if answer.reason is RefusalReason.SUPERSEDED:
+            details = {"newest": answer.newest}
     return {
         "acquired": False,
         "lock_name": answer.lock_name,

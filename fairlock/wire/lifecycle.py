@@ -151,6 +151,7 @@ def lifecycle_json(event: LifecycleEvent, *, event_id: str, at_ms: int) -> dict[
         fields = ["owner_name", "fencing_token", "acquired_at"]
         if event.kind is LifecycleKind.GRANTED:
             fields += ["limit", "lease_seconds"]
+            told["shared"] = holder.shared or None
         else:
             told["held_ms"] = max(0, at_ms - holder.acquired_at_ms)
         told |= {name: whole[name] for name in fields}

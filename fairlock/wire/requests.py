@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import (
+    BY_TIME,
     DEFAULT_LEASE_MS,
     AcquireRequest,
     ForceReleaseRequest,
@@ -27,6 +28,8 @@ _RULES: Final = {
     "owner_name": rules.OWNER_NAME,
     "lease_seconds": rules.LEASE_SECONDS,
     "limit": rules.LIMIT,
+    "shared": rules.FLAG,
+    "only_newest": rules.ONLY_NEWEST,
     "data": rules.DATA,
     "execution_arn": rules.EXECUTION_ARN,
     "redrive_count": rules.RUN_OF_EXECUTION,
@@ -67,12 +70,12 @@ def _schema(required: str, optional: str, **other_rules: rules.Rule) -> _Schema:
 _ACQUIRE: Final = _schema(
     "lock_name",
     "owner_id owner_name lease_seconds limit data execution_arn redrive_count entered_at_ms queue "
-    "ticket waiting_since_ms task_token fallback_seconds",
+    "ticket waiting_since_ms task_token fallback_seconds shared only_newest",
 )
 _HEARTBEAT: Final = _schema("lock_name owner_id", "lease_seconds data")
 _KEEP_ALIVE: Final = _schema(
     "lock_name owner_id task_token execution_arn",
-    "owner_name lease_seconds limit redrive_count",
+    "owner_name lease_seconds limit redrive_count shared only_newest",
     execution_arn=rules.STANDARD_EXECUTION_ARN,
 )
 _PACE: Final = _schema("pace_name rate", "burst max_wait_seconds reservation_id")
@@ -185,7 +188,9 @@ def parse_pace(event: object) -> PaceRequest:
 
 def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
     """What an acquire request and the heartbeat of a workflow have in common."""
-    limit, owner_name = int(fields.get("limit", 1)), fields.get("owner_name", "")
+    shared, owner_name = fields.get("shared", False), fields.get("owner_name", "")
+    limit = rules.limit_of(fields.get("limit", 1), shared=shared)
+    rules.require_one_way(shared=shared, only_newest=fields.get("only_newest"))
     execution_arn = fields.get("execution_arn")
     require_room_for_all(limit=limit, owner_name=owner_name, execution_arn=execution_arn)
     return AcquireRequest(
@@ -197,7 +202,16 @@ def _acquisition(fields: Mapping[str, Any]) -> AcquireRequest:
         execution_arn=execution_arn,
         redrives=_redrives(fields),
         waiting_since_ms=_whole_or_none(fields, "waiting_since_ms"),
+        shared=shared,
+        only_newest=version_of(fields.get("only_newest")),
     )
+
+
+def version_of(only_newest: object) -> int | None:
+    """The version that `only_newest` names: True is one by time, None or False is none."""
+    if isinstance(only_newest, bool) or only_newest is None:
+        return BY_TIME if only_newest else None
+    return int(only_newest)  # type: ignore[call-overload,no-any-return]  # a whole number by its rule
 
 
 def _redrives(fields: Mapping[str, Any]) -> int | None:

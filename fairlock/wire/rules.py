@@ -21,7 +21,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,6 +86,10 @@ SHORTEST_FALLBACK_SECONDS: Final = 10
 SHORTEST_LEASE_SECONDS: Final = 1
 LONGEST_LEASE_SECONDS: Final = 12 * 3600
 HIGHEST_LIMIT: Final = 100
+DEFAULT_READERS: Final = 20
+"""How many may share a lock: each write of 20 holders costs 3 write units, of 100 it is 14."""
+HIGHEST_VERSION: Final = 2**53 - 1
+"""The largest whole number that JSON and JSONata carry without loss."""
 LONGEST_PERIOD_SECONDS: Final = 31 * 24 * 3600
 MOST_A_SECOND: Final = 500
 """DynamoDB takes 1,000 writes a second to one item, and a caller may need two."""
@@ -136,6 +140,13 @@ def require(field: str, rule: Rule, value: object, *, show_text: bool = False) -
     """
     if not rule.allows(value):
         raise InvalidRequest(field=field, rule=rule.sentence, value=value, show_text=show_text)
+
+
+def require_one_way(*, shared: bool, only_newest: object) -> None:
+    """Raises `InvalidRequest` if a reader asks for the newest only."""
+    if shared and only_newest not in (None, False):
+        rule = "must be left out with shared: readers hold the lock side by side"
+        raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
 
 
 def plain_text(field: str, rule: Rule, value: str) -> str:
@@ -223,6 +234,11 @@ LOCK_NAME: Final = Rule(
     "blanks at its ends",
     _is_lock_name,
 )
+MOST_LOCKS_AT_ONCE: Final = 20
+LOCK_NAMES: Final = Rule(
+    f"must be a list of 1 to {MOST_LOCKS_AT_ONCE} lock names; for one lock, use hold",
+    lambda value: isinstance(value, list | tuple) and 1 <= len(value) <= MOST_LOCKS_AT_ONCE,
+)
 TABLE_NAME: Final = Rule(
     "must be the name or ARN of a DynamoDB table",
     lambda value: isinstance(value, str) and _TABLE_NAME.fullmatch(value) is not None,
@@ -297,6 +313,11 @@ CALLBACK_ID: Final = Rule(
     "must be the id of a callback of a durable execution, 1 to 1,024 characters of Base64",
     lambda value: isinstance(value, str) and is_callback_id(value),
 )
+ONLY_NEWEST: Final = Rule(
+    f"must be true, or the version of this caller, a whole number from 0 to {HIGHEST_VERSION:,}; "
+    "leave it out to take turns",
+    lambda value: value is True or _is_whole(value, 0, HIGHEST_VERSION),
+)
 PACE_RATE: Final = Rule(
     "must be a pair, such as 10 in 60 seconds: how many, a whole number of at least 1, and in how "
     f"many seconds, from 1 to {LONGEST_PERIOD_SECONDS:,} (31 days); at most {MOST_A_SECOND} a "
@@ -333,6 +354,27 @@ FALLBACK_SECONDS: Final = Rule(
     f"must be a number of seconds from 1 to {LONGEST_FALLBACK_SECONDS} (12 h)",
     lambda value: _is_number(value, 1, LONGEST_FALLBACK_SECONDS),
 )
+
+
+def require_different(field: str, names: Sequence[str]) -> None:
+    """Raises `InvalidRequest` if a lock stands in a list twice: its second wait would not end."""
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        rule = "must have each lock once"
+        raise InvalidRequest(field=field, rule=rule, value=twice[0], show_text=True)
+
+
+def in_lock_order(names: Iterable[str]) -> list[str]:
+    """Lock names in the one order in which everybody takes several: by their bytes in UTF-8.
+
+    With two orders, two callers may each hold the lock that the other one waits for.
+    """
+    return sorted(names, key=str.encode)
+
+
+def limit_of(limit: int, *, shared: bool) -> int:
+    """How many may hold beside an owner with this `limit`; for a reader, 1 means the default."""
+    return DEFAULT_READERS if shared and limit == 1 else int(limit)
 
 
 MOST_HOLDERS_BYTES: Final = 300 * 1024

@@ -17,7 +17,7 @@ PUBLIC: dict[str, str] = {
         DescribedHolder DescribedQueue DescribedWaiter HolderChanged InvalidRequest FairlockError
         Lock LockClient LockDescription LockEvent LockEventKind LockItemMalformed LockLost
         LockStoreMisconfigured LockStoreUnavailable LockWaitTimeout OutcomeUnknown SlotTooLate
-        TransactionRefused VersionConflict composite_name create_table locked
+        Superseded TransactionRefused VersionConflict composite_name create_table locked
     """,
     "fairlock.aio": "AsyncLock AsyncLockClient",
     "fairlock.cdk": """

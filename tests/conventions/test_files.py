@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_FILES = 125
+MOST_FILES = 127  # The last one: `leader.py`, which both clients share.
 MOST_LINES = 450
 
 

@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "fairlock.__main__": {"fairlock.cli"},
     "fairlock.cdk": {*BASE, "fairlock.wire"},
     "lambdas": CORE,
-    "infra": {"fairlock.cdk"},
+    "infra": {"fairlock.cdk", "fairlock.errors"},
     "app": {"infra"},
     "testbed.localaws": set(),
     "examples.app": {"fairlock", "fairlock.cdk", "fairlock.testing"},

@@ -16,18 +16,22 @@ from tests.e2e.guard.faults import GuardFaults
 from tests.e2e.guard.stack import GuardForms
 from tests.e2e.known_failures.stack import KnownFailures
 from tests.e2e.lifetimes.dying_workflows import Unreaped
+from tests.e2e.newest.stack import NewestForms
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.pace.stack import PaceForms
 from tests.e2e.queue.stack import QueueForms
 from tests.e2e.readme.stack import guard_sample
+from tests.e2e.turns.stack import TurnForms
 
 WORKFLOWS = {
     "GuardForms": GuardForms,
     "GuardFaults": GuardFaults,
     "QueueForms": QueueForms,
     "KnownFailures": KnownFailures,
+    "NewestForms": NewestForms,
     "OptimisticForms": OptimisticForms,
     "PaceForms": PaceForms,
+    "TurnForms": TurnForms,
     "Unreaped": Unreaped,
     "DurableForms": DurableForms,
     "Billing": guard_sample,

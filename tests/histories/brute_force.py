@@ -22,11 +22,12 @@ class SimpleLock:
     tokens: dict[str, int] = field(default_factory=dict)
     promised: dict[str, float] = field(default_factory=dict)
     former: tuple[str, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> SimpleLock:
         tokens, promised = dict(self.tokens), dict(self.promised)
         return SimpleLock(
-            self.limit, self.with_waiters, self.highest, tokens, promised, self.former
+            self.limit, self.with_waiters, self.highest, tokens, promised, self.former, self.limits
         )
 
     def end(self, owner: str) -> None:
@@ -35,7 +36,8 @@ class SimpleLock:
 
     def takes(self, call: Call, token: int | None, at: float) -> bool:
         """Does what the call does at this moment; whether its answer is right."""
-        holds, full = call.owner in self.tokens, len(self.tokens) == self.limit
+        most = min(self.limits.get(each, self.limit) for each in (call.owner, *self.tokens))
+        holds, full = call.owner in self.tokens, len(self.tokens) >= most
         was_here, done = call.owner in self.former, call.answer is Answer.DONE
         if call.answer is Answer.REFUSED:
             if call.kind is Kind.ACQUIRE:
@@ -63,7 +65,9 @@ def has_an_order(history: Sequence[Call], *, limit: int, with_waiters: bool = Fa
     token_of = dict(per_owner)
     if len(token_of) < len(per_owner):
         return False
-    return _goes_on(list(history), token_of, SimpleLock(limit, with_waiters), -math.inf)
+    limits = {call.owner: call.limit for call in history if call.limit is not None}
+    lock = SimpleLock(limit, with_waiters, limits=limits)
+    return _goes_on(list(history), token_of, lock, -math.inf)
 
 
 def _goes_on(left: list[Call], token_of: dict[str, int], lock: SimpleLock, now: float) -> bool:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
+from fairlock.wire.rules import limit_of
 
 if TYPE_CHECKING:
     from fairlock import Lock, LockClient
@@ -44,6 +45,7 @@ class Call:
             take effect later.
         token: the fencing token of a grant.
         held_until: until when a grant or a renewal has promised the lock.
+        limit: of an acquire, how many may hold beside its owner; None for the limit of all.
     """
 
     kind: Kind
@@ -53,6 +55,7 @@ class Call:
     ended: float
     token: int | None = None
     held_until: float = math.inf
+    limit: int | None = None
 
 
 @dataclass
@@ -85,7 +88,8 @@ class Recorder:
             answer = Answer.REFUSED
         except LockStoreUnavailable:
             answer = Answer.UNKNOWN
-        self._note(lock_name, Kind.ACQUIRE, owner, answer, began=began, lock=lock)
+        limit = limit_of(options.get("limit", 1), shared=options.get("shared", False))
+        self._note(lock_name, Kind.ACQUIRE, owner, answer, began=began, lock=lock, limit=limit)
         return owner, lock
 
     def heartbeat(self, lock: Lock, owner: str) -> Answer:
@@ -130,6 +134,7 @@ class Recorder:
         *,
         began: float,
         lock: Lock | None = None,
+        limit: int | None = None,
     ) -> None:
         ended = time.monotonic()
         call = Call(
@@ -140,6 +145,7 @@ class Recorder:
             ended=math.inf if answer is Answer.UNKNOWN else ended,
             token=lock.fencing_token if lock is not None and kind is Kind.ACQUIRE else None,
             held_until=ended + lock.remaining if lock is not None else math.inf,
+            limit=limit,
         )
         self.histories[lock_name].append(call)
         if answer is Answer.DONE and lock is not None:

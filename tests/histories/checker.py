@@ -6,7 +6,8 @@ unknown outcome may have happened at any time after their beginning, or not at a
 
 What is right, in the order of the moments:
 
-* A grant: fewer than the limit hold, the token is above all before it, and the owner has not left.
+* A grant: fewer hold than the limit of the owner and of each holder, the token is above all before
+  it, and the owner has not left.
   A repeated grant of a holder has the same token.
 * A refusal of an acquire: the limit is reached, or the owner has left. In a history with waiters
   a refusal is always right: the lock is theirs although a permit is free.
@@ -64,7 +65,7 @@ def find_violation(
 
     Args:
         history: all calls on one lock name, in any order.
-        limit: of all callers.
+        limit: of all callers, but for acquires that name another one, at most this.
         with_waiters: whether somebody may have waited in the queue.
     """
     return _Check(history, limit, with_waiters=with_waiters).run()
@@ -80,6 +81,8 @@ class _Check:
             key=lambda call: call.began,
         )
         self._limit = limit
+        self._limits = {call.owner: call.limit for call in history if call.limit is not None}
+        self._has_writers = 1 in self._limits.values()
         self._with_waiters = with_waiters
         self._token_of = {call.owner: call.token for call in self._calls if call.token is not None}
         self._order = sorted(self._token_of, key=lambda owner: self._token_of[owner])
@@ -217,7 +220,10 @@ class _Check:
         if call.kind is not Kind.ACQUIRE:
             is_over = call.owner not in state.holders
             return is_over or self._promised(call.owner, state, now) <= now
-        is_full = self._held(state) >= self._limit
+        # Of an owner that was told nothing the limit is not known: it may be a writer.
+        may_write = state.untold and self._has_writers
+        most = 1 if may_write else self._most(state, call.owner)
+        is_full = self._held(state) >= most
         return self._with_waiters or call.owner in state.left or is_full
 
     def _granted(self, state: _State, owner: str) -> _State | None:
@@ -225,13 +231,18 @@ class _Check:
             return state
         token = self._token_of.get(owner, state.last + 1)
         is_known = owner in self._token_of
-        if owner in state.left or self._held(state) >= self._limit or token <= state.last:
+        is_full = self._held(state) >= self._most(state, owner)
+        if owner in state.left or is_full or token <= state.last:
             return None
         if is_known and self._order[state.grants] != owner:
             return None  # A lower token is still to come, and would come too late.
         return state._replace(
             grants=state.grants + is_known, last=token, holders=state.holders | {owner}
         )
+
+    def _most(self, state: _State, owner: str) -> int:
+        """How many may hold once this owner does."""
+        return min(self._limits.get(each, self._limit) for each in (owner, *state.holders))
 
     @staticmethod
     def _held(state: _State) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 from botocore.config import Config
@@ -18,6 +18,7 @@ from botocore.config import Config
 from fairlock import Lock, LockClient
 from fairlock.aws.retry import CLIENT_CONFIG
 from fairlock.clock import Clock
+from fairlock.wire.rules import DEFAULT_READERS
 from tests.histories.calls import Answer, Call, Recorder
 from tests.histories.checker import Violation, find_violation
 
@@ -42,6 +43,7 @@ class Plan:
         dies: share of the holders that are never heard of again.
         held: longest seconds for which a lock is held.
         beats: heartbeats of a holder, a tenth of a second after each other.
+        readers: share of the acquisitions that share the lock; `limit` is that of the others.
     """
 
     threads: int
@@ -52,6 +54,7 @@ class Plan:
     dies: float = 0
     held: float = 0.01
     beats: int = 0
+    readers: float = 0
 
 
 def dynamodb_at(endpoint_url: str, *, tries: int) -> DynamoDBClient:
@@ -111,7 +114,8 @@ def run_plans(
 
 def check(history: Sequence[Call], plan: Plan) -> Violation | None:
     """What is wrong with the history of a plan."""
-    return find_violation(history, limit=plan.limit, with_waiters=plan.max_wait > 0)
+    limit = max(plan.limit, DEFAULT_READERS) if plan.readers else plan.limit
+    return find_violation(history, limit=limit, with_waiters=plan.max_wait > 0)
 
 
 def new_client(dynamodb: DynamoDBClient, table: str, *, clock: Clock | None = None) -> LockClient:
@@ -127,8 +131,11 @@ def new_client(dynamodb: DynamoDBClient, table: str, *, clock: Clock | None = No
 def _take_turn(
     recorder: Recorder, client: LockClient, lock_name: str, plan: Plan, random: Random
 ) -> None:
+    options: dict[str, Any] = {"limit": plan.limit}
+    if plan.readers and random.random() < plan.readers:
+        options = {"shared": True}
     owner, lock = recorder.acquire(
-        client, lock_name, max_wait=plan.max_wait, limit=plan.limit, lease=plan.lease
+        client, lock_name, max_wait=plan.max_wait, lease=plan.lease, **options
     )
     if lock is None:
         time.sleep(random.random() * plan.held)

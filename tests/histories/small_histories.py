@@ -6,26 +6,33 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
+from typing import Final
 
 from tests.histories.calls import Answer, Call, Kind
 
 _LEASES = (1, 2, math.inf)
 
 
-def small_histories(number: int, *, seed: int) -> Iterator[tuple[list[Call], int]]:
-    """So many histories, each with its limit."""
+_READERS: Final = 3
+
+
+def small_histories(
+    number: int, *, seed: int, writers: bool = False
+) -> Iterator[tuple[list[Call], int]]:
+    """So many histories, each with its limit; or with readers and writers."""
     random = Random(seed)  # noqa: S311 - no secret
     for _ in range(number):
-        limit = random.choice((1, 1, 2))
-        history = _true_history(random, limit)
+        limit = _READERS if writers else random.choice((1, 1, 2))
+        history = _true_history(random, limit, writers=writers)
         for _ in range(random.randrange(4)):
             history = _changed(random, history)
         yield history, limit
 
 
-def _true_history(random: Random, limit: int) -> list[Call]:
+def _true_history(random: Random, limit: int, *, writers: bool) -> list[Call]:
     """Calls of a few owners, whose moments are 1, 2, 3 …, each with some time before and after."""
     holders: dict[str, float] = {}
+    own = {f"owner {n}": random.choice((1, limit)) if writers else limit for n in (1, 2, 3)}
     history: list[Call] = []
     highest = 10
     for moment in range(1, random.randint(4, 7)):
@@ -36,7 +43,8 @@ def _true_history(random: Random, limit: int) -> list[Call]:
         asked = any(call.owner == owner for call in history)
         kind = random.choice((Kind.HEARTBEAT, Kind.RELEASE)) if asked else Kind.ACQUIRE
         until, token = moment + random.choice(_LEASES), None
-        right = owner in holders or (kind is Kind.ACQUIRE and len(holders) < limit)
+        most = min(own[each] for each in (owner, *holders))
+        right = owner in holders or (kind is Kind.ACQUIRE and len(holders) < most)
         if kind is Kind.ACQUIRE and right:
             highest = token = highest + random.randint(1, 2)
         if kind is Kind.RELEASE:
@@ -51,6 +59,7 @@ def _true_history(random: Random, limit: int) -> list[Call]:
             ended=moment + random.choice((0, 0, 1)),
             token=token,
             held_until=until,
+            limit=own[owner] if writers and kind is Kind.ACQUIRE else None,
         )
         history.append(_forgotten(call) if random.random() < 0.15 else call)
     return history

@@ -104,7 +104,7 @@ CONTROLS: Final = {
         first=44,
     ),
     "a join of an older call": Control(
-        without(r" (AND|OR) #asked_at_ms <= :asked_at", only="join_queue"),
+        without(r"#asked_at_ms <= :asked_at", "attribute_exists(#asked_at_ms)", only="join_queue"),
         "an older task token over a newer",
         first=26,
     ),

@@ -41,7 +41,18 @@ def renewals_that_move_back(_name: str, request: dict[str, Any]) -> dict[str, An
     return {**request, "ConditionExpression": condition.replace(end, "attribute_exists(#mine)")}
 
 
-WRONG = {**MUTANTS, "a grant does not count the token": tokens_that_repeat}
+def limits_that_count_one_by_one(_name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """A newcomer asks for its own limit only, and not for that of the holders."""
+    condition = request.get("ConditionExpression", "")
+    return {**request, "ConditionExpression": condition.replace(" AND #limit = :limit", "")}
+
+
+READERS_AND_WRITERS = Plan(threads=5, turns=10, held=0.005, readers=0.6)
+WRONG = {
+    **MUTANTS,
+    "a reader comes in beside a writer": limits_that_count_one_by_one,
+    "a grant does not count the token": tokens_that_repeat,
+}
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,7 @@ def test_histories_over_a_network_that_fails_are_linearizable(
         ("a grant does not count the token", TRIES, ()),
         ("a release does not count", TRIES, ()),
         ("a holder may acquire again", THREE_PERMITS, (Fault.LOST_REPLY,)),
+        ("a reader comes in beside a writer", READERS_AND_WRITERS, ()),
     ],
 )
 def test_the_history_of_a_wrong_protocol_shows_it(

@@ -18,7 +18,7 @@ from fairlock.aws.retry import RetryBudget
 from fairlock.clock import Alarm
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol.expressions import Answer, Delete, Query, Update
-from fairlock.protocol.outcomes import Grant, NotHeld, Released
+from fairlock.protocol.outcomes import Grant, NotHeld, Refusal, Released
 from fairlock.protocol.schema import PARTITION_KEY
 from fairlock.store.context import LockContext
 from fairlock.testing.interpreter import Item, Scope, changed
@@ -109,7 +109,7 @@ class RecordedWorld:
             return []
         return cast("list[Item]", self._ask("query_all", query))
 
-    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
+    def wake_waiter(self, task_token: str, grant: Grant | Refusal) -> Delivery:
         return cast("Delivery", self._ask(PUSH, (task_token, grant)))
 
     def describe(self, execution_arn: str) -> Execution:

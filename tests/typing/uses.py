@@ -21,6 +21,7 @@ from fairlock import (
     LockLost,
     LockWaitTimeout,
     SlotTooLate,
+    Superseded,
     create_table,
     locked,
     optimistic,
@@ -48,6 +49,45 @@ def hold() -> int:
         lock.check()
         lock.heartbeat(lease=60)
         return lock.fencing_token
+
+
+def read() -> bool:
+    with locks.hold("nightly", shared=True) as lock:
+        return assert_type(lock.shared, bool)
+
+
+def deploy(build: int) -> int:
+    try:
+        with locks.hold("deploy", only_newest=build) as lock, locks.hold("a", only_newest=True):
+            return lock.fencing_token
+    except Superseded as error:
+        return assert_type(error.newest, int)
+
+
+def hold_all() -> int:
+    with locks.hold_all(["a", "b"], max_wait=timedelta(minutes=1)) as held:
+        assert_type(held, tuple[Lock, ...])
+        return sum(lock.fencing_token for lock in held)
+
+
+async def hold_all_async(locks: AsyncLockClient) -> None:
+    async with locks.hold_all(("a", "b"), shared=True) as held:
+        assert_type(held, tuple[AsyncLock, ...])
+
+
+def lead() -> int:
+    def work(lock: Lock, stop: threading.Event) -> int:
+        return 0 if stop.wait(10) else lock.fencing_token
+
+    return assert_type(locks.lead("exporter", work, lease=timedelta(minutes=1)), int)
+
+
+async def lead_async(locks: AsyncLockClient) -> None:
+    async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
+        await stop.wait()
+        return lock.name
+
+    assert_type(await locks.lead("exporter", work, owner_name="task-1"), str)
 
 
 def hold_again() -> None:

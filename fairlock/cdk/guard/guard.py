@@ -6,6 +6,7 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from fairlock.cdk.fragments import WorkflowVariable, check_place
+from fairlock.cdk.fragments import WorkflowVariable, check_place, jsonata
 from fairlock.cdk.guard.guard_arguments import (
     check_flag,
     check_service,
@@ -23,14 +24,16 @@ from fairlock.cdk.guard.guard_arguments import (
     checked_lease_seconds,
     checked_limit,
     checked_max_wait_seconds,
+    checked_only_newest,
     literal_lock_name,
     name_of_service,
-    workflow_lock_name,
+    names_in_order,
 )
 from fairlock.cdk.guard.guard_rules import GuardInMachine
 from fairlock.cdk.guard.guard_states import (
     GuardStates,
     is_bare_task,
+    releases,
     work_beside_heartbeat,
     work_then_release,
 )
@@ -38,7 +41,8 @@ from fairlock.cdk.guard.service_calls import AcquireOptions, ServiceCalls
 from fairlock.cdk.guard.waiting import DOES_NOT_WAIT, NextStates, Waiting, checked_waiting
 from fairlock.cdk.machines import MachineChecks
 from fairlock.cdk.service.service_base import ILockService
-from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS
+from fairlock.errors import InvalidRequest
+from fairlock.wire.rules import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_WAIT_SECONDS, require_one_way
 
 _DEFAULT_LEASE: Final = Duration.seconds(DEFAULT_LEASE_SECONDS)
 _DEFAULT_MAX_WAIT: Final = Duration.seconds(DEFAULT_MAX_WAIT_SECONDS)
@@ -62,6 +66,8 @@ def checked_options(
     waiting: Waiting | None,
     keep_alive: Duration | None,
     express: bool,
+    shared: bool,
+    only_newest: bool | int | str = False,
 ) -> GuardOptions:
     """The options, None replaced by the default.
 
@@ -69,18 +75,22 @@ def checked_options(
         InvalidRequest: one of them breaks its rule.
     """
     check_flag("express", express)
+    check_flag("shared", shared)
+    require_one_way(shared=shared, only_newest=only_newest)
     way_to_wait = checked_waiting(waiting, express=express)
     if max_wait is None:
         max_wait = _DEFAULT_EXPRESS_MAX_WAIT if express else _DEFAULT_MAX_WAIT
     acquire = AcquireOptions(
         lease_seconds=checked_lease_seconds(_DEFAULT_LEASE if lease is None else lease),
-        limit=checked_limit(limit),
+        limit=checked_limit(limit, shared=shared),
+        only_newest=checked_only_newest(only_newest),
         max_wait_seconds=checked_max_wait_seconds(
             max_wait,
             shortest_seconds=way_to_wait.shortest_seconds,
             longest=way_to_wait.longest,
             express=express,
         ),
+        shared=shared,
     )
     if acquire.max_wait_seconds == 0:
         way_to_wait = DOES_NOT_WAIT
@@ -88,6 +98,19 @@ def checked_options(
         keep_alive, lease_seconds=acquire.lease_seconds, express=express
     )
     return GuardOptions(acquire=acquire, waiting=way_to_wait, interval_seconds=interval_seconds)
+
+
+def check_lease_of_several(acquire: AcquireOptions, *, express: bool) -> None:
+    """Refuses a lease that may be over while the guard still waits for the next lock.
+
+    Nobody renews it in an Express workflow. In a Standard workflow it lasts while that runs.
+    """
+    if express and 0 < acquire.lease_seconds <= acquire.max_wait_seconds:
+        rule = (
+            f"must be longer than max_wait ({acquire.max_wait_seconds} s) for several locks in an "
+            "Express workflow: the first is held while the guard waits for the next"
+        )
+        raise InvalidRequest(field="lease", rule=rule, value=f"{acquire.lease_seconds} s")
 
 
 class LockGuard(sfn.StateMachineFragment):
@@ -128,7 +151,7 @@ class LockGuard(sfn.StateMachineFragment):
         *,
         service: ILockService,
         task: sfn.IChainable,
-        lock_name: str,
+        lock_name: str | Sequence[str],
         limit: int | str = 1,
         lease: Duration | None = None,
         max_wait: Duration | None = None,
@@ -136,6 +159,9 @@ class LockGuard(sfn.StateMachineFragment):
         keep_alive: Duration | None = None,
         on_timeout: sfn.IChainable | None = None,
         express: bool = False,
+        shared: bool = False,
+        only_newest: bool | int | str = False,
+        on_superseded: sfn.IChainable | None = None,
     ) -> None:
         """Declares the guard.
 
@@ -144,7 +170,11 @@ class LockGuard(sfn.StateMachineFragment):
             construct_id: prefixes the names of the guard's states.
             service: the lock service, this stack's own or an imported one.
             task: what to guard: a state, a chain, a fragment, another guard.
-            lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token.
+            lock_name: a literal, JSONata over the guard's input (`{% … %}`), or a JsonPath token;
+                or a list of 2 to 20 of these: then the work begins when the guard holds all locks.
+                It takes them in the one order in which all callers do, by the bytes of their names,
+                and releases them in reverse. `max_wait` counts for all together, exact to a
+                twentieth of it in the queue.
             limit: how many may be inside at once, 1 to 100, or JSONata that gives the number.
             lease: how long the lock outlives a workflow that died, 1 s to 12 h, default 1 minute.
                 Work may take longer: no one takes over while the execution runs (Express: they do).
@@ -166,13 +196,21 @@ class LockGuard(sfn.StateMachineFragment):
                 token of this guard: synth refuses a state there that needs one. Default: fail with
                 `LockWaitTimeout`.
             express: whether the machine is an Express workflow: those cannot be described.
+            shared: whether others that share the lock may be inside meanwhile. Then `limit` is how
+                many there may be; 1, the default, means 20.
+            only_newest: whether the grant of a newer caller supersedes this one. True orders them
+                by the time at which they enter the guard; a number, or JSONata that gives one, is
+                this caller's version, the highest wins. A guard in a Map whose lock has a literal
+                name is refused: its iterations would supersede each other.
+            on_superseded: where to go, with the guard's input, when a newer version was granted.
+                Everything else as of `on_timeout`. Default: fail with `Superseded`.
 
         Raises:
             InvalidRequest: an argument breaks its rule.
         """
         check_place(scope, construct_id)
         check_service(service, scope=scope)
-        check_work(task, on_timeout)
+        check_work(task, on_timeout=on_timeout, on_superseded=on_superseded)
         options = checked_options(
             limit=limit,
             lease=lease,
@@ -180,58 +218,91 @@ class LockGuard(sfn.StateMachineFragment):
             waiting=waiting,
             keep_alive=keep_alive,
             express=express,
+            shared=shared,
+            only_newest=only_newest,
         )
-        workflow_name = workflow_lock_name(scope, lock_name)
+        if on_superseded is not None and options.acquire.only_newest is None:
+            rule = "goes with only_newest only: no other guard is superseded"
+            raise InvalidRequest(field="on_superseded", rule=rule, value=only_newest)
+        first = WorkflowVariable.of(scope, construct_id)
+        order, names = names_in_order(scope, lock_name, stored=f"{first.name}_names")
+        if len(names) > 1:
+            if options.acquire.only_newest is not None:
+                rule = "must be left out for several locks: each name has a newest of its own"
+                raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
+            check_lease_of_several(options.acquire, express=express)
 
         super().__init__(scope, construct_id)
-        self._variable = WorkflowVariable.of(scope, construct_id)
-        calls = ServiceCalls(
-            scope=self,
-            service=service,
-            variable=self._variable,
-            options=options.acquire,
-            express=express,
-        )
-        states = GuardStates(scope=self, variable=self._variable, calls=calls)
-        failed = states.rethrow()
-        release_after_error = calls.release("Release after error", then=failed, may_wait=True)
-        release_after_error.next(failed)
-        after_timeout = on_timeout or states.timed_out()
-        give_up = calls.release("Give up", then=after_timeout, may_wait=True)
-        give_up.next(after_timeout)
+        self._variables = [first, *(first.of_lock(n) for n in range(2, len(names) + 1))]
+        locks = [
+            GuardStates(
+                scope=self,
+                variable=variable,
+                calls=ServiceCalls(
+                    scope=self,
+                    service=service,
+                    variable=variable,
+                    options=options.acquire,
+                    express=express,
+                ),
+                first=first if len(names) > 1 else None,
+            )
+            for variable in self._variables
+        ]
+        failed, after_timeout = locks[0].rethrow(), on_timeout or locks[0].timed_out()
+        after_error = releases("Release after error", locks, then=failed)
+        give_up = releases("Give up", locks, then=after_timeout)
+        superseded: list[sfn.TaskStateBase] = []
+        if options.acquire.only_newest is not None:
+            after_superseded = on_superseded or locks[0].superseded()
+            superseded = releases("Superseded", locks, then=after_superseded)
 
         interval_seconds = options.interval_seconds
         bare_task = task if is_bare_task(task) else None  # before it gets its transitions
         self._work = (
-            work_then_release(task, states, on_error=release_after_error)
+            work_then_release(task, locks, on_error=after_error[-1])
             if interval_seconds is None
             else work_beside_heartbeat(
-                task, states, interval_seconds=interval_seconds, on_error=release_after_error
+                task, locks, interval_seconds=interval_seconds, on_error=after_error[-1]
             )
         )
-        self._enter = states.enter(workflow_name)
-        next_states = NextStates(granted=self._work, timed_out=give_up, failed=release_after_error)
-        self._enter.next(options.waiting.begin(states, next_states))
-        placed = GuardInMachine(
-            construct=self,
-            variable=self._variable.name,
-            enter=self._enter,
-            gives_up=None if on_timeout is None else give_up,
-            work=self._work.start_state,
-            bare_task=bare_task,
-            lock_name=literal_lock_name(lock_name),
-            service=name_of_service(service),
-            express=express,
-            limit=options.acquire.limit,
-            waiting=options.waiting.shown,
-        )
-        MachineChecks.add(self, placed)
+        granted: sfn.IChainable = self._work
+        for number in reversed(range(len(names))):
+            enter = locks[number].enter(names[number])
+            next_states = NextStates(
+                granted=granted,
+                timed_out=give_up[number],
+                failed=after_error[number],
+                superseded=superseded[number] if superseded else None,
+            )
+            enter.next(options.waiting.begin(locks[number], next_states))
+            granted = enter
+            placed = GuardInMachine(
+                construct=self,
+                variable=self._variables[number].name,
+                enter=enter,
+                gives_up={
+                    **({} if on_timeout is None else {"on_timeout": give_up[0]}),
+                    **({} if on_superseded is None else {"on_superseded": superseded[0]}),
+                },
+                work=self._work.start_state,
+                bare_task=bare_task if number == 0 else None,
+                lock_name=literal_lock_name(names[number]),
+                service=name_of_service(service),
+                express=express,
+                limit=options.acquire.limit,
+                shared=options.acquire.shared,
+                waiting=options.waiting.shown,
+                only_newest=options.acquire.only_newest is not None,
+            )
+            MachineChecks.add(self, placed)
+        self._start = granted if order is None else locks[0].order(order).next(granted)
 
     @property
     @jsii.member(jsii_name="startState")
     def start_state(self) -> sfn.State:
         """Where the guard begins."""
-        return self._enter
+        return self._start.start_state
 
     @property
     @jsii.member(jsii_name="endStates")
@@ -242,12 +313,20 @@ class LockGuard(sfn.StateMachineFragment):
     @property
     def fencing_token(self) -> str:
         """The fencing token for a JSONata state inside the guard: `{% $lock_….fencing_token %}`."""
-        return self._variable.jsonata("fencing_token")
+        return self._only_variable("fencing_token").jsonata("fencing_token")
+
+    @property
+    def fencing_tokens(self) -> str:
+        """The fencing tokens for a JSONata state inside the guard: an object, by lock name."""
+        fields = [
+            (each.field("lock_name"), each.field("fencing_token")) for each in self._variables
+        ]
+        return jsonata(f"{{{', '.join(f'{name}: {token}' for name, token in fields)}}}")
 
     @property
     def fencing_token_path(self) -> str:
         """The fencing token for a JSONPath state inside the guard, for `JsonPath.number_at`."""
-        return self._variable.field("fencing_token")
+        return self._only_variable("fencing_token_path").field("fencing_token")
 
     @property
     def owner_id(self) -> str:
@@ -255,7 +334,15 @@ class LockGuard(sfn.StateMachineFragment):
 
         It proves the ownership: any caller that has it can release the lock.
         """
-        return self._variable.jsonata("owner_id")
+        return self._only_variable("owner_id").jsonata("owner_id")
+
+    def _only_variable(self, field: str) -> WorkflowVariable:
+        if len(self._variables) > 1:
+            rule = (
+                "has no meaning for a guard of several locks: each has its own; use fencing_tokens"
+            )
+            raise InvalidRequest(field=field, rule=rule, value=f"{len(self._variables)} locks")
+        return self._variables[0]
 
     @staticmethod
     def owner_id_of(scope: IConstruct, construct_id: str) -> str:

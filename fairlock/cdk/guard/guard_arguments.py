@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final, TypeVar, cast
 
 from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_stepfunctions as sfn
@@ -29,9 +30,14 @@ from fairlock.wire.rules import (
     LEASE_SECONDS,
     LIMIT,
     LOCK_NAME,
+    LOCK_NAMES,
+    ONLY_NEWEST,
     SHORTEST_FALLBACK_SECONDS,
     Rule,
+    in_lock_order,
+    limit_of,
     require,
+    require_different,
 )
 
 EXPRESS_SECONDS: Final = 5 * 60
@@ -76,15 +82,16 @@ def name_of_service(service: ILockService) -> str:
     return function.node.path if Token.is_unresolved(arn) else arn
 
 
-def check_work(task: sfn.IChainable, on_timeout: sfn.IChainable | None) -> None:
-    """Checks what is guarded, and what is done instead when the wait is over."""
+def check_work(task: sfn.IChainable, **instead: sfn.IChainable | None) -> None:
+    """Checks what is guarded, and what is done instead, by the argument that gives it."""
     check_states("task", task)
-    if on_timeout is None:
-        return
-    check_states("on_timeout", on_timeout)
-    if on_timeout.start_state is task.start_state:
-        rule = "must begin with another state than the task, which would run without the lock"
-        raise InvalidRequest(field="on_timeout", rule=rule, value=task.start_state.state_id)
+    for field, states in instead.items():
+        if states is None:
+            continue
+        check_states(field, states)
+        if states.start_state is task.start_state:
+            rule = "must begin with another state than the task, which would run without the lock"
+            raise InvalidRequest(field=field, rule=rule, value=task.start_state.state_id)
 
 
 def check_flag(field: str, value: object) -> None:
@@ -102,8 +109,8 @@ def checked_jsonata(field: str, expression: str) -> str:
     return expression
 
 
-def checked_limit(limit: int | str) -> int | str:
-    """A number of permits, or JSONata that gives one when the workflow runs."""
+def checked_limit(limit: int | str, *, shared: bool) -> int | str:
+    """How many may be inside, or JSONata that gives the number when the workflow runs."""
     if is_jsonata(limit):
         return checked_jsonata("limit", str(limit))
     if isinstance(limit, float) and math.isfinite(limit) and Token.is_unresolved(limit):
@@ -111,7 +118,27 @@ def checked_limit(limit: int | str) -> int | str:
             "must be a number or JSONata, '{% $states.input.permits %}': a token has no value yet"
         )
         raise InvalidRequest(field="limit", rule=rule, value="a token")
-    return checked("limit", LIMIT, limit)
+    return limit_of(int(checked("limit", LIMIT, limit)), shared=shared)
+
+
+def checked_only_newest(only_newest: bool | int | str) -> int | str | None:  # noqa: FBT001 - its type tells
+    """The version, or JSONata that gives it; None if the guard takes its turn."""
+    if only_newest is False:
+        return None
+    if only_newest is True:
+        return jsonata("$millis()")  # When the guard is entered, by the clock of Step Functions.
+    if is_jsonata(only_newest):
+        return checked_jsonata("only_newest", str(only_newest))
+    if isinstance(only_newest, float) and Token.is_unresolved(only_newest):
+        rule = "must be True, a number or JSONata, '{% $states.input.build %}': a token is none"
+        raise InvalidRequest(field="only_newest", rule=rule, value="a token")
+    if not ONLY_NEWEST.allows(only_newest):
+        rule = (
+            "must be True, the version of this caller (a whole number of at least 0), or JSONata "
+            "that gives it: '{% $states.input.build %}'"
+        )
+        raise InvalidRequest(field="only_newest", rule=rule, value=only_newest)
+    return only_newest
 
 
 def checked_lease_seconds(lease: Duration) -> int:
@@ -204,6 +231,49 @@ def workflow_lock_name(scope: Construct, lock_name: str, *, field: str = "lock_n
     if Token.is_unresolved(lock_name):
         return _from_token(scope, lock_name, field)
     return checked(field, LOCK_NAME, lock_name)
+
+
+_BYTES: Final = r"$replace($encodeUrlComponent($run.match), '%', '\u007f')"
+_KEY: Final = f"function($name) {{ $replace($name, /[^ -~]+/, function($run) {{ {_BYTES} }}) }}"
+"""Text that sorts as the bytes of a lock name do: behind all ASCII, each byte in hexadecimal.
+JSONata sorts by UTF-16, in which some names come in another order."""
+_IN_ORDER: Final = (
+    "($key := {key}; $later := function($l, $r) {{ $key($l) > $key($r) }}; $names := [{names}]; "
+    "$count($distinct($names)) = {number} ? $sort($names, $later) "
+    ": $error('lock_name has a lock twice, or lacks one'))"
+)
+
+
+def names_in_order(
+    scope: Construct, lock_name: str | Sequence[str], *, stored: str
+) -> tuple[str | None, list[str]]:
+    """The values of JSONata states for the locks of a guard, in the order in which it takes them.
+
+    Args:
+        scope: of the guard.
+        lock_name: one as of `workflow_lock_name`, or a list.
+        stored: the name of a variable for names in order.
+
+    Returns:
+        What that variable is to be, None if all names are known at synth; and the names.
+
+    Raises:
+        InvalidRequest: the list or a name of it breaks its rule.
+    """
+    if not isinstance(lock_name, list | tuple):
+        return None, [workflow_lock_name(scope, cast("str", lock_name))]
+    checked("lock_name", LOCK_NAMES, lock_name)
+    values = [workflow_lock_name(scope, name) for name in lock_name]
+    require_different("lock_name", values)
+    if any(Token.is_unresolved(value) for value in values):
+        rule = "must have literals, JSONata or JsonPath tokens: the order of others is not known"
+        raise InvalidRequest(field="lock_name", rule=rule, value="a token")
+    if not any(is_jsonata(value) for value in values):
+        return None, in_lock_order(values)
+    parts = [each[2:-2].strip() if is_jsonata(each) else json.dumps(each) for each in values]
+    names = ", ".join(f"({part})" for part in parts)
+    order = jsonata(_IN_ORDER.format(key=_KEY, names=names, number=len(values)))
+    return order, [jsonata(f"${stored}[{number}]") for number in range(len(values))]
 
 
 def literal_lock_name(lock_name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeGuard
 
@@ -22,14 +22,18 @@ _NO_TASK_TOKENS: Final = (
 _REAPED: Final = (
     "must be left out in a Standard workflow: its lock then ends with the execution, not the lease"
 )
+_IN_A_MAP: Final = (
+    "must be left out in a Map whose iterations want the same lock: they would supersede each "
+    "other; put the guard around the Map, or name the lock after the item"
+)
 _LEAVES: Final = (
     "must get its own Catch before LockGuard(…) is called, which then puts the task into a branch: "
     "this one leaves the guard without the release"
 )
 _ENTERS: Final = "must be reached by its guard only: this way leads to it without the lock"
 _NO_TOKEN: Final = (
-    "must not lead to a state that needs this guard's fencing token: when max_wait is over, there "
-    "was no grant, and so there is no token"
+    "must not lead to a state that needs this guard's fencing token: on this way there was no "
+    "grant, and so there is no token"
 )
 
 
@@ -41,7 +45,8 @@ class GuardInMachine:
         construct: the guard.
         variable: the name of its variable.
         enter: the state with which it begins.
-        gives_up: the state that leads on to `on_timeout`; None if the guard fails then.
+        gives_up: the states that lead on to `on_timeout` and `on_superseded`, by these names, if
+            the guard does not fail then.
         work: the state of its work, in which others may be.
         bare_task: the guarded task, if it got its transitions from the guard; None in a branch.
         lock_name: the lock, if its name is known at synth.
@@ -49,12 +54,14 @@ class GuardInMachine:
         express: what the guard was told of its machine.
         limit: how many it lets in, or JSONata.
         waiting: how it waits, as a caller writes it; None if it does not wait.
+        shared: whether it shares the lock.
+        only_newest: whether newer callers supersede it.
     """
 
     construct: IConstruct
     variable: str
     enter: sfn.State
-    gives_up: sfn.State | None
+    gives_up: Mapping[str, sfn.State]
     work: sfn.State
     bare_task: sfn.State | None
     lock_name: str | None
@@ -62,6 +69,8 @@ class GuardInMachine:
     express: bool
     limit: int | str
     waiting: str | None
+    shared: bool
+    only_newest: bool = False
 
     @property
     def path(self) -> str:
@@ -80,6 +89,8 @@ class GuardInMachine:
                 rule = _NO_TASK_TOKENS if place.express else _REAPED
                 told = f"{self.express}, in {place.machine}"
                 yield InvalidRequest(field="express", rule=rule, value=told)
+        if self.only_newest and self.lock_name and any(place.in_map for place in places):
+            yield InvalidRequest(field="only_newest", rule=_IN_A_MAP, value=self.lock_name)
         yield from self._ways_past_the_guard(machines)
         yield from self._tokens_without_a_grant(machines)
         rivals = [part for part in parts if isinstance(part, GuardInMachine) and self._rivals(part)]
@@ -117,9 +128,13 @@ class GuardInMachine:
         A state that the work leads to as well is refused only if no Choice stands before it: a
         Choice may be there to ask whether the lock was granted.
         """
-        if self.gives_up is None:
-            return
-        enter, gives_up = self.enter.state_id, self.gives_up.state_id
+        for field, state in self.gives_up.items():
+            yield from self._tokens_needed_after(machines, field, state.state_id)
+
+    def _tokens_needed_after(
+        self, machines: Machines, field: str, gives_up: str
+    ) -> Iterator[InvalidRequest]:
+        enter = self.enter.state_id
         for machine in {place.machine for place in machines.placements.get(self.variable, ())}:
             steps = [step for step in machines.transitions if step.machine == machine]
             certain = [step for step in steps if not step.by_choice]
@@ -129,7 +144,7 @@ class GuardInMachine:
             without = after - otherwise | reachable(certain, [gives_up], stop=enter)
             for use in machines.tokens_needed:
                 if (use.machine, use.variable) == (machine, self.variable) and use.state in without:
-                    yield InvalidRequest(field="on_timeout", rule=_NO_TOKEN, value=use.state)
+                    yield InvalidRequest(field=field, rule=_NO_TOKEN, value=use.state)
 
     def _rivals(self, other: GuardInMachine) -> bool:
         """Whether both are known to want one lock."""
@@ -150,6 +165,7 @@ class GuardInMachine:
         polling guard gets nothing as long as others queue. Mostly it is a mistake.
         """
         for other in rivals:
+            is_reader_and_writer = self.shared != other.shared and 1 in {self.limit, other.limit}
             differences = [
                 f"{field}={mine} here and {theirs} there"
                 for field, mine, theirs in (
@@ -157,6 +173,7 @@ class GuardInMachine:
                     ("waiting", self.waiting, other.waiting),
                 )
                 if mine != theirs and None not in {mine, theirs}
+                if field != "limit" or not is_reader_and_writer
                 if not is_jsonata(mine) and not is_jsonata(theirs)
             ]
             if differences:

@@ -17,6 +17,7 @@ In either form an error of the work leads to a release of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeGuard
 
@@ -25,7 +26,7 @@ from constructs import Construct
 
 from fairlock.cdk.fragments import ANY_ERROR, WorkflowVariable, is_jsonata, jsonata
 from fairlock.cdk.guard.service_calls import ServiceCalls
-from fairlock.errors import LockWaitTimeout
+from fairlock.errors import LockWaitTimeout, Superseded
 
 _REDRIVEN_AT: Final = "$states.context.Execution.RedriveTime"
 _REDRIVEN_AT_MS: Final = f"($exists({_REDRIVEN_AT}) ? $toMillis({_REDRIVEN_AT}) : 0)"
@@ -76,24 +77,37 @@ class GuardStates:
         scope: the guard.
         variable: the guard's variable.
         calls: makes the states that call the service.
+        first: the variable of the first of several locks, whose wait is that of all; None for one.
     """
 
     scope: Construct
     variable: WorkflowVariable
     calls: ServiceCalls
+    first: WorkflowVariable | None = None
+
+    def order(self, names: str) -> sfn.Pass:
+        """Brings the names of several locks into the order in which the guard takes them."""
+        name = self.variable.state_name("Order")
+        return sfn.Pass.jsonata(self.scope, name, assign={f"{self.variable.name}_names": names})
 
     def enter(self, lock_name: str) -> sfn.Pass:
         """Makes the owner id and the time of entry once, for all calls of this acquisition."""
-        limit = self.calls.options.limit
+        limit, version = self.calls.options.limit, self.calls.options.only_newest
+        first = self.first
         lock = {
             "lock_name": lock_name,
             "owner_id": jsonata("$uuid()"),
-            "waiting_since_ms": jsonata("$millis()"),
+            "waiting_since_ms": jsonata("$millis()")
+            if first in (None, self.variable)
+            else first.jsonata("waiting_since_ms"),
             "restarts": 0,
             **({"limit": limit} if is_jsonata(limit) else {}),
+            **({"only_newest": version} if is_jsonata(version) else {}),
         }
         name = self.variable.state_name("Enter")
-        return sfn.Pass.jsonata(self.scope, name, assign={self.variable.name: lock})
+        entered = {f"{first.name}_entered": lock_name} if first else {}
+        assign = {self.variable.name: lock, **entered}
+        return sfn.Pass.jsonata(self.scope, name, assign=assign)
 
     def wait(self, seconds: str, *, assign: str | None = None) -> sfn.Wait:
         """Waits, but never past the deadline, so that the last try falls on it."""
@@ -173,11 +187,13 @@ class GuardStates:
         lock = self.variable.field
         max_wait_seconds = self.calls.options.max_wait_seconds
         holders = f"{lock('holders')}[[0..{_SHOWN_HOLDERS - 1}]].owner_name"
+        name = f"${self.first.name}_entered" if self.first else lock("lock_name")
+        told = f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
         cause = (
-            f"'lock ' & {lock('lock_name')} & "
+            f"'lock ' & {name} & "
             f"' was not granted within max_wait of {max_wait_seconds} s (waited ' & "
             f"$string($floor(($millis() - {lock('waiting_since_ms')}) / 1000)) & ' s)' & "
-            f"($exists({lock('holders')}) ? ', held by ' & $join({holders}, ', ') : '')"
+            + (told if self.first is None else "'; none of the locks is held'")
         )
         return sfn.Fail.jsonata(
             self.scope,
@@ -186,45 +202,92 @@ class GuardStates:
             cause=jsonata(cause),
         )
 
+    def superseded(self) -> sfn.Fail:
+        """Fails with `Superseded`, whose cause names the lock and both versions."""
+        lock, version = self.variable.field, self.calls.options.only_newest
+        own = lock("only_newest") if is_jsonata(version) else version
+        cause = (
+            f"'lock ' & {lock('lock_name')} & ': version ' & {own} & ' is superseded, ' & "
+            f"{lock('newest')} & ' was granted the lock'"
+        )
+        return sfn.Fail.jsonata(
+            self.scope,
+            self.variable.state_name("Newer granted"),
+            error=Superseded.__name__,
+            cause=jsonata(cause),
+        )
+
 
 def _string_or(expression: str, default: str) -> str:
     return jsonata(f"$type({expression}) = 'string' ? {expression} : {default}")
+
+
+def releases(
+    purpose: str, locks: Sequence[GuardStates], *, then: sfn.IChainable
+) -> list[sfn.TaskStateBase]:
+    """For each lock the state that frees it, and after it those that were taken before it."""
+    made: list[sfn.TaskStateBase] = []
+    for each in locks:
+        after: sfn.IChainable = made[-1] if made else then
+        release = each.calls.release(purpose, then=after, may_wait=True)
+        release.next(after)
+        made.append(release)
+    return made
 
 
 _WORK: Final = "Work"
 
 
 def work_then_release(
-    task: sfn.IChainable, states: GuardStates, *, on_error: sfn.IChainable
+    task: sfn.IChainable, locks: Sequence[GuardStates], *, on_error: sfn.IChainable
 ) -> sfn.Chain:
-    """The work as one state whose every error goes to `on_error`, as {Error, Cause}."""
+    """The work as one state whose every error goes to `on_error`, as {Error, Cause}.
+
+    The lock that was taken last is released first. A release that fails leaves out no other one.
+    """
+    states = locks[0]
     work = task if is_bare_task(task) else states.branches(_WORK, task)
     _catch_all(work, on_error)
     not_released = states.not_released()
-    release = states.calls.release("Release", then=not_released)
+    last = release = states.calls.release("Release", then=not_released)
+    for each in locks[1:]:
+        before = release
+        release = each.calls.release("Release", then=before)
+        release.next(before)
     work.next(release)
-    return sfn.Chain.custom(work, [release, not_released], not_released)
+    return sfn.Chain.custom(work, [last, not_released], not_released)
 
 
 def work_beside_heartbeat(
-    task: sfn.IChainable, states: GuardStates, *, interval_seconds: int, on_error: sfn.IChainable
+    task: sfn.IChainable,
+    locks: Sequence[GuardStates],
+    *,
+    interval_seconds: int,
+    on_error: sfn.IChainable,
 ) -> sfn.Chain:
-    """The work with a heartbeat beside it: the release ends the heartbeat, a loss ends the work.
+    """The work with heartbeats beside it: a release ends its heartbeat, a loss ends the work.
 
     A task that is more than a bare one gets a branch of its own: a Succeed in it would end the
     branch before the release, and leave the heartbeat running.
     """
-    release = states.calls.release(
-        "Release", then=states.not_released_beside_a_heartbeat(), keep_alive=True
-    )
+    states = locks[0]
+    not_ended = states.not_released_beside_a_heartbeat()
+    release = states.calls.release("Release", then=not_ended, keep_alive=True)
+    for each in locks[1:]:
+        before = release
+        release = each.calls.release("Release", then=not_ended, keep_alive=True)
+        release.next(before)
     body = task if is_bare_task(task) else states.branches("Body", task)
     body.next(release)
-    heartbeat = states.calls.heartbeat(
-        interval_seconds=interval_seconds,
-        on_end=states.heartbeat_ended(),
-        on_loss=states.rethrow("Not kept alive"),
-    )
-    work = states.branches(_WORK, body, heartbeat)
+    heartbeats = [
+        each.calls.heartbeat(
+            interval_seconds=interval_seconds,
+            on_end=each.heartbeat_ended(),
+            on_loss=each.rethrow("Not kept alive"),
+        )
+        for each in locks
+    ]
+    work = states.branches(_WORK, body, *heartbeats)
     not_released = states.not_released()
     work.add_catch(not_released, errors=[states.not_released_error], outputs=RESULT_IN_CAUSE)
     _catch_all(work, on_error)

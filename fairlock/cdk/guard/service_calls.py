@@ -40,6 +40,7 @@ from fairlock.cdk.fragments import (
 )
 from fairlock.cdk.service.service_base import ILockService
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
+from fairlock.protocol.outcomes import RefusalReason
 
 _PAUSES_SECONDS: Final = range(1, 11)
 """A Retry of Step Functions pauses for a second at least. In a pause no push reaches a waiter."""
@@ -162,6 +163,8 @@ class AcquireOptions:
     lease_seconds: int
     limit: int | str
     max_wait_seconds: int
+    shared: bool
+    only_newest: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +213,7 @@ class ServiceCalls:
             self.service.acquire_function,
             payload={**self._waiting_request(), "fallback_seconds": periods.seconds},
             # Every caller that has the task token can complete it, with anything.
-            assign=self._answer_in_variable("$states.result", only_if=f"{ANSWER}.acquired = true"),
+            assign=self._answer_in_variable("$states.result", only_if=self._is_final),
             sleep_seconds=periods.seconds,
         )
         acquire.add_retry(
@@ -308,15 +311,28 @@ class ServiceCalls:
         return {**self._request(), "waiting_since_ms": self.variable.jsonata("waiting_since_ms")}
 
     def _request(self) -> dict[str, object]:
+        version = self.options.only_newest
         return {
             **self._acquisition(),
             **({} if self.express else {"redrive_count": _REDRIVES}),
             "owner_name": _EXECUTION,
             "lease_seconds": self.options.lease_seconds,
-            "limit": self.variable.jsonata("limit")
-            if is_jsonata(self.options.limit)
-            else self.options.limit,
+            **self._as_given("limit", self.options.limit),
+            **({"shared": True} if self.options.shared else {}),
+            **({} if version is None else self._as_given("only_newest", version)),
         }
+
+    def _as_given(self, field: str, value: int | str) -> dict[str, object]:
+        """A field of the request: *Enter* has evaluated what is JSONata."""
+        return {field: self.variable.jsonata(field) if is_jsonata(value) else value}
+
+    @property
+    def _is_final(self) -> str:
+        """Whether an answer ends the wait in the queue."""
+        acquired = f"{ANSWER}.acquired = true"
+        if self.options.only_newest is None:
+            return acquired
+        return f"({acquired} or {ANSWER}.reason = '{RefusalReason.SUPERSEDED}')"
 
     def _answer_in_variable(self, answer: str, *, only_if: str = "true") -> dict[str, str]:
         """Assigns an answer to the variable, with the fields that the answer lacks."""
@@ -324,6 +340,7 @@ class ServiceCalls:
             "waiting_since_ms",
             "restarts",
             *(["limit"] if is_jsonata(self.options.limit) else []),
+            *(["only_newest"] if is_jsonata(self.options.only_newest) else []),
         )
         fields = ", ".join(f"'{name}': {self.variable.field(name)}" for name in kept)
         then = f"$merge([{ANSWER}, {{{fields}}}])"

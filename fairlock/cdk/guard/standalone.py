@@ -7,7 +7,7 @@ So its states are those of every other guard. The task is JSON of a user's: it i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import Duration, Stack
@@ -185,7 +185,7 @@ def guarded_machine(
     work: object,
     *,
     functions: Mapping[str, str],
-    lock_name: str,
+    lock_name: str | Sequence[str],
     limit: int = 1,
     lease_seconds: int = DEFAULT_LEASE_SECONDS,
     max_wait_seconds: int | None = None,
@@ -194,13 +194,15 @@ def guarded_machine(
     express: bool = False,
     name: str = "Guard",
     partition: str = "aws",
+    shared: bool = False,
+    only_newest: bool | int | str = False,
 ) -> Json:
     """A state machine that runs the work while it holds the lock.
 
     Args:
         work: a state that leads nowhere, or a machine, `{"StartAt": …, "States": …}`, as JSON.
         functions: the ARN for each of `FUNCTIONS`, or a text that stands for it.
-        lock_name: a literal, JSONata (`{% … %}`), or a JSONPath (`$.…`).
+        lock_name: a literal, JSONata (`{% … %}`), or a JSONPath (`$.…`); a list for several locks.
         limit: see `LockGuard`, also for the others.
         lease_seconds: the lease.
         max_wait_seconds: the longest wait; zero skips a busy lock.
@@ -210,6 +212,8 @@ def guarded_machine(
         name: prefixes the names of the guard's states; a state of the work is called "Work" if it
             has no name.
         partition: of AWS.
+        shared: see `LockGuard`.
+        only_newest: same. A superseded machine fails with `Superseded`.
 
     Raises:
         InvalidRequest: an argument breaks its rule.
@@ -232,13 +236,15 @@ def guarded_machine(
         name,
         service=service,
         task=_placeholder_task(stack, service) if bare else sfn.Pass(stack, PLACEHOLDER),
-        lock_name=sfn.JsonPath.string_at(lock_name) if lock_name.startswith(_PATHS) else lock_name,
+        lock_name=_given(lock_name),
         limit=limit,
         lease=Duration.seconds(lease_seconds),
         max_wait=None if max_wait_seconds is None else Duration.seconds(max_wait_seconds),
         waiting=waiting,
         keep_alive=None if keep_alive_seconds is None else Duration.seconds(keep_alive_seconds),
         express=express,
+        shared=shared,
+        only_newest=only_newest,
     )
     graph = stack.resolve(sfn.StateGraph(guard.start_state, name).to_graph_json())
     named = {_NO_ARN + output: arn for output, arn in functions.items()}
@@ -246,11 +252,21 @@ def guarded_machine(
     require_other_names(names_in(made), others)
     put_in(made, machine, bare=bare)
     variable = WorkflowVariable.of(stack, name)
-    comment = f"Guarded by Fairlock. The task's fencing token: {variable.field('fencing_token')}"
+    token = f"token: {variable.field('fencing_token')}"
+    if not isinstance(lock_name, str):
+        token = f"tokens: {guard.fencing_tokens}"
+    comment = f"Guarded by Fairlock. The task's fencing {token}"
     top: Json = {key: machine[key] for key in _OF_THE_MACHINE if key in machine}
     guarded = {"Comment": comment, **top, **made}
     require_evaluated(guarded, variable.name)
     return guarded
+
+
+def _given(lock_name: str | Sequence[str]) -> str | list[str]:
+    """The lock name as a guard takes it, with a token for each JSONPath."""
+    if not isinstance(lock_name, str):
+        return [str(_given(each)) for each in lock_name]
+    return sfn.JsonPath.string_at(lock_name) if lock_name.startswith(_PATHS) else lock_name
 
 
 def _placeholder_task(stack: Stack, service: FunctionsByArn) -> tasks.LambdaInvoke:

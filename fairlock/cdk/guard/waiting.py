@@ -39,11 +39,13 @@ class NextStates:
         granted: the lock is held.
         timed_out: `max_wait` is over.
         failed: acquire failed for good, its outcome unknown; gets the error output.
+        superseded: a newer version was granted; None if the guard takes its turn.
     """
 
     granted: sfn.IChainable
     timed_out: sfn.IChainable
     failed: sfn.IChainable
+    superseded: sfn.IChainable | None = None
 
 
 class Waiting(ABC):
@@ -90,7 +92,10 @@ class Waiting(ABC):
 
     @abstractmethod
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
-        """Makes the states that wait, each of whose ends goes to one of `next_states`."""
+        """Makes the states that wait, each of whose ends goes to one of `next_states`.
+
+        A lock that is not the first of its guard waits for what is left of `max_wait`.
+        """
 
 
 class _Poll(Waiting):
@@ -136,15 +141,8 @@ class _Queue(Waiting):
     def begin(self, states: GuardStates, next_states: NextStates) -> sfn.TaskStateBase:
         max_wait_seconds = states.calls.options.max_wait_seconds
         time_left = sfn.Choice.jsonata(states.scope, states.variable.state_name("Time left?"))
-        acquire = states.calls.acquire_in_queue(
-            "Acquire",
-            divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
-            on_restart=time_left,
-            on_timeout=next_states.timed_out,
-            on_error=next_states.failed,
-        )
         again = states.calls.acquire_in_queue(
-            "Acquire again",
+            "Acquire again" if states.first in (None, states.variable) else "Acquire",
             period_after_restart(max_wait_seconds, fallback_seconds=self.fallback_seconds),
             on_restart=time_left,
             on_timeout=time_left,
@@ -153,8 +151,21 @@ class _Queue(Waiting):
         wait = states.wait(states.variable.field("pause_seconds"))
         time_left.when(_when(states.deadline.is_over), next_states.timed_out)
         time_left.otherwise(wait.next(again))
-        acquire.next(next_states.granted)
-        again.next(next_states.granted)
+        granted = next_states.granted
+        if next_states.superseded is not None:
+            # Both are final answers. A guard that takes its turn gets only one of them.
+            granted = _acquired(states, next_states).otherwise(next_states.superseded)
+        again.next(granted)
+        if states.first not in (None, states.variable):
+            return again
+        acquire = states.calls.acquire_in_queue(
+            "Acquire",
+            divide_wait(max_wait_seconds, fallback_seconds=self.fallback_seconds),
+            on_restart=time_left,
+            on_timeout=next_states.timed_out,
+            on_error=next_states.failed,
+        )
+        acquire.next(granted)
         return acquire
 
 
@@ -181,10 +192,14 @@ DOES_NOT_WAIT: Final[Waiting] = _SkipIfBusy()
 
 
 def _acquired(states: GuardStates, next_states: NextStates) -> sfn.Choice:
-    """A Choice whose first way is that of a grant."""
+    """A Choice whose first ways are those of the final answers."""
     choice = sfn.Choice.jsonata(states.scope, states.variable.state_name("Acquired?"))
     acquired = _when(f"{states.variable.field('acquired')} = true")
-    return choice.when(acquired, next_states.granted)
+    choice.when(acquired, next_states.granted)
+    if next_states.superseded is not None:
+        superseded = f"{states.variable.field('reason')} = '{RefusalReason.SUPERSEDED}'"
+        choice.when(_when(superseded), next_states.superseded)
+    return choice
 
 
 def _when(expression: str) -> sfn.Condition:

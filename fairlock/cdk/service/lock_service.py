@@ -193,7 +193,7 @@ class LockService(LockServiceBase):
                 called; but the one reads the whole table, and the other takes locks away.
             lifecycle_events: whether to tell EventBridge when a lock is granted, released, lost,
                 taken over or reaped, by the table's stream and a function that reads it; see
-                docs/lifecycle-events.md. Calls send no request more for it.
+                docs/monitoring.md. Calls send no request more for it.
             pace: whether to make one more function, which the states `Pace` of workflows call, and
                 any caller whom `grant_pace` lets. Python clients take turns without it.
             table: a table that exists, for instance one that an earlier stack has retained, in this

@@ -5,7 +5,7 @@ redrive"): an unsuccessful Standard execution continues under its ARN at the sta
 leave, with their input, the variables as they were and the definition it began with; of Parallel
 and inline Map only the branches and iterations that did not succeed; retries count from zero,
 TimeoutSeconds begins anew. redriveCount and redriveDate appear in DescribeExecution and the status
-events, RedriveCount in the context object.
+events, RedriveCount and RedriveTime in the context object.
 
 Emulator: has no such operation, and knows redriveCount only as the 0 of its events.
 
@@ -72,7 +72,10 @@ def _wrap_run_execution() -> None:
 def _go_on(execution: "_interruptible.Execution") -> None:
     """Like the emulator's way from the first state to the end, but from the state it was in."""
     walk = execution.run.walk
-    walk.context["Execution"]["RedriveCount"] = execution["redriveCount"]
+    walk.context["Execution"] |= {
+        "RedriveCount": execution["redriveCount"],
+        "RedriveTime": execution["redriveDate"],
+    }
     walk.begin(walk.context)
     states = json.loads(execution.run.definition)["States"]
     try:

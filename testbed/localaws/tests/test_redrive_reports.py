@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -49,6 +50,28 @@ def test_control_describe_execution_tells_nothing(left_out: WithoutCorrection) -
     bench = left_out("redrive")
     done = bench.run(machine(P={"Type": "Pass", "End": True}))
     assert described(bench, done.arn)["redriveCount"] is None
+
+
+def test_the_context_object_tells_when_it_was_redriven_and_before_that_nothing(
+    gates: Gates,
+) -> None:
+    """A guard that was stopped while it waited counts its time from there."""
+    is_told = "{% $exists($states.context.Execution.RedriveTime) %}"
+    asked = "{% $states.context.Execution.RedriveTime %}"
+    definition = machine(
+        First={"Type": "Pass", "Assign": {"first": is_told}, "Next": "T"},
+        T=gates.task("t", Next="Last", End=False),
+        Last={"Type": "Pass", "Output": {"first": "{% $first %}", "last": asked}, "End": True},
+    )
+    execution = gates.bench.start(definition)
+    gates.wait_for("t")
+    stop(gates.bench, execution)
+    redrive(gates.bench, execution)
+    gates.open("t")
+    output = gates.bench.wait(execution).output
+    found = gates.bench.workflows.describe_execution(executionArn=execution)
+    assert datetime.fromisoformat(output["last"]) == found["redriveDate"]
+    assert output["first"] is False
 
 
 def test_the_history_goes_on_without_entering_the_state_a_second_time(gates: Gates) -> None:

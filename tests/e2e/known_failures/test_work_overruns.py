@@ -36,6 +36,7 @@ def test_a_holder_whose_execution_nobody_knows_is_robbed_when_its_lease_is_over(
 ) -> None:
     robbed = failure_runs.only("robbed")
     span, release = robbed.ended.output["work"], robbed.ended.output["release"]
-    assert len(robbed.knocks.leases_seen) == 1
+    # None, where a busy machine knocked for the first time when the lease was over.
+    assert len(robbed.knocks.leases_seen) <= 1, "its lease was extended"
     assert robbed.knocks.granted_at_ms < span["ended_ms"]
     assert (release["released"], release["reason"]) == (False, "NOT_HELD")

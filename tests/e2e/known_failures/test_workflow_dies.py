@@ -38,7 +38,7 @@ def test_a_lock_acquired_late_for_a_dead_workflow_is_free_when_its_lease_is_over
     assert freed.status == "ABORTED"
     over_ms = over_at_ms(freed.lease_ends_at_ms)
     assert over_ms < freed.knocks.granted_at_ms < over_ms + SLACK_MS
-    assert len(freed.knocks.leases_seen) == 1
+    assert len(freed.knocks.leases_seen) <= 1, "its lease was extended"
 
 
 def test_while_the_workflow_runs_its_lock_is_not_free(freed: Freed) -> None:

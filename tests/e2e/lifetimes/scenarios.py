@@ -143,9 +143,7 @@ _SHORT: Final[dict[str, Sequence[Scenario]]] = {
     },
     "event of the living": [replayed_events.of_the_living] * CONTROL_TIMES,
     "lock lost": [
-        partial(
-            keep_alive.force_released, machine="KeepAliveChain", seconds=keep_alive.LONG_SECONDS
-        )
+        partial(keep_alive.lost_to_force, machine="KeepAliveChain", seconds=keep_alive.LONG_SECONDS)
     ]
     * ALIKE_TIMES,
     "lock lost, not kept alive": [

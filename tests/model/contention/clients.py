@@ -65,6 +65,8 @@ class Client:
         says_when: whether it says when it made each call, as a direct caller of the functions may.
         late_call_of: the client whose late call this is: a function at work for nobody. It begins
             when a fault has put that call on the wire.
+        shared: whether it is a reader.
+        version: if it asks for the newest only.
     """
 
     name: str
@@ -80,6 +82,8 @@ class Client:
     supposes_busy: bool = False
     says_when: bool = False
     late_call_of: str = ""
+    shared: bool = False
+    version: int | None = None
 
     @property
     def owner_id(self) -> str:
@@ -110,6 +114,7 @@ class Status(Enum):
     DONE = "done"
     NOT_HELD = "told that it does not hold"
     REFUSED = "refused"
+    SUPERSEDED = "told that a newer one was granted"
     FENCED = "told that it released before"
     DEAD = "dead"
     ENDLESS = "going round in circles"
@@ -127,6 +132,7 @@ OVER: Final = {
     Status.DONE,
     Status.NOT_HELD,
     Status.REFUSED,
+    Status.SUPERSEDED,
     Status.FENCED,
     Status.DEAD,
     Status.ENDLESS,
@@ -246,11 +252,13 @@ def operate(
                 owner_name=client.name,
                 lease_ms=LEASE_MS,
                 limit=client.limit,
+                shared=client.shared,
                 execution_arn=client.execution_arn,
                 ticket=ticket,
                 called_at_ms=time_ms(local.called_at) if client.says_when else None,
                 waits=client.waits,
                 task_token=task_token(client, local) if client.waits else None,
+                only_newest=client.version,
             )
             return store.acquire(acquisition, seen=_BUSY if client.supposes_busy else None)
         case Status.SEEING:
@@ -297,6 +305,8 @@ def concluded(client: Client, local: Local, answer: object) -> Local:
             after, told = Status.FORCING, oldest.fencing_token
         case Refusal() if answer.reason is RefusalReason.ALREADY_RELEASED:
             after = Status.FENCED
+        case Refusal() if answer.reason is RefusalReason.SUPERSEDED:
+            after = Status.SUPERSEDED
         case Refusal() if answer.reason is RefusalReason.ASK_AGAIN:
             return local.again()
     return local.at(after, told=told)

@@ -64,6 +64,52 @@ A_WAITER_CALLS_LATE: Final = Configuration(
     faults=Faults(late_calls=1),
 )
 
+READERS_AND_A_WRITER: Final = (
+    Client(name="anna", limit=2, shared=True),
+    Client(name="ben", limit=1),
+    Client(name="carl", limit=2, shared=True),
+)
+_NEWEST_ONLY: Final = frozenset(Invariant) - {Invariant.ORDER, Invariant.HEALS}
+"""Versions are served in their own order, which the recovery does not know."""
+_V1: Final = Client(name="anna", version=1)
+_V2: Final = Client(name="ben", version=2)
+_V3: Final = Client(name="carl", version=3)
+VERSIONS: Final = Configuration(
+    name="only the newest of those that wait",
+    clients=(_V1, replace(_V2, polls=1), _V3, Client(name="dora", version=2, waits=False)),
+    invariants=_NEWEST_ONLY,
+)
+A_NEWEST_DIES: Final = Configuration(
+    name="only the newest, and a workflow dies",
+    clients=(_V1, replace(_V2, polls=1), _V3),
+    faults=Faults(crashes=1),
+    invariants=_NEWEST_ONLY,
+)
+A_POLLING_NEWEST_DIES: Final = Configuration(
+    name="only the newest, a client that polls dies, and leases end",
+    clients=(
+        replace(_V1, waits=False, pushed=False),
+        replace(_V2, polls=1),
+        replace(_V3, pushed=False, polls=1),
+    ),
+    faults=Faults(crashes=1, epochs=1),
+    invariants=_NEWEST_ONLY - {Invariant.END},
+)
+"""A client that finds its grant renews it, and so ends the longer lease of a waiter that polls."""
+A_NEWEST_IS_LATE: Final = Configuration(
+    name="only the newest, and a late copy",
+    clients=(_V1, replace(_V2, gives_up=True), _V3),
+    faults=Faults(copies=1),
+    invariants=_NEWEST_ONLY,
+)
+TWO_NEWEST: Final = Configuration(
+    name="only the newest of two permits, and a reply is lost",
+    clients=tuple(replace(client, limit=2) for client in (_V1, _V2, _V3)),
+    faults=Faults(lost_replies=1),
+    invariants=_NEWEST_ONLY - {Invariant.NEWEST},
+)
+"""Two may hold: one that has not found its grant yet may come in before a lower one."""
+
 CONFIGURATIONS: Final = (
     Configuration(name="four after one another", clients=workflows(4)),
     Configuration(
@@ -144,6 +190,11 @@ CONFIGURATIONS: Final = (
             Client(name="ben", limit=1),
             Client(name="carl", limit=2),
         ),
+    ),
+    Configuration(
+        name="readers and a writer, one dies, and leases end",
+        clients=READERS_AND_A_WRITER,
+        faults=Faults(crashes=1, epochs=1),
     ),
     Configuration(
         name="mixed limits, and a workflow dies",
@@ -284,6 +335,22 @@ CONFIGURATIONS: Final = (
         name="a late copy, and a holder is released by force",
         clients=(_ANNA, _BEN, OLGA),
         faults=Faults(copies=1),
+    ),
+    VERSIONS,
+    A_NEWEST_DIES,
+    A_POLLING_NEWEST_DIES,
+    A_NEWEST_IS_LATE,
+    TWO_NEWEST,
+    Configuration(
+        name="only the newest, and a reply and a push are lost",
+        clients=(_V1, replace(_V2, polls=1), replace(_V3, polls=1)),
+        faults=Faults(lost_replies=1, lost_pushes=1),
+        invariants=_NEWEST_ONLY,
+    ),
+    Configuration(
+        name="only the newest beside clients that take turns",
+        clients=(_ANNA, replace(_V2, name="ben"), _CARL, replace(_V3, name="dora")),
+        invariants=_NEWEST_ONLY,
     ),
 )
 """Each search finds nothing."""

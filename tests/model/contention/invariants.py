@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fairlock.protocol.lease_time import is_over
 from fairlock.protocol.model import Holder, LockState
-from tests.model.contention.clients import Status
+from tests.model.contention.clients import Local, Status
 from tests.model.contention.faults import COPY, CRASH, LATE_CALL, LOST_PUSH, LOST_REPLY, ORPHAN
 from tests.model.contention.recovery import Recovery
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
@@ -39,6 +39,8 @@ class Invariant(StrEnum):
     GONE = "a client that released, gave up or was refused waits for nothing"
     ANSWER = "a holder that releases is not told that it does not hold"
     FENCED = "only a client that released before is told so"
+    NEWEST = "no version is granted after a higher one was granted, and its owner told"
+    SUPERSEDED = "a version is refused only if the owner of a higher one was told of its grant"
     ENDLESS = "every call comes to an end by itself"
     HEALS = "when the leases of the dead are over, one more call sets the lock going again"
 
@@ -56,6 +58,11 @@ class Checker:
         self._changes: dict[tuple[int, int, int], tuple[Invariant | None, list[str]]] = {}
         self._clients: dict[tuple[int, ...], Invariant | None] = {}
         self._recovery = Recovery(world)
+        self._versions = {
+            at: client.version
+            for at, client in enumerate(world.clients, start=FIRST_CLIENT)
+            if client.version is not None
+        }
 
     def _pick(self, *found: tuple[Invariant, bool]) -> Invariant | None:
         return next((i for i, holds in found if not holds and i in self._wanted), None)
@@ -125,7 +132,38 @@ class Checker:
                 self._clients[key] = self._client(*key)
             if self._clients[key] is not None:
                 return self._clients[key]
+        return self._newest_only(state) if self._versions else None
+
+    def _newest_only(self, state: State) -> Invariant | None:
+        lock = self.world.tables.lock(state[0]).state
+        for at, version in self._versions.items():
+            local, mine = self._local(state, at), lock.holder(self._owner(at))
+            granted = local.told if mine is None else mine.fencing_token
+            higher = [other for other, v in self._versions.items() if v > version]
+            told = [self._local(state, other).told for other in higher]
+            is_refused = local.status is Status.SUPERSEDED
+            found = self._pick(
+                (Invariant.NEWEST, not any(0 < token < granted for token in told)),
+                (
+                    Invariant.SUPERSEDED,
+                    not is_refused or any(self._knows(state, lock, other) for other in higher),
+                ),
+            )
+            if found is not None:
+                return found
         return None
+
+    def _knows(self, state: State, lock: LockState, at: int) -> bool:
+        """Whether a client was told of a grant, or has one and will be told, because it lives."""
+        local = self._local(state, at)
+        lives = local.status not in (Status.DEAD, Status.IDLE)
+        return bool(local.told) or (lives and lock.holder(self._owner(at)) is not None)
+
+    def _local(self, state: State, at: int) -> Local:
+        return self.world.progress.known[state[at]].local
+
+    def _owner(self, at: int) -> str:
+        return self.world.clients[at - FIRST_CLIENT].owner_id
 
     def _table(self, lock: LockOfTable) -> Invariant | None:
         state, waiting, _ = lock
@@ -150,13 +188,14 @@ class Checker:
         last = lock.last_forced_release
         # A client that gave up may have been handed the lock, and never told of it.
         forced = last is not None and local.told in (0, last.fencing_token)
-        ended = status in (Status.DONE, Status.REFUSED, Status.NOT_HELD)
+        ended = status in (Status.DONE, Status.REFUSED, Status.SUPERSEDED, Status.NOT_HELD)
+        superseded = lock.supersedes(client.version)  # Its item counts as that of a dead waiter.
         return self._pick(
             (Invariant.TOLD, not working or forced or (mine and mine.fencing_token) == local.told),
             (Invariant.FENCED, status is not Status.FENCED),
             (Invariant.ENDLESS, status is not Status.ENDLESS),
             (Invariant.ENDED, not ended or mine is None),
-            (Invariant.GONE, not ended or client.owner_id not in waiting),
+            (Invariant.GONE, not ended or superseded or client.owner_id not in waiting),
             (Invariant.ANSWER, status is not Status.NOT_HELD or forced or bool(lost) or not sure),
         )
 

@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import Final
 
 from fairlock.protocol import grants, leaving, outcomes, waiters
-from fairlock.protocol.admission import NOBODY_CAME_IN, PERMIT_FREE, not_outdated
+from fairlock.protocol.admission import NOBODY_CAME_IN, PERMIT_FREE, Unlearned, not_outdated
 from fairlock.protocol.expressions import I_DO_NOT_HOLD, NOT_CONTENDED
-from fairlock.protocol.model import LockState
+from fairlock.protocol.model import LockState, Waiter
 from fairlock.store import acquire, administration, hand_off, keep_alive, queue, release
 from fairlock.store.hand_off import SeenQueue
 from tests.model.contention import weak_functions
@@ -16,9 +16,14 @@ from tests.model.contention.clients import Client
 from tests.model.contention.configurations import (
     A_CALL_IS_LATE,
     A_HEARTBEAT_IS_LATE,
+    A_NEWEST_DIES,
+    A_POLLING_NEWEST_DIES,
     A_WAITER_CALLS_LATE,
     OLGA,
     ONE_GIVES_UP_LATE,
+    READERS_AND_A_WRITER,
+    TWO_NEWEST,
+    VERSIONS,
     Configuration,
     workflows,
 )
@@ -32,6 +37,7 @@ _ONE_COPY: Final = Faults(copies=1)
 _NOT_OUTDATED: Final = not_outdated(0).expression
 _THREE: Final = workflows(3)
 _ANNA, _BEN, _CARL = _THREE
+_ALWAYS: Final = "(attribute_not_exists(#newest) OR :version = :version)"
 _THE_GRANT_SEEN: Final = "#departing_token = :seen_grant"
 _LIMIT_STAYS: Final = "#limit = if_not_exists(#limit, :limit)"
 _WIDE_NARROW_WIDE: Final = (
@@ -159,6 +165,16 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.LIMIT,
         weak(acquire, "acquire_permit", " AND #limit = :limit", instead=" "),
         clients=_WIDE_NARROW_WIDE,
+    ),
+    "a reader comes in beside a writer": _mutant(
+        Invariant.LIMIT,
+        weak(acquire, "acquire_permit", " AND #limit = :limit", instead=" "),
+        clients=READERS_AND_A_WRITER,
+    ),
+    "a reader overtakes a writer that waits": _mutant(
+        Invariant.ORDER,
+        weak(acquire, "acquire_permit", NOT_CONTENDED),
+        clients=READERS_AND_A_WRITER,
     ),
     "an acquire ignores the limits of the holders": _mutant(
         Invariant.LIMIT,
@@ -315,5 +331,38 @@ MUTANTS: Final[dict[str, Mutant]] = {
         ),
         # Of the last waiter that was seen, wait_seq tells, too. So carl waits behind ben.
         clients=(_ANNA, Client(name="ben", polls=1), _CARL),
+    ),
+    "a grant goes below a version that was granted": Mutant(
+        Invariant.NEWEST,
+        VERSIONS,
+        (
+            (grants, "NOT_SUPERSEDED", _ALWAYS),
+            (leaving, "NOT_SUPERSEDED", _ALWAYS),
+            (LockState, "supersedes", lambda _state, _version: False),
+        ),
+    ),
+    "a newest that died while it waited stays the newest": Mutant(
+        Invariant.SUPERSEDED, A_NEWEST_DIES, ((Unlearned, "of", lambda *_args: None),)
+    ),
+    "a waiter is refused while it is unknown whether the newest lives": Mutant(
+        Invariant.SUPERSEDED,
+        A_NEWEST_DIES,
+        ((LockState, "is_telling", lambda _state, *, date_ms: date_ms < 0),),
+    ),
+    "a hand-off to a waiter that polls sets the newest": Mutant(
+        Invariant.SUPERSEDED,
+        A_POLLING_NEWEST_DIES,
+        (
+            (
+                Waiter,
+                "marks_newest",
+                property(lambda waiter: waiter.request.only_newest is not None),
+            ),
+        ),
+    ),
+    "a holder is told that it is superseded": Mutant(
+        Invariant.ENDED,
+        TWO_NEWEST,
+        ((acquire, "judge", weak_functions.judge_versions_first),),
     ),
 }

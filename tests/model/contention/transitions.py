@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from fairlock.aws.executions import Delivery, Execution
 from fairlock.aws.lock_table import Written
 from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.outcomes import Grant, Refusal
 from tests.model.contention.clients import OVER, Client, Local, Status
 from tests.model.contention.faults import (
     COPY,
@@ -131,13 +131,17 @@ class World:
         done = self.tables.apply(state[0], call)
         return asked, (done.table, *state[1:]), done.answer
 
-    def _push(self, state: State, task_token: str, grant: Grant) -> tuple[State, int]:
+    def _push(self, state: State, task_token: str, answer: Grant | Refusal) -> tuple[State, int]:
         known = self.progress.known
         for at in range(FIRST_CLIENT, len(state)):
             if known[state[at]].listens_to == task_token:
                 local = known[state[at]].local
                 remembered = state[0] + 1 if self.clients[local.client].remembers else 0
-                told = local.at(Status.WORKING, told=grant.fencing_token, remembered=remembered)
+                if isinstance(answer, Refusal):
+                    told = local.at(Status.SUPERSEDED)
+                else:
+                    token = answer.fencing_token
+                    told = local.at(Status.WORKING, told=token, remembered=remembered)
                 after = _with(state, at, self.progress.number(told))
                 return after, self._pushed[Delivery.DELIVERED]
         return state, self._pushed[Delivery.GONE]
@@ -249,13 +253,22 @@ class World:
             return
         left = self.budget.spend(state[2], CRASH)
         if left != NONE:
-            dead = self.progress.number(local.dead())
+            dead = self.progress.number(local.dead()._replace(told=self._knew(state, local)))
             found.append(Move(_with(_spent(state, left), at, dead), at, NONE, CRASH))
         left = self.budget.spend(state[2], ORPHAN)
         if left != NONE and known.call is not None:
             call = self.progress.calls[known.call]
             orphan = self.progress.number(local._replace(orphaned=True), call)
             found.append(Move(_with(_spent(state, left), at, orphan), at, NONE, ORPHAN))
+
+    def _knew(self, state: State, local: Local) -> int:
+        """The grant that a client with a version knew of when it died; or had made by itself."""
+        client = self.clients[local.client]
+        if client.version is None or local.told or local.status is not Status.ACQUIRING:
+            return local.told if client.version is not None else 0
+        lock = self.tables.lock(state[0]).state
+        mine = lock.holder(client.owner_id)
+        return 0 if mine is None or lock.newest != client.version else mine.fencing_token
 
 
 def _with(state: State, at: int, number: int) -> State:

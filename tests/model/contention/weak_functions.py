@@ -14,7 +14,8 @@ from fairlock.protocol.expressions import Delete, Put, Transaction, Update
 from fairlock.protocol.grants import acquire_permit_as_seen
 from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
-from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest
+from fairlock.protocol.model import AcquireRequest, Holder, LockState, ReleaseRequest, Waiter
+from fairlock.protocol.outcomes import Situation, Verdict, judge
 from fairlock.store import hand_off as hand_off_module
 from fairlock.store import queue, release
 from fairlock.store.acquire import ExpiredHolders
@@ -26,6 +27,7 @@ _JOIN: Final = queue.join
 _NO_LIMIT: Final = 100
 _NEXT_STEP: Final = next_step
 _ACQUIRE_PERMIT_AS_SEEN: Final = acquire_permit_as_seen
+_JUDGE: Final = judge
 _JOIN_ANEW: Final = queue._join_anew  # noqa: SLF001 - same
 _STOP_WAITING: Final = release._stop_waiting  # noqa: SLF001 - same
 
@@ -192,3 +194,15 @@ def check_no_expired_holder(
 ) -> ExpiredHolders:
     """Evicts every holder whose lease is over, also a workflow that runs."""
     return ExpiredHolders(evictable=tuple(candidates[:needed]))
+
+
+def judge_versions_first(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:
+    """Tells a caller that it is superseded before it looks whether that holds the lock."""
+    if state.supersedes(request.only_newest):
+        return Situation.SUPERSEDED
+    return _JUDGE(state, request, date_ms=date_ms)
+
+
+def has_version(waiter: Waiter) -> bool:
+    """Takes a waiter that polls for one that lives."""
+    return waiter.request.only_newest is not None

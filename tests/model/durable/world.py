@@ -16,7 +16,7 @@ from fairlock.aws import executions as executions_module
 from fairlock.durable import durable_lock, hold
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.protocol.model import ExecutionEnded, Liveness
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.outcomes import Grant, Refusal
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
@@ -175,7 +175,7 @@ class _Service:
             self.store.release(release("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
         return answer
 
-    def wake_waiter(self, token: str, grant: Grant) -> executions_module.Delivery:
+    def wake_waiter(self, token: str, grant: Grant | Refusal) -> executions_module.Delivery:
         wanted = _unwired(callback_id_in(token) or "")
         arn, _, name = wanted.partition("|")
         at = int(arn.removeprefix(_ARN))

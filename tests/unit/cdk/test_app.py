@@ -104,9 +104,10 @@ def test_an_unknown_value_is_told_with_the_known_ones(name: str, value: str, cho
         settings(**{name: value})
 
 
-def test_a_memory_size_that_is_no_number_is_told() -> None:
-    with pytest.raises(SettingError, match=r"^-c memory_size_mib=1GB: must be a whole number$"):
-        settings(memory_size_mib="1GB")
+@pytest.mark.parametrize("size", ["1GB", "-1", "1e3", "", "٣٠٠", "9" * 5_000])
+def test_a_memory_size_that_is_no_number_is_told(size: str) -> None:
+    with pytest.raises(SettingError, match=rf"^-c memory_size_mib={size}: must be a whole number$"):
+        settings(memory_size_mib=size)
 
 
 def test_synth_needs_neither_credentials_nor_network(tmp_path: Path) -> None:

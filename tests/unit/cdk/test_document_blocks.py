@@ -62,6 +62,7 @@ def names_for(stack: Stack, code: str) -> dict[str, Any]:
         "dynamodb": dynamodb,
         "charge": sfn.Pass(stack, "Charged"),
         "report": sfn.Pass(stack, "Report"),
+        "deploy": sfn.Pass(stack, "Deployed"),
         "function": function(stack, "Function"),
         "compute": function(stack, "Computing"),
         "billing": machine(stack, "BillingMachine"),

@@ -156,6 +156,18 @@ def doubtful(cases: Cases) -> None:
     case = cases.case("Skips")
     first = case.guard("One", lock_name="skips", waiting=POLL, max_wait=Duration.seconds(0))
     case.machine(first.next(case.guard("Two", lock_name="skips", waiting=QUEUE)))
+    case = cases.case("ReaderAndWriter")
+    first = case.guard("Read", lock_name="read", shared=True)
+    case.machine(first.next(case.guard("Write", lock_name="read")))
+    case = cases.case("Upgrade")
+    inner = case.guard("Inner", lock_name="upgrade")
+    case.machine(case.guard("Outer", inner, lock_name="upgrade", shared=True))
+    case = cases.case("InsideSeveral")
+    inner = case.guard("Inner", lock_name="second")
+    case.machine(case.guard("Outer", inner, lock_name=["second", "first"]))
+    case = cases.case("ReaderAndSemaphore")
+    first = case.guard("Read", lock_name="five", shared=True)
+    case.machine(first.next(case.guard("Five", lock_name="five", limit=5)))
     case = cases.case("OtherMachine")
     case.machine(case.guard("Three", lock_name="mixed", limit=3))
     case = cases.case("Unknown")
@@ -199,6 +211,14 @@ def faults(cases: Cases) -> dict[str, str]:
             "OwnLock/Inner",
             "lock_name: must not be that of the guard around this one, Cases/OwnLock",
         ),
+        (
+            "Upgrade/Inner",
+            "lock_name: must not be that of the guard around this one, Cases/Upgrade",
+        ),
+        (
+            "InsideSeveral/Inner",
+            "lock_name: must not be that of the guard around this one, Cases/InsideSeveral",
+        ),
         ("WrongId/Machine", "variable: must be that of a guard around the state 'Tell': "),
         (
             "ChildSeesNoVariable/Machine",
@@ -232,6 +252,8 @@ def test_nothing_else_is_refused(faults: dict[str, str]) -> None:
         "NotToldOfExpressChildren",
         "NoExpress",
         "OwnLock",
+        "Upgrade",
+        "InsideSeveral",
         "WrongId",
         "ChildSeesNoVariable",
         "CatchAddedLater",
@@ -263,9 +285,11 @@ def warnings(construct: Construct) -> Iterator[str]:
 @pytest.mark.usefixtures("faults")
 def test_guards_of_one_lock_that_do_not_fit_together_are_warned_of(cases: Cases) -> None:
     mixed, ways = "lock_name 'mixed' is also that of", "lock_name 'ways' is also that of"
+    five = "Cases/ReaderAndSemaphore/"
     here, there = "waiting=Waiting.queue() here", "Waiting.poll() there"
     assert [text.split(" [ack", 1)[0] for text in warnings(cases)] == [
         f"Cases/Limits/Two: {mixed} Cases/Limits/One: limit=2 here and 1 there",
         f"Cases/Ways/Two: {ways} Cases/Ways/One: {here} and {there}",
+        f"{five}Five: lock_name 'five' is also that of {five}Read: limit=5 here and 20 there",
         f"Cases/OtherMachine/Three: {mixed} Cases/Limits/One: limit=3 here and 1 there",
     ]

@@ -34,7 +34,10 @@ DEFAULT_ALARMS = {
     *(f"{name}Throttles" for name in ("Acquire", "Heartbeat", "Release", "Reap")),
     *("TableReadThrottles", "TableWriteThrottles"),
 }
-NOT_GRAPHED = {MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED, MetricName.REACQUIRED}
+NOT_GRAPHED = {
+    *(MetricName.EXTENDED, MetricName.CLAIM_NOT_REMOVED),
+    *(MetricName.REACQUIRED, MetricName.SUPERSEDED),
+}
 """Nothing that anybody has to look at."""
 
 

@@ -251,3 +251,12 @@ def test_the_command_names_the_extra_that_is_missing(
     monkeypatch.setitem(sys.modules, "constructs", None)
     status, _, errors = asl(monkeypatch, capsys, "--task", str(task), "--lock-name", "x")
     assert (status, "from its repository with the extra 'cdk'" in errors) == (64, True)
+
+
+def test_a_standalone_guard_may_ask_for_the_newest_only() -> None:
+    work = {"Type": "Pass"}
+    functions = {name: name for name in FUNCTIONS}
+    machine = guarded_machine(
+        work, functions=functions, lock_name="deploy", only_newest="{% $states.input.build %}"
+    )
+    assert machine["States"]["Guard: Newer granted"]["Error"] == "Superseded"

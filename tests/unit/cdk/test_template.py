@@ -134,3 +134,32 @@ def test_a_wrong_setting_is_refused_and_nothing_written(
     with pytest.raises(SettingError, match=message):
         write(tmp_path / "out", setting)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("durable=yes", "-c durable=yes: must be one of true, false"),
+        ("table_name=${AWS::Region}", "table_name: must be 3 to 255 letters"),
+        ("table_name=locks\n", "table_name: must be 3 to 255 letters"),
+        ("table_name=a/Fairlock/b", "table_name: must be 3 to 255 letters"),
+        ("memory_size_mib=999999999", "memory_size_mib: must be a whole number from 128"),
+        ("__proto__=x", "__proto__: is no setting"),
+        ("=x", ": is no setting"),
+        ("durable", "-c durable=: must be one of true, false"),
+    ],
+)
+def test_the_command_ends_with_one_line_that_names_the_setting_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, told: str
+) -> None:
+    monkeypatch.setattr(template_module, "ROOT", _with_context(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        template_module.main([setting])
+    assert str(ended.value).startswith(told)
+    assert not (tmp_path / "out").exists()
+
+
+def _with_context(path: Path) -> Path:
+    for name in ("cdk.json", "LICENSE"):
+        (path / name).write_bytes((template_module.ROOT / name).read_bytes())
+    return path

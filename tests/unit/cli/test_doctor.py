@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -228,6 +229,16 @@ def test_a_table_that_an_earlier_stack_left_behind_is_found(account: Account) ->
     assert found.verdict is Verdict.WARNING
     assert LEFT_BEHIND in found.text
     assert "another-table" not in found.text
+
+
+def test_a_table_that_was_restored_from_a_backup_is_told_with_its_date(account: Account) -> None:
+    assert "backup" not in findings(account)
+    at = datetime(2030, 3, 17, 3, 0, tzinfo=UTC)
+    account.fields = {"RestoreSummary": {"RestoreDateTime": at, "RestoreInProgress": False}}
+    found = findings(account)["backup"]
+    assert found.verdict is Verdict.WARNING
+    assert "2030-03-17 03:00" in found.text
+    assert "granted again" in found.text
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -132,14 +132,15 @@ def test_json_is_one_object_a_line_with_the_documented_fields(locks: LockClient)
     assert len(found) == 6
     orders = next(lock for lock in found if lock["lock_name"] == "orders/1")
     assert set(orders) == {
-        *("lock_name", "seen_at", "limit", "holders", "waiters", "last_forced_release")
+        *("lock_name", "seen_at", "limit", "holders", "waiters", "last_forced_release"),
+        "newest",
     }
     assert orders["waiters"]["count"] == 2
     assert [waiter["owner_name"] for waiter in orders["waiters"]["first"]] == ["ben", "carl"]
     [holder] = orders["holders"]
     assert set(holder) == {
         *("owner_name", "acquired_at", "expires_at", "lease_seconds", "limit"),
-        *("fencing_token", "data", "execution_arn"),
+        *("fencing_token", "data", "execution_arn", "shared"),
     }
     assert any(lock["holders"][0]["owner_name"] == EVIL for lock in found), "JSON escapes it"
 

@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from fairlock import LockClient
+from fairlock.cli import exit_codes
 from tests.unit.cli.fleet import Fleet, outcome, runs, until
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
@@ -144,3 +147,23 @@ def test_the_commands_status_is_known_although_whoever_started_us_ignores_its_ch
     )
     status, _, errors = outcome(process)
     assert (status, errors) == (7, "")
+
+
+def test_a_superseded_command_is_not_started_and_has_a_status_of_its_own(fleet: Fleet) -> None:
+    assert fleet.run("run", "newest", "--only-newest", "7", "--", "true")[0] == 0
+    status, out, errors = fleet.run("run", "newest", "--only-newest", "6", "--", "echo", "ran")
+    assert (status, out) == (exit_codes.SUPERSEDED, "")
+    assert errors == (
+        "fairlock: lock 'newest': version 6 is superseded, 7 was granted the lock; "
+        "the command was not started\n"
+    )
+    ignored = ("--superseded-exit-code", "0")
+    assert fleet.run("run", "newest", "--only-newest", "6", *ignored, "--", "false")[0] == 0
+    assert fleet.run("run", "newest", "--only-newest", "now", "--", "true")[0] == 0
+    assert "newest version granted: 1" in fleet.run("show", "newest")[1]
+
+
+@pytest.mark.parametrize("version", ["7.5", "-1", "latest", ""])
+def test_a_version_that_is_none_is_wrong_usage(fleet: Fleet, version: str) -> None:
+    status, _, errors = fleet.run("run", "wrong", f"--only-newest={version}", "--", "true")
+    assert (status, "--only-newest" in errors) == (exit_codes.USAGE, True)

@@ -90,3 +90,17 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
     assert [held["name"] for held in json.loads(left)] == ["left"]
     later = {**environment, HELD_LOCKS_VARIABLE: left if told == "ended" else "{not JSON"}
     assert run(later, "left", "--", "echo", "ran").stdout == "ran\n"
+
+
+def test_readers_run_side_by_side_and_a_writer_is_told_that_the_lock_is_taken(
+    environment: dict[str, str],
+) -> None:
+    """The inner commands would wait for the outer one: those that may wait are refused at once."""
+    outer = ("pages", "--shared", "--")
+    reads = (*RUN, "pages", "--shared", "--max-wait", "0", "--", "echo", "read")
+    assert run(environment, *outer, *reads).stdout == "read\n"
+    writes = (*RUN, "pages", "--max-wait", "0", "--", "echo", "wrote")
+    assert run(environment, *outer, *writes).returncode == exit_codes.TAKEN
+    for waits in ((*RUN, "pages", "--shared"), (*RUN, "pages", "--shared", "--limit", "50")):
+        ended = run(environment, *outer, *waits, "--", "echo", "read")
+        assert (ended.returncode, ended.stdout) == (exit_codes.USAGE, "")

@@ -82,3 +82,10 @@ def test_the_end_of_a_workflows_lease_is_explained_and_that_of_a_process_is_not(
         "(over)",
         "(over: the next one who asks extends it if this execution runs, else takes the lock)",
     }
+
+
+def test_readers_are_shown_as_readers(show: Callable[[str], str], locks: LockClient) -> None:
+    with locks.hold("shown shared", shared=True):
+        lines = show("shown shared").splitlines()
+    assert lines[0] == "shown shared: held by 1 reader of 20, 0 waiting"
+    assert "  shared: yes" in lines

@@ -13,7 +13,7 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.clock import Clock, SystemClock
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol.model import ExecutionEnded, Liveness, LockState
-from fairlock.protocol.outcomes import Grant, NotHeld, Reaped, Released
+from fairlock.protocol.outcomes import Grant, NotHeld, Reaped, Refusal, Released
 from fairlock.store.context import LockContext
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
@@ -75,7 +75,7 @@ class Service:
         lock_table = LockTable(table, TABLE, aws_clock=moved_clock(self.clock))
         return Operations(LockContext(table=lock_table, workflows=self))
 
-    def wake_waiter(self, task_token: str, grant: Grant) -> Delivery:
+    def wake_waiter(self, task_token: str, grant: Grant | Refusal) -> Delivery:
         callback_id = callback_id_in(task_token)
         assert callback_id is not None
         self.pushed.append(callback_id)

@@ -19,6 +19,7 @@ GOOD: dict[str, Any] = {
     "data": None,
     "fallback": None,
     "service": Service(),
+    "shared": False,
 }
 
 
@@ -30,6 +31,7 @@ GOOD: dict[str, Any] = {
         ("name", 7),
         ("limit", 0),
         ("limit", 101),
+        ("shared", "yes"),
         ("lease", "60"),
         ("lease", True),
         ("lease", 0.5),
@@ -81,3 +83,8 @@ def test_a_long_wait_has_long_fallback_periods(max_wait: timedelta | None, fallb
 def test_fallback_periods_that_are_too_many_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="from 605 s to 12 h"):
         options_of(**{**GOOD, "max_wait": timedelta(days=7), "fallback": timedelta(minutes=1)})
+
+
+def test_it_asks_to_share_only_if_it_is_told_to() -> None:
+    assert "shared" not in options_of(**GOOD).request
+    assert options_of(**{**GOOD, "shared": True}).request["shared"]

@@ -10,7 +10,7 @@ from aws_durable_execution_sdk_python.config import (
 )
 
 from fairlock.durable import DurableLock, hold
-from fairlock.errors import LockWaitTimeout
+from fairlock.errors import LockWaitTimeout, Superseded
 from tests.support import acquire, owner
 from tests.support import release as release_request
 from tests.unit.durable.runner import LOCK, QUICK, error_of, executions_of, result_of
@@ -175,3 +175,51 @@ def test_a_stopped_execution_is_reaped_and_its_waiter_too() -> None:
 
 def test_an_owner_id_is_not_shown() -> None:
     assert owner("secret") not in repr(DurableLock(LOCK, 7, owner("secret")))
+
+
+def test_executions_share_a_lock_beside_each_other_and_a_writer_waits() -> None:
+    service = Service()
+    service.store().acquire(acquire("anna", lock_name=LOCK, shared=True, limit=20))
+
+    def body(event: bool, context: DurableContext) -> bool:  # noqa: FBT001 - as the SDK calls it
+        with hold(context, LOCK, skip=True, shared=event, service=service) as lock:
+            return lock is not None
+
+    with executions_of(body, service) as executions:
+        results = [executions.end(executions.start(shared)).result for shared in (True, False)]
+    assert results == ["true", "false"]
+    assert [holder.owner_name for holder in service.state(LOCK).holders] == ["anna"]
+
+
+def deployments(event: int, context: DurableContext, service: Service) -> str:
+    try:
+        with hold(context, LOCK, service=service, only_newest=event, max_wait=60):
+            return f"{event} ran"
+    except Superseded as error:
+        return f"{error.version} is superseded by {error.newest}"
+
+
+def test_executions_that_wait_learn_by_their_callbacks_that_a_newer_one_was_granted() -> None:
+    service = Service()
+    service.store().acquire(acquire("anna", lock_name=LOCK))
+
+    def body(event: int, context: DurableContext) -> str:
+        return deployments(event, context, service)
+
+    with executions_of(body, service) as executions:
+        started = []
+        for version in (2, 9, 4):
+            started.append(executions.start(version))
+            executions.runner.wait_for_callback(started[-1], timeout=10)
+        service.store().release(release_request("anna", lock_name=LOCK))
+        results = [str(executions.end(arn).result) for arn in started]
+    assert results == ['"2 is superseded by 9"', '"9 ran"', '"4 is superseded by 9"']
+    assert service.state(LOCK).held == 0
+    assert service.table.waiters(LOCK) == []
+
+
+def test_an_execution_is_told_at_once_that_its_version_is_old() -> None:
+    service = Service()
+    service.store().acquire(acquire("anna", lock_name=LOCK, only_newest=9))
+    result = result_of(lambda _event, context: deployments(8, context, service), service)
+    assert result.result == '"8 is superseded by 9"'

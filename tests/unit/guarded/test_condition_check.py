@@ -45,10 +45,13 @@ def test_it_names_the_holder_and_its_token_and_nothing_else() -> None:
         "ConditionCheck": {
             "TableName": TABLE,
             "Key": lock_key(LOCK),
-            "ConditionExpression": "attribute_exists(#mine) AND #guard_token = :guard_token",
+            "ConditionExpression": "attribute_exists(#mine) AND #guard_token = :guard_token "
+            "AND attribute_not_exists(#guarded.#h_shared)",
             "ExpressionAttributeNames": {
                 "#mine": holder_attribute(owner("anna")),
                 "#guard_token": token_attribute(owner("anna")),
+                "#guarded": holder_attribute(owner("anna")),
+                "#h_shared": "s",
             },
             "ExpressionAttributeValues": {":guard_token": {"N": "17"}},
         }

@@ -11,7 +11,7 @@ import pytest
 from fairlock.aws.executions import Delivery, DurableFunctions
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured
 from fairlock.protocol.model import ExecutionEnded
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.outcomes import Grant, Refusal
 from lambdas import acquire, release, runtime
 from lambdas.reap_messages import ReapMessage, parse_reap_message
 from tests.support.lambda_context import LambdaContextStub
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 
 @pytest.fixture
-def pushes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Grant]]:
+def pushes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Grant | Refusal]]:
     """What is sent through callbacks."""
-    sent: list[tuple[str, Grant]] = []
+    sent: list[tuple[str, Grant | Refusal]] = []
 
-    def wake_waiter(_self: DurableFunctions, callback_id: str, grant: Grant) -> Delivery:
+    def wake_waiter(_self: DurableFunctions, callback_id: str, grant: Grant | Refusal) -> Delivery:
         sent.append((callback_id, grant))
         return Delivery.DELIVERED
 

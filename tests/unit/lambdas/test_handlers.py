@@ -123,3 +123,16 @@ def test_a_missing_table_is_a_defect_and_not_an_answer(
     told = "lock table 'nowhere' in us-east-1: there is no such table"
     with pytest.raises(LockStoreMisconfigured, match=told):
         HANDLERS[name](dict(NAMED), CONTEXT)
+
+
+def test_readers_share_a_lock_and_one_of_them_cannot_become_a_writer() -> None:
+    shared = {"lock_name": "nightly-report", "shared": True}
+    first = acquire.handler({**shared, "owner_id": VALID_OWNER}, CONTEXT)
+    assert first["acquired"]
+    assert acquire.handler({**shared, "owner_id": RIVAL}, CONTEXT)["acquired"]
+    writer = {**shared, "shared": False, "owner_id": "writer-0123456789"}
+    assert acquire.handler(writer, CONTEXT)["reason"] == "HELD"
+    with pytest.raises(InvalidRequest, match=r"^shared: must be true: this owner_id shares"):
+        acquire.handler({**shared, "shared": False, "owner_id": RIVAL}, CONTEXT)
+    with pytest.raises(InvalidRequest, match=r"^shared: must be true or false"):
+        acquire.handler({**shared, "shared": "yes"}, CONTEXT)

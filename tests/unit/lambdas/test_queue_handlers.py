@@ -123,3 +123,40 @@ def test_neither_owner_ids_nor_task_tokens_are_logged(capsys: pytest.CaptureFixt
     assert "handed over" in out
     for secret in (ANNA["owner_id"], BEN["owner_id"], TOKEN):
         assert secret not in out + err
+
+
+def test_a_superseded_caller_is_told_through_its_task_token_and_counted(
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acquire.handler({**ANNA, "only_newest": 9}, CONTEXT)
+    printed(capsys)
+    answer = acquire.handler({**BEN_WAITS, "only_newest": 8}, CONTEXT)
+    assert (answer["acquired"], answer["reason"], answer["newest"]) == (False, "SUPERSEDED", 9)
+    ((token, refusal),) = engine.woken
+    assert (token, refusal.newest) == (TOKEN, 9)
+    values, messages = printed(capsys)
+    assert (values, messages) == ({"Superseded": [1.0]}, ["refused"])
+
+
+def test_a_release_tells_who_is_superseded_and_counts_them(
+    engine: FakeWorkflows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acquire.handler({**ANNA, "only_newest": 1}, CONTEXT)
+    acquire.handler({**BEN_WAITS, "only_newest": 2}, CONTEXT)
+    carl = {**BEN_WAITS, "owner_id": "carl-0123456789ab", "task_token": "token-of-carl"}
+    acquire.handler({**carl, "only_newest": True}, CONTEXT)
+    printed(capsys)
+    release.handler(dict(ANNA), CONTEXT)
+    assert [token for token, _ in engine.woken] == ["token-of-carl", TOKEN]
+    values, messages = printed(capsys)
+    assert values["Superseded"] == [1.0]
+    assert "superseded" in messages
+
+
+def test_if_step_functions_does_not_take_that_answer_the_call_is_repeated(
+    engine: FakeWorkflows,
+) -> None:
+    acquire.handler({**ANNA, "only_newest": 9}, CONTEXT)
+    engine.wakes = Delivery.UNKNOWN
+    with pytest.raises(LockStoreUnavailable):
+        acquire.handler({**BEN_WAITS, "only_newest": 8}, CONTEXT)

@@ -202,3 +202,12 @@ def test_an_item_that_somebody_has_changed_is_malformed(bench: Bench, table: Str
     item = table.take()[0]["dynamodb"]["NewImage"]
     with pytest.raises(LockItemMalformed):
         list(events_of({}, {**item, "fencing_token": {"S": "none"}}))
+
+
+def test_the_grant_of_a_reader_says_that_it_shares_and_any_other_says_nothing(
+    bench: Bench, table: StreamedTable
+) -> None:
+    bench.store().acquire(acquire("anna", shared=True, limit=20))
+    bench.store().acquire(acquire("ben", lock_name="other"))
+    told_of = [lifecycle_json(event, event_id="7", at_ms=1) for event in told(table)]
+    assert [event.get("shared") for event in told_of] == [True, None]

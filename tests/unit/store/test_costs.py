@@ -1,4 +1,4 @@
-"""The calculator of docs/costs.md has the counts of the code, and agrees with the README."""
+"""The calculator of docs/costs.md has the counts of the code, and agrees with the page."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def computed(*asked: dict[str, Any], figures: dict[str, Any] = FIGURES) -> list[
     return list(json.loads(answer.stdout))
 
 
-def told_by_the_readme() -> list[int]:
-    text = " ".join((ROOT / "README.md").read_text().split())
+def told_by_the_page() -> list[int]:
+    text = " ".join((ROOT / "docs" / "costs.md").read_text().split())
     found = re.search(
         r"about (\d+) USD per million guarded tasks uncontended, about (\d+) if each of them waits "
         r"for up to five minutes, and (\d+) more for each further five minutes",
@@ -64,25 +64,25 @@ def told_by_the_readme() -> list[int]:
     return [int(figure) for figure in found.groups()]
 
 
-def test_the_readme_and_the_calculator_agree() -> None:
+def test_the_page_and_the_calculator_agree() -> None:
     million = {"guards": 1_000_000, "waitingPercent": 100}
     plain, waited, longer = computed(
         {"guards": 1_000_000}, {**million, "waitMinutes": 5}, {**million, "waitMinutes": 10}
     )
-    assert told_by_the_readme() == [round(plain), round(waited), round(longer - waited)]
+    assert told_by_the_page() == [round(plain), round(waited), round(longer - waited)]
 
 
 def test_another_price_would_be_found() -> None:
-    """The negative control: a calculator with other figures does not agree with the README."""
+    """The negative control: a calculator with other figures does not agree with the page."""
     dearer = {**FIGURES, "uncontended": {**FIGURES["uncontended"], "state_transitions": 4}}
     [plain] = computed({"guards": 1_000_000}, figures=dearer)
-    assert plain != pytest.approx(told_by_the_readme()[0], abs=0.55)
+    assert plain != pytest.approx(told_by_the_page()[0], abs=0.55)
 
 
 def test_asking_again_takes_as_many_requests_as_the_documents_say() -> None:
     """As a guard in the queue does, after each fallback period."""
     said = (
-        ("README.md", r"(\d+) more each fallback period of 5 minutes"),
+        ("docs/costs.md", r"(\d+) more each fallback period of 5 minutes"),
         ("docs/guard.md", r"and (\d+) requests each fallback period"),
     )
     figures = {

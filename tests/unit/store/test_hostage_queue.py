@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlock.aws.executions import Delivery
-from fairlock.protocol import leaving
+from fairlock.protocol import grants
 from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import MOST_PLACES_OF_AN_EXECUTION
 from fairlock.testing.fake_table import MemoryTable
@@ -56,5 +56,5 @@ def test_a_grant_of_which_nobody_was_told_ends_soon_whatever_its_lease(bench: Be
 def test_with_its_own_lease_it_would_last_for_twelve_hours(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "UNDELIVERED_MS", LONGEST_LEASE_MS)
+    monkeypatch.setattr(grants, "UNDELIVERED_MS", LONGEST_LEASE_MS)
     assert taken_after_a_while(bench)

@@ -17,7 +17,7 @@ from fairlock.aws.executions import Delivery, DurableFunctions, Execution, Workf
 from fairlock.aws.retry import RetryBudget
 from fairlock.clock import iso_utc
 from fairlock.protocol.model import Liveness
-from fairlock.protocol.outcomes import Grant
+from fairlock.protocol.outcomes import Grant, Refusal
 from fairlock.wire.rules import callback_token
 from tests.support import START_MS, FakeClock, owner
 from tests.support.bad_inputs import VALID_EXECUTION
@@ -239,7 +239,7 @@ class Noting:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def wake_waiter(self, token: str, _grant: Grant) -> Delivery:
+    def wake_waiter(self, token: str, _grant: Grant | Refusal) -> Delivery:
         self.asked.append(token)
         return Delivery.DELIVERED
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import _weakrefset
 import sys
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 
 class TimeLimitError(Exception):
     """Raised by a signal handler of the program's; Celery's `SoftTimeLimitExceeded` is one."""
 
 
+_WEAK: Final = {weakref.__file__, _weakrefset.__file__}
+
+
 def _is_in_a_finalizer(frame: FrameType | None) -> bool:
-    """Whether Python runs a `__del__`, or the callback by which a weak dictionary drops a key."""
+    """Whether Python runs a `__del__`, or the callback by which a weak collection drops an item."""
     while frame is not None:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
-        if name == "__del__" or (name == "remove" and file == weakref.__file__):
+        if name == "__del__" or (file in _WEAK and name in {"remove", "_remove"}):
             return True
         frame = frame.f_back
     return False

@@ -1,0 +1,189 @@
+"""Several locks at once: all or none, in one order, within one wait.
+
+    hold_all(["ben", "anna"])     anna ──▶ ben ──▶ the body ──▶ ben, anna
+                                    held     │
+                                             └─ not in time, or an error: anna is released
+
+All callers take the same locks in the same order, that of the bytes of their names, so no two of
+them wait for each other. The order of the list does not matter, but for the locks that it returns.
+
+A lock that is taken early is held, and renewed, while the next one is waited for. It may be lost
+meanwhile, so all are looked at once more before the body begins.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from fairlock.client.arguments import require_max_wait
+from fairlock.client.entered_locks import EnteredLocks
+from fairlock.client.lock import BaseHold, Callback, Hold, Lock, LockServices
+from fairlock.client.settings import ClientSettings
+from fairlock.clock import Seconds, in_seconds
+from fairlock.errors import LockWaitTimeout
+from fairlock.protocol.model import AcquireRequest
+from fairlock.wire import rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocksInOrder:
+    """The names of several locks, checked, and the wait for all of them.
+
+    Attributes:
+        names: as the caller lists them.
+        longest: seconds of the whole wait.
+    """
+
+    names: tuple[str, ...]
+    longest: float
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        settings: ClientSettings,
+        entered: EnteredLocks,
+        *,
+        lease: Seconds | None,
+        max_wait: Seconds | None,
+        limit: int,
+        shared: bool,
+    ) -> Self:
+        """Checks all names before the first lock is asked for.
+
+        Raises:
+            InvalidRequest: a name breaks its rule, stands there twice, or is that of a lock which
+                the caller would have to release first.
+        """
+        rules.require("names", rules.LOCK_NAMES, names)
+        plain = tuple(rules.plain_text("names", rules.LOCK_NAME, name) for name in names)
+        rules.require_different("names", plain)
+        longest = settings.longest_wait(lease) if max_wait is None else in_seconds(max_wait)
+        require_max_wait(longest)
+        if longest:
+            limit = rules.limit_of(limit, shared=shared)
+            for name in plain:
+                request = AcquireRequest(lock_name=name, owner_id="", limit=limit, shared=shared)
+                entered.require_that_others_can_release(request)
+        return cls(names=plain, longest=longest)
+
+    @property
+    def in_order(self) -> list[str]:
+        """The names in the order in which the locks are taken."""
+        return rules.in_lock_order(self.names)
+
+    def rest(self, *, since: float, now: float) -> float:
+        """Seconds that are left to wait; 0 lets the next lock be tried once."""
+        return max(0.0, self.longest - (now - since))
+
+    def explain(self, error: LockWaitTimeout, held: Sequence[str], *, waited: float) -> None:
+        """Notes on the error of one lock what became of the others."""
+        given_back = f"given back: {', '.join(map(repr, held))}; " if held else ""
+        error.add_note(
+            f"hold_all waited {waited:.1f} of {self.longest:g} s for {len(self.names)} locks; "
+            f"{given_back}none of them is held"
+        )
+
+
+class HoldAll(BaseHold):
+    """`with locks.hold_all(["a", "b"]) as (a, b):` acquires all, runs the body, releases all."""
+
+    def __init__(self, names: list[str], block: AbstractContextManager[tuple[Lock, ...]]) -> None:
+        super().__init__(names, statement="with")
+        self._block = block
+
+    def __enter__(self) -> tuple[Lock, ...]:
+        """Acquires the locks, one after the other."""
+        self._enter_once()
+        return self._block.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Releases the locks; see `LockClient.hold`."""
+        self._block.__exit__(kind, error, traceback)
+
+
+class SeveralLocks(ABC):
+    """The part of `LockClient` that holds several locks at once."""
+
+    _settings: ClientSettings
+    _services: LockServices
+
+    @abstractmethod
+    def hold(self, *args: Any, **kwargs: Any) -> Hold:  # noqa: ANN401 - as the client has it
+        """A block with one lock."""
+
+    def hold_all(
+        self,
+        names: Sequence[str],
+        *,
+        lease: Seconds | None = None,
+        max_wait: Seconds | None = None,
+        limit: int = 1,
+        data: Mapping[str, Any] | None = None,
+        owner_name: str | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
+        shared: bool = False,
+    ) -> HoldAll:
+        """`with locks.hold_all(["accounts/7", "accounts/9"]) as (seven, nine):` holds all or none.
+
+        Guaranteed: callers that take several locks by this, or by a `LockGuard` with a list, never
+        wait for each other in a circle, whatever the order of their lists: all take them by the
+        bytes of their names. When the body begins, all are held. They are released in reverse, as
+        by `hold`.
+
+        Not guaranteed: that the first locks are free while the last one is waited for. And nothing
+        about a caller that holds one of them by itself while it waits for another.
+
+        Args:
+            names: 1 to 20, none of them twice. The block gets the locks in this order.
+            lease: of each lock, as of `acquire`; so all further options.
+            max_wait: longest seconds for all of them together. 0 tries each once.
+            limit: of each lock.
+            data: of each lock.
+            owner_name: of each lock.
+            on_lost: called with the lock that is lost.
+            on_danger: called with the lock that is in danger.
+            shared: whether each lock is shared.
+
+        Raises:
+            LockWaitTimeout: one of them was not handed over in time. None is held.
+            LockLost: one was lost while the next was waited for; the body has not begun.
+            InvalidRequest: an argument breaks its rule; nothing was written.
+
+        All other errors as of `hold`.
+        """
+        wait: Any = {"lease": lease, "max_wait": max_wait, "limit": limit, "shared": shared}
+        plan = LocksInOrder.of(names, self._settings, self._services.entered, **wait)
+        others = {"data": data, "owner_name": owner_name, "on_lost": on_lost}
+        options = {**wait, **others, "on_danger": on_danger}
+        return HoldAll(list(plan.names), self._block_of_all(plan, options))
+
+    @contextmanager
+    def _block_of_all(
+        self, plan: LocksInOrder, options: Mapping[str, Any]
+    ) -> Iterator[tuple[Lock, ...]]:
+        monotonic = self._settings.clock.monotonic
+        since, held = monotonic(), dict[str, Lock]()
+        with ExitStack() as stack:
+            try:
+                for name in plan.in_order:
+                    rest = plan.rest(since=since, now=monotonic())
+                    block = self.hold(name, **{**options, "max_wait": rest})
+                    held[name] = stack.enter_context(block)
+            except LockWaitTimeout as error:
+                plan.explain(error, [*held], waited=monotonic() - since)
+                raise
+            for lock in held.values():
+                lock.check()
+            yield tuple(held[name] for name in plan.names)

@@ -1,0 +1,148 @@
+"""Iterations that hold, wait, or are being handed a lock while one of their siblings fails."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.e2e.deployment import Deployment, Ended, wait_until
+from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock, calling
+from tests.e2e.scenario_runs import Scenario
+
+LONG_SECONDS: Final = 600
+FAILS_AFTER_SECONDS: Final = 8
+ERROR: Final = "SiblingFails"
+OWNER_ID: Final = "the one that leaves"
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """What a Map left behind when one of its iterations had failed.
+
+    Attributes:
+        held: how many locks were held, and how many waited, before that.
+        ended: how the workflow ended; None if it still runs.
+        seconds: from the failure until nothing was held or waited for.
+    """
+
+    held: tuple[int, int]
+    ended: Ended | None
+    seconds: float
+
+
+def _locks(number: int) -> list[str]:
+    return [f"sibling/{uuid.uuid4()}" for _ in range(number)]
+
+
+def _item(lock: str, seconds: float = LONG_SECONDS, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of the input
+    return {"lock": lock, "seconds": seconds, **more}
+
+
+def _failing(lock: str) -> dict[str, Any]:
+    return _item(lock, FAILS_AFTER_SECONDS, **{"raise": ERROR})
+
+
+def _count(deployment: Deployment, locks: list[str]) -> tuple[int, int]:
+    holders = sum(len(deployment.holders(lock)) for lock in locks)
+    return holders, sum(len(deployment.waiters(lock)) for lock in locks)
+
+
+def _play(
+    deployment: Deployment, machine: str, items: list[Any], locks: list[str], held: tuple[int, int]
+) -> Siblings:
+    with calling():
+        execution = deployment.start(machine, {"items": items})
+        wait_until(lambda: _count(deployment, locks) == held, pause_seconds=QUICK_SECONDS)
+    ended = deployment.ended(execution, pause_seconds=QUICK_SECONDS)
+    ended_at = deployment.stopped_at(execution)
+    wait_until(lambda: _count(deployment, locks) == (0, 0), pause_seconds=QUICK_SECONDS)
+    return Siblings(held, ended, time.time() - ended_at)
+
+
+def of_a_map(deployment: Deployment) -> Siblings:
+    """Two hold, one waits behind one of them, and the fourth fails."""
+    locks = _locks(3)
+    items = [_item(locks[0]), _item(locks[0]), _item(locks[1]), _failing(locks[2])]
+    return _play(deployment, "Each", items, locks, (3, 1))
+
+
+def of_a_map_in_a_map(deployment: Deployment) -> Siblings:
+    """The one that fails is in another inner Map than two of those that it stops."""
+    locks = _locks(3)
+    items = [
+        {"items": [_item(locks[0]), _item(locks[0])]},
+        {"items": [_item(locks[1]), _failing(locks[2])]},
+    ]
+    return _play(deployment, "EachOfEach", items, locks, (3, 1))
+
+
+def being_handed_the_lock(deployment: Deployment) -> Siblings:
+    """Another owner leaves in the moment in which the workflow of two waiters has failed."""
+    contested, execution = _two_wait_and_one_fails(deployment, "Each", goes_on=0)
+    ended = deployment.ended(execution, pause_seconds=QUICK_SECONDS)
+    return Siblings((2, 2), ended, _hand_over(contested, deployment.stopped_at(execution)))
+
+
+def handed_in_a_workflow_that_goes_on(deployment: Deployment) -> Siblings:
+    """The same where the failure is caught: the execution runs, and nobody is told of the lock."""
+    contested, execution = _two_wait_and_one_fails(deployment, "EachCaught", goes_on=240)
+    wait_until(
+        lambda: "GoesOn" in deployment.states_entered(execution), pause_seconds=QUICK_SECONDS
+    )
+    seconds = _hand_over(contested, time.time())
+    assert deployment.is_running(execution)
+    deployment.stop(execution)
+    return Siblings((2, 2), None, seconds)
+
+
+def _two_wait_and_one_fails(
+    deployment: Deployment, machine: str, *, goes_on: int
+) -> tuple[ContestedLock, str]:
+    contested = ContestedLock(deployment)
+    own = _locks(1)[0]
+    items = [_item(contested.lock), _item(contested.lock), _failing(own)]
+    with calling():
+        owner = {"lock_name": contested.lock, "owner_id": OWNER_ID}
+        deployment.invoke("Acquire", **owner, lease_seconds=LONG_SECONDS)
+        execution = deployment.start(machine, {"items": items, "goes_on": goes_on})
+        both = [contested.lock, own]
+        wait_until(lambda: _count(deployment, both) == (2, 2), pause_seconds=QUICK_SECONDS)
+    return contested, execution
+
+
+def _hand_over(contested: ContestedLock, failed_at: float) -> float:
+    """Releases on behalf of the other owner; tells when the lock was free for the next one."""
+    deployment = contested.deployment
+    deployment.invoke("Release", lock_name=contested.lock, owner_id=OWNER_ID)
+    contested.ask_until_granted()
+    return time.time() - failed_at
+
+
+def of_two_services(deployment: Deployment) -> Siblings:
+    """A workflow of one waits for one of the other; both reapers hear of each end."""
+    contested = ContestedLock(deployment)
+    with calling():
+        first = contested.start_inside("Stays", seconds=LONG_SECONDS)
+        second = contested.start_behind("Second", seconds=LONG_SECONDS)
+        held = (len(contested.holders()), len(contested.waiters()))
+        contested.stop(first)
+        contested.await_holder(second)
+        third = contested.start_behind("Stays", seconds=0)
+        stopped_at = contested.stop(second)
+    ended = contested.ended(third)
+    wait_until(lambda: contested.holders() == [], pause_seconds=QUICK_SECONDS)
+    return Siblings(held, ended, time.time() - stopped_at)
+
+
+FAILING: Final = {
+    "of a Map": of_a_map,
+    "of a Map in a Map": of_a_map_in_a_map,
+    "being handed the lock": being_handed_the_lock,
+}
+SCENARIOS: Final[dict[str, list[Scenario]]] = {
+    **{name: [play] for name, play in FAILING.items()},
+    "handed, and it goes on": [handed_in_a_workflow_that_goes_on],
+    "two services": [of_two_services],
+}

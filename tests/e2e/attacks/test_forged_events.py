@@ -1,0 +1,105 @@
+"""An event that others make frees no lock of a workflow that runs."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.attacks.siblings import LONG_SECONDS
+from tests.e2e.deployment import Deployment, wait_until
+from tests.e2e.lifetimes.contested_lock import QUICK_SECONDS, ContestedLock
+from tests.e2e.reap_passes import reap_passes
+
+DETAIL_TYPE: Final = "Step Functions Execution Status Change"
+REFUSED: Final = "NotAuthorizedForSourceException"
+
+
+class Forger:
+    """Someone who may put events and make buses and rules, in the account of the service."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.events: Any = deployment.aws.client("events")
+        self.contested = ContestedLock(deployment)
+        self.execution = self.contested.start_inside("Stays", seconds=LONG_SECONDS)
+
+    def put(self, *, source: str, bus: str = "default") -> str | None:
+        """An event that says that the execution has been stopped; the error of EventBridge."""
+        detail = {
+            "executionArn": self.execution,
+            "status": "ABORTED",
+            "redriveCount": 0,
+            "stopDate": round(time.time() * 1000),
+        }
+        entry = {"Source": source, "DetailType": DETAIL_TYPE, "Detail": json.dumps(detail)}
+        [told] = self.events.put_events(Entries=[{**entry, "EventBusName": bus}])["Entries"]
+        code = told.get("ErrorCode")
+        return None if code is None else str(code)
+
+    def make_bus(self) -> str:
+        name = f"bus-{uuid.uuid4()}"
+        self.events.create_event_bus(Name=name)
+        return name
+
+    def make_rule(self, *, source: str) -> None:
+        """A rule that sends events of this source to the reaper's queue."""
+        name = f"fairlock-reaper-{uuid.uuid4().hex[:24]}"
+        pattern = json.dumps({"source": [source]})
+        self.events.put_rule(Name=name, EventPattern=pattern)
+        queue = self.deployment.outputs["Fairlock"]["ReapQueueArn"]
+        self.events.put_targets(Rule=name, Targets=[{"Id": "reaper", "Arn": queue}])
+
+    def passes(self) -> int:
+        return reap_passes(self.deployment)[self.execution]
+
+    def has_failed(self) -> bool:
+        """When the event of an end that was put later has arrived, and been served."""
+        other = ContestedLock(self.deployment)
+        second = other.start_inside("Stays", seconds=LONG_SECONDS)
+        other.stop(second)
+        wait_until(lambda: other.holders() == [], pause_seconds=QUICK_SECONDS)
+        return self.passes() == 0 and self.contested.holders() == [self.execution]
+
+
+@pytest.fixture
+def forger(deployment: Deployment) -> Iterator[Forger]:
+    forger = Forger(deployment)
+    yield forger
+    forger.contested.stop(forger.execution)
+
+
+@pytest.mark.parametrize("source", ["aws.states", "aws.lambda"])
+def test_no_one_may_put_events_in_the_name_of_aws(forger: Forger, source: str) -> None:
+    assert forger.put(source=source) == REFUSED
+    assert forger.has_failed()
+
+
+@pytest.mark.parametrize("source", ["states", "AWS.states", "my.aws.states"])
+def test_an_event_of_another_source_is_not_for_the_reaper(forger: Forger, source: str) -> None:
+    assert forger.put(source=source) is None
+    assert forger.has_failed()
+
+
+def test_an_event_of_another_bus_is_not_for_the_reaper(forger: Forger) -> None:
+    bus = forger.make_bus()
+    assert forger.put(source="aws.states", bus=bus) == REFUSED
+    assert forger.put(source="my.states", bus=bus) is None
+    assert forger.has_failed()
+
+
+def test_a_rule_of_others_may_not_send_to_the_reaper(forger: Forger) -> None:
+    source = f"forged.{uuid.uuid4()}"
+    forger.make_rule(source=source)
+    assert forger.put(source=source) is None
+    assert forger.has_failed()
+
+
+def test_control_the_event_of_aws_itself_frees_the_lock(forger: Forger) -> None:
+    forger.contested.stop(forger.execution)
+    wait_until(lambda: forger.contested.holders() == [], pause_seconds=QUICK_SECONDS)
+    wait_until(lambda: forger.passes() > 0, pause_seconds=QUICK_SECONDS)

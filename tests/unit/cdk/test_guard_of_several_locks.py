@@ -1,0 +1,242 @@
+"""`LockGuard(lock_name=[…])`: the order of its locks, and where its states lead."""
+
+from __future__ import annotations
+
+import json
+import random
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_stepfunctions as sfn
+
+from fairlock.cdk import LockGuard, Waiting
+from fairlock.cdk.guard import guard_arguments
+from fairlock.cdk.guard.standalone import FUNCTIONS, guarded_machine
+from fairlock.errors import InvalidRequest
+from fairlock.wire.rules import LOCK_NAME, in_lock_order
+from tests.unit.cdk.asl import EvaluationError, Scope, evaluate, happy_path, ways_out_unreleased
+from tests.unit.cdk.guard_factory import GuardFactory
+from tests.unit.cdk.guard_forms import RELEASE
+from tests.unit.cdk.test_standalone import asl
+
+WAYS = (Waiting.poll(), Waiting.queue())
+FULL_WIDTH_TILDE, SMILE = "\uff5e", "😀"
+"""UTF-16 has the second one before the first."""
+
+
+@pytest.fixture
+def guards() -> GuardFactory:
+    return GuardFactory(Stack())
+
+
+def machine(guard: LockGuard) -> Scope:
+    graph = Stack.of(guard).resolve(sfn.StateGraph(guard.start_state, "x").to_graph_json())
+    return Scope(graph["States"], graph["StartAt"])
+
+
+def names_entered(scope: Scope) -> list[str]:
+    entered = [name for name in happy_path(scope) if name.endswith(": Enter")]
+    locks = [lock for name in entered for lock in scope.states[name]["Assign"].values()]
+    return [lock["lock_name"] for lock in locks if "owner_id" in lock]
+
+
+@pytest.mark.parametrize("waiting", WAYS)
+def test_it_takes_the_locks_by_the_bytes_of_their_names_and_releases_them_in_reverse(
+    guards: GuardFactory, waiting: Waiting
+) -> None:
+    names = [SMILE, "b", FULL_WIDTH_TILDE, "B"]
+    scope = machine(guards.guard(lock_name=names, waiting=waiting))
+    assert names_entered(scope) == ["B", "b", FULL_WIDTH_TILDE, SMILE]
+    path = [name for name in happy_path(scope) if "Acquired?" not in name]
+    assert path == [
+        *("Guard: Enter", "Guard: Acquire"),
+        *(f"Guard ({n}): {purpose}" for n in (2, 3, 4) for purpose in ("Enter", "Acquire")),
+        *("Guard: Work", "Work"),
+        *("Guard (4): Release", "Guard (3): Release", "Guard (2): Release", "Guard: Release"),
+    ]
+
+
+@pytest.mark.parametrize("waiting", WAYS)
+@pytest.mark.parametrize("keep_alive", [None, Duration.seconds(5)])
+def test_every_way_out_releases_all_locks_that_were_taken(
+    guards: GuardFactory, waiting: Waiting, keep_alive: Duration | None
+) -> None:
+    guard = guards.guard(lock_name=["a", "b", "c"], waiting=waiting, keep_alive=keep_alive)
+    scope = machine(guard)
+    assert not ways_out_unreleased(scope, scope.start_at, release_function=RELEASE)
+    for purpose in ("Give up", "Release after error"):
+        ends = {"Give up": "Guard: Timed out", "Release after error": "Guard: Failed"}[purpose]
+        chain = [f"Guard (3): {purpose}", f"Guard (2): {purpose}", f"Guard: {purpose}", ends]
+        for before, after in pairwise(chain):
+            assert scope.states[before]["Next"] == after
+            assert [rule["Next"] for rule in scope.states[before]["Catch"]] == [after]
+
+
+def test_a_timeout_of_the_second_lock_gives_the_first_back_and_names_the_second(
+    guards: GuardFactory,
+) -> None:
+    states = machine(guards.guard(lock_name=["a", "b"], waiting=Waiting.queue())).states
+    time_left = states["Guard (2): Time left?"]
+    assert time_left["Choices"][0]["Next"] == "Guard (2): Give up"
+    entered = states["Guard (2): Enter"]["Assign"]
+    [first] = [name for name in entered if name.endswith("_entered")]
+    variable = first.removesuffix("_entered")
+    cause = evaluate(
+        states["Guard: Timed out"]["Cause"],
+        variables={variable: {"lock_name": "a", "waiting_since_ms": 0}, first: entered[first]},
+        now_ms=1_800_000,
+    )
+    assert cause.startswith("lock b was not granted within max_wait of 1800 s (waited 1800 s)")
+    assert cause.endswith("; none of the locks is held")
+
+
+def test_the_wait_for_the_second_lock_began_with_that_for_the_first(guards: GuardFactory) -> None:
+    states = machine(guards.guard(lock_name=["a", "b"])).states
+    first, second = states["Guard: Enter"]["Assign"], states["Guard (2): Enter"]["Assign"]
+    [variable] = [name for name, lock in first.items() if "owner_id" in lock]
+    [lock] = [lock for lock in second.values() if "owner_id" in lock]
+    assert lock["waiting_since_ms"] == f"{{% ${variable}.waiting_since_ms %}}"
+
+
+def test_each_lock_has_a_heartbeat_of_its_own(guards: GuardFactory) -> None:
+    guard = guards.guard(lock_name=["a", "b"], keep_alive=Duration.seconds(5))
+    [work] = [state for state in machine(guard).states.values() if state["Type"] == "Parallel"]
+    starts = [branch["StartAt"] for branch in work["Branches"]]
+    assert starts == ["Guard: Body", "Guard: Heartbeat", "Guard (2): Heartbeat"]
+
+
+def ordered(guards: GuardFactory, names: Sequence[str | None]) -> Any:  # noqa: ANN401 - what JSONata gives
+    """The names in order, as the guard's first state evaluates them."""
+    asked = [f"{{% $states.input.n{number} %}}" for number in range(len(names))]
+    scope = machine(guards.guard(lock_name=asked))
+    assert scope.start_at == "Guard: Order"
+    [expression] = scope.states["Guard: Order"]["Assign"].values()
+    given = {f"n{number}": name for number, name in enumerate(names) if name is not None}
+    return evaluate(expression, states={"input": given})
+
+
+def some_name(seeded: random.Random) -> str:
+    alphabets = (
+        "aAzZ0/ '\"\\{}$~",
+        "éßÿœ\u07ff",
+        "€漢\uff5e\ufffd\ud7ff",
+        "😀𐀀\U0001f1e6\U000e0100",
+    )
+    letters = [seeded.choice(seeded.choice(alphabets)) for _ in range(seeded.randint(1, 4))]
+    return unicodedata.normalize("NFC", "".join(letters))
+
+
+def test_names_that_are_known_at_run_time_come_in_the_same_order_as_in_python(
+    guards: GuardFactory,
+) -> None:
+    seeded = random.Random(14)  # noqa: S311 - the same names each time
+    assert ordered(guards, [SMILE, "b", FULL_WIDTH_TILDE]) == ["b", FULL_WIDTH_TILDE, SMILE]
+    for _ in range(100):
+        names = list(
+            {name for name in (some_name(seeded) for _ in range(5)) if LOCK_NAME.allows(name)}
+        )
+        if len(names) > 1:
+            assert ordered(guards, names) == in_lock_order(names), names
+
+
+def test_by_utf_16_they_do_not(guards: GuardFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: what JSONata compares if it is given the names themselves."""
+    by_units = "function($name) { $utf16($name) }"
+    monkeypatch.setattr(guard_arguments, "_KEY", by_units)
+    asked = ["{% $states.input.a %}", "{% $states.input.b %}"]
+    [expression] = machine(guards.guard(lock_name=asked)).states["Guard: Order"]["Assign"].values()
+    names = {"a": SMILE, "b": FULL_WIDTH_TILDE}
+    functions = {"utf16": lambda name: name.encode("utf-16-be").hex()}
+    found = evaluate(expression, states={"input": names}, functions=functions)
+    assert found == [SMILE, FULL_WIDTH_TILDE] != in_lock_order(names.values())
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["a", None]])
+def test_a_name_that_comes_twice_or_is_missing_ends_the_workflow_before_any_is_taken(
+    guards: GuardFactory, names: list[str | None]
+) -> None:
+    with pytest.raises(EvaluationError, match="lock_name has a lock twice, or lacks one"):
+        ordered(guards, names)
+
+
+@pytest.mark.parametrize(
+    ("lock_name", "told"),
+    [
+        ([], r"^lock_name: must be a list of 1 to 20 lock names"),
+        (["a"] * 21, r"^lock_name: must be a list of 1 to 20 lock names"),
+        (["a", "b", "a"], r"^lock_name: must have each lock once \(got 'a'\)"),
+        (["{% $x %}", "{% $x %}"], r"^lock_name: must have each lock once"),
+        (["a", ""], r"^lock_name: must be a string of 1 to 512 bytes"),
+        (["a", 7], r"^lock_name: must be a string of 1 to 512 bytes"),
+        (["a", Stack().account], r"^lock_name: must have literals, JSONata or JsonPath tokens"),
+    ],
+)
+def test_a_list_that_breaks_a_rule_is_told_at_synth(
+    guards: GuardFactory, lock_name: list[Any], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        guards.guard(lock_name=lock_name)
+
+
+def test_several_locks_have_no_common_version(guards: GuardFactory) -> None:
+    with pytest.raises(InvalidRequest, match=r"^only_newest: must be left out for several locks"):
+        guards.guard(lock_name=["a", "b"], only_newest=7)
+
+
+def test_in_an_express_workflow_the_lease_outlasts_the_wait(guards: GuardFactory) -> None:
+    express: dict[str, Any] = {"lock_name": ["a", "b"], "express": True}
+    with pytest.raises(InvalidRequest, match=r"^lease: must be longer than max_wait \(60 s\)"):
+        guards.guard(**express)
+    guards.guard(**express, lease=Duration.minutes(3))
+    guards.guard(**express, max_wait=Duration.seconds(0))
+
+
+def test_the_fencing_tokens_are_an_object_by_lock_name(guards: GuardFactory) -> None:
+    guard = guards.guard(lock_name=["a", "b"])
+    variables = [name[1:] for name in guard.fencing_tokens.split() if name.endswith("lock_name:")]
+    known = [name.split(".")[0].lstrip("{$") for name in variables]
+    values = {name: {"lock_name": "ab"[n], "fencing_token": n} for n, name in enumerate(known)}
+    assert evaluate(guard.fencing_tokens, variables=values) == {"a": 0, "b": 1}
+
+
+@pytest.mark.parametrize("one", ["fencing_token", "fencing_token_path", "owner_id"])
+def test_what_only_one_lock_has_is_refused(guards: GuardFactory, one: str) -> None:
+    guard = guards.guard(lock_name=["a", "b"])
+    with pytest.raises(InvalidRequest, match="each has its own; use fencing_tokens"):
+        getattr(guard, one)
+
+
+def test_a_list_of_one_is_a_plain_guard(guards: GuardFactory) -> None:
+    plain, listed = (machine(guards.guard(lock_name=name)) for name in ("x", ["x"]))
+    assert [*plain.states] == [*listed.states]
+    assert not [name for name in plain.assigned() if name.endswith("_entered")]
+
+
+def test_without_cdk_the_machine_takes_several_locks_too() -> None:
+    functions = {name: f"${{{name}}}" for name in FUNCTIONS}
+    names = ["$.one", "{% $states.input.other %}", "third"]
+    made = guarded_machine({"Type": "Pass"}, functions=functions, lock_name=names)
+    scope = Scope(made["States"], made["StartAt"])
+    assert scope.start_at == "Guard: Order"
+    [expression] = scope.states["Guard: Order"]["Assign"].values()
+    given = {"input": {"one": "b", "other": "a"}}
+    assert evaluate(expression, states=given) == ["a", "b", "third"]
+    assert "fencing tokens: {% {$lock_" in made["Comment"]
+
+
+def test_the_command_takes_several_lock_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    task = tmp_path / "task.json"
+    task.write_text('{"Type": "Pass"}')
+    words = ("--task", str(task), "--lock-name", "b", "--lock-name", "a", "--shared")
+    status, output, _ = asl(monkeypatch, capsys, *words)
+    assert status == 0
+    made = json.loads(output)
+    assert names_entered(Scope(made["States"], made["StartAt"])) == ["a", "b"]
+    assert '"shared": true' in output

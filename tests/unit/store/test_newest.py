@@ -1,0 +1,437 @@
+"""Newest only: once a version was granted, no lower one is, unless its owner had died before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from fairlock.aws.executions import Delivery
+from fairlock.errors import LockStoreUnavailable
+from fairlock.protocol import grants, leaving
+from fairlock.protocol.admission import NOT_SUPERSEDED, Unlearned
+from fairlock.protocol.model import BY_TIME, LockState, Waiter
+from fairlock.protocol.outcomes import Grant, Queued, Refusal, RefusalReason
+from fairlock.store import hand_off, keep_alive
+from fairlock.store.context import WaitersSuperseded
+from tests.support import START_MS, FakeClock, acquire, heartbeat, release
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, Between, workflow_heartbeat
+from tests.support.wire import Wire
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+POLLING = {"poll_interval_ms": 5_000}
+POLLS = {"task_token": None, "execution_arn": None, "poll_interval_ms": 5_000}
+
+
+@pytest.fixture
+def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
+    return Bench(dynamodb, clock)
+
+
+def deploy(bench: Bench, version: int, **fields: Any) -> Grant | Queued | Refusal:  # noqa: ANN401 - fields of the request
+    """A deployment of a workflow asks for the newest only."""
+    return bench.wait(f"v{version}", **{"only_newest": version, **fields})
+
+
+def finish(bench: Bench, name: str, **fields: Any) -> None:  # noqa: ANN401 - same
+    bench.store().release(release(name, execution_arn=RUN, **fields))
+
+
+def newest(bench: Bench) -> int | None:
+    return bench.store().read_state("nightly-report").newest
+
+
+def reason(answer: Grant | Queued | Refusal) -> RefusalReason | None:
+    return answer.reason if isinstance(answer, Refusal) else None
+
+
+def told(bench: Bench) -> list[str]:
+    """Who was told that it is superseded."""
+    return sorted(t for t, answer in bench.workflows.woken if isinstance(answer, Refusal))
+
+
+def granted(bench: Bench) -> list[str]:
+    return [token for token, answer in bench.workflows.woken if isinstance(answer, Grant)]
+
+
+def test_a_release_hands_over_to_the_highest_version_and_drops_the_lower_ones(
+    bench: Bench,
+) -> None:
+    deploy(bench, 1)
+    for version in (2, 5, 3, 4):
+        assert isinstance(deploy(bench, version), Queued)
+    finish(bench, "v1")
+    assert (bench.holders(), bench.waiters(), newest(bench)) == (["v5"], [], 5)
+    assert (granted(bench), told(bench)) == (["v5"], ["v2", "v3", "v4"])
+    events = [event for event in bench.events if isinstance(event, WaitersSuperseded)]
+    assert [(event.newest, event.waiters, event.told) for event in events] == [(5, 3, 3)]
+
+
+def test_a_newer_version_may_stand_behind_everything_that_one_page_reads(bench: Bench) -> None:
+    deploy(bench, 1)
+    for version in range(2, 32):
+        deploy(bench, version)
+    deploy(bench, 99)
+    client, store = bench.counting()
+    store.release(release("v1", execution_arn=RUN))
+    assert (bench.holders(), bench.waiters()) == (["v99"], [])
+    assert len(told(bench)) == 30
+    # Refused, ten waiters, the rest of them, hand-off, and one transaction that removes all; claim.
+    assert client.calls == [
+        *("update_item", "query", "query", "transact_write_items", "transact_write_items"),
+        "update_item",
+    ]
+
+
+def test_a_lower_version_is_refused_once_a_higher_one_was_granted(bench: Bench) -> None:
+    deploy(bench, 7)
+    late = deploy(bench, 6)
+    assert (reason(late), cast("Refusal", late).newest) == (RefusalReason.SUPERSEDED, 7)
+    finish(bench, "v7")
+    assert reason(deploy(bench, 5)) is RefusalReason.SUPERSEDED  # also on a free lock
+    assert isinstance(deploy(bench, 8), Grant)
+
+
+def test_equal_versions_take_turns(bench: Bench) -> None:
+    for name in ("a", "b", "c"):
+        bench.wait(name, only_newest=3)
+    finish(bench, "a")
+    assert (bench.holders(), bench.waiters(), told(bench)) == (["b"], ["c"], [])
+
+
+def test_a_holder_is_not_superseded_and_its_lost_reply_finds_its_grant(bench: Bench) -> None:
+    """ "Already holder" comes before "superseded": here two may hold."""
+    deploy(bench, 1, limit=2)
+    deploy(bench, 2, limit=2)
+    again = deploy(bench, 1, limit=2)
+    assert isinstance(again, Grant)
+    assert again.repeated
+    assert newest(bench) == 2  # Its renewal has not moved it back.
+
+
+def test_a_waiter_that_was_not_told_learns_it_when_it_asks(bench: Bench) -> None:
+    deploy(bench, 1)
+    deploy(bench, 2)
+    deploy(bench, 3)
+    bench.workflows.wakes = Delivery.UNKNOWN  # All pushes are lost.
+    finish(bench, "v1")
+    bench.clock.advance(3)
+    assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
+    assert isinstance(deploy(bench, 3), Grant)
+
+
+def test_a_process_that_dies_before_it_has_dropped_waiters_leaves_that_to_the_next_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(bench, 1)
+    for version in (2, 4, 3):
+        deploy(bench, version)
+    with monkeypatch.context() as dying:
+        dying.setattr(hand_off.SeenQueue, "clear", lambda _: None)
+        finish(bench, "v1")
+    assert (bench.holders(), bench.waiters()) == (["v4"], ["v2", "v3"])
+    bench.clock.advance(3)
+    assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
+    bench.wait("plain")
+    finish(bench, "v4")
+    assert (bench.holders(), bench.waiters()) == (["plain"], [])
+
+
+def test_the_turn_of_plain_waiters_stays_theirs(bench: Bench) -> None:
+    """Mixed callers: a version takes the place of the oldest version, and never more than one."""
+    bench.wait("holder")
+    bench.wait("plain-1")
+    deploy(bench, 1)
+    bench.wait("plain-2")
+    deploy(bench, 2)
+    order = []
+    for _ in range(3):
+        (holder,) = bench.holders()
+        order.append(holder)
+        finish(bench, holder)
+    assert [*order, *bench.holders()] == ["holder", "plain-1", "v2", "plain-2"]
+    assert bench.waiters() == []
+
+
+def test_a_version_behind_the_first_page_counts_when_its_turn_comes(bench: Bench) -> None:
+    bench.wait("holder")
+    for number in range(9):
+        bench.wait(f"plain-{number}")
+    for version in (1, 2, 3):
+        deploy(bench, version)
+    for _ in range(10):
+        finish(bench, bench.holders()[0])
+    assert (bench.holders(), told(bench)) == (["v3"], ["v1", "v2"])
+
+
+def test_a_plain_grant_leaves_the_newest_as_it_is(bench: Bench) -> None:
+    deploy(bench, 5)
+    finish(bench, "v5")
+    bench.wait("plain")
+    finish(bench, "plain")
+    assert newest(bench) == 5
+
+
+def two_runs(bench: Bench, *, dies: Callable[[Bench], object]) -> None:
+    """v1 holds, v2 and v3 wait; v3's own execution dies, and its place stays behind."""
+    deploy(bench, 1)
+    deploy(bench, 2)
+    deploy(bench, 3, execution_arn=OTHER_RUN)
+    dies(bench)
+
+
+def nobody_answers_for_v3(bench: Bench) -> None:
+    bench.end(OTHER_RUN)
+    wake: Any = lambda token, _: Delivery.GONE if token == "v3" else Delivery.DELIVERED  # noqa: E731
+    bench.workflows.wakes = wake
+
+
+def test_a_newest_that_has_died_while_it_waited_stops_no_older_one(bench: Bench) -> None:
+    two_runs(bench, dies=nobody_answers_for_v3)
+    finish(bench, "v1")
+    assert (bench.holders(), newest(bench), told(bench)) == (["v2"], 2, [])
+
+
+def test_if_its_mark_stayed_nobody_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unlearned, "of", lambda *_: None)
+    two_runs(bench, dies=nobody_answers_for_v3)
+    finish(bench, "v1")
+    assert bench.holders() == []
+    assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
+
+
+def test_the_last_newest_that_has_died_leaves_no_mark(bench: Bench) -> None:
+    deploy(bench, 1)
+    deploy(bench, 3, execution_arn=OTHER_RUN)
+    nobody_answers_for_v3(bench)
+    finish(bench, "v1")
+    assert (bench.holders(), newest(bench)) == ([], 1)
+    assert isinstance(deploy(bench, 2), Grant)
+
+
+def test_a_newest_between_two_polls_marks_when_it_asks(bench: Bench) -> None:
+    """Nobody waits for the push, but its execution runs: it may be back, or it may not."""
+    two_runs(bench, dies=lambda bench: setattr(bench.workflows, "wakes", gone_for_v3))
+    finish(bench, "v1")
+    assert (bench.holders(), newest(bench), bench.waiters()) == (["v3"], 1, ["v2"])
+    assert isinstance(deploy(bench, 2), Queued)
+    assert isinstance(deploy(bench, 3, execution_arn=OTHER_RUN), Grant)
+    assert (newest(bench), bench.waiters(), told(bench)) == (3, [], ["v2"])
+
+
+def gone_for_v3(token: str, _answer: object) -> Delivery:
+    return Delivery.GONE if token == "v3" else Delivery.DELIVERED
+
+
+def polls(bench: Bench, version: int) -> Grant | Queued | Refusal:
+    return deploy(bench, version, **POLLS)
+
+
+def test_a_waiter_that_polls_counts_only_when_it_has_found_its_grant(bench: Bench) -> None:
+    polls(bench, 1)
+    polls(bench, 2)
+    polls(bench, 3)
+    bench.store().release(release("v1"))
+    assert (bench.holders(), newest(bench), bench.waiters()) == (["v3"], 1, ["v2"])
+    assert isinstance(polls(bench, 2), Queued)
+    assert isinstance(polls(bench, 3), Grant)
+    assert (newest(bench), bench.waiters()) == (3, [])
+    assert reason(polls(bench, 2)) is RefusalReason.SUPERSEDED
+
+
+def test_a_polling_newest_that_has_died_costs_its_lease_and_no_deployment(bench: Bench) -> None:
+    polls(bench, 1)
+    polls(bench, 2)
+    polls(bench, 3)
+    bench.store().release(release("v1"))
+    bench.clock.advance(5)
+    assert isinstance(polls(bench, 2), Queued)
+    bench.clock.advance(120)
+    polls(bench, 2)
+    assert (bench.holders(), newest(bench)) == (["v2"], 2)
+
+
+def test_if_the_hand_off_marked_it_nobody_would_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Waiter, "marks_newest", property(lambda waiter: waiter is not None))
+    polls(bench, 1)
+    polls(bench, 2)
+    polls(bench, 3)
+    bench.store().release(release("v1"))
+    bench.clock.advance(5)
+    assert reason(polls(bench, 2)) is RefusalReason.SUPERSEDED
+
+
+def test_a_caller_waits_while_it_is_unknown_whether_the_newest_lives(bench: Bench) -> None:
+    """v3 has died. v2 asks in the very moment in which v3 is handed the lock."""
+    two_runs(bench, dies=lambda bench: bench.end(OTHER_RUN))
+    answers: list[Grant | Queued | Refusal] = []
+
+    def wake(token: str, _answer: object) -> Delivery:
+        if token != "v3":
+            return Delivery.DELIVERED
+        answers.append(deploy(bench, 2, task_token="v2 again"))
+        return Delivery.GONE
+
+    bench.workflows.wakes = wake
+    finish(bench, "v1")
+    assert [type(answer) for answer in answers] == [Queued]
+    assert (bench.holders(), newest(bench), granted(bench)[-1]) == (["v2"], 2, "v2 again")
+
+
+def test_if_it_did_not_wait_nobody_would_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LockState, "is_telling", lambda _, *, date_ms: date_ms < 0)
+    two_runs(bench, dies=lambda bench: bench.end(OTHER_RUN))
+    answers: list[Grant | Queued | Refusal] = []
+
+    def wake(_token: str, _answer: object) -> Delivery:
+        answers.append(deploy(bench, 2))
+        return Delivery.GONE
+
+    bench.workflows.wakes = wake
+    finish(bench, "v1")
+    assert reason(answers[0]) is RefusalReason.SUPERSEDED
+
+
+def late_join(bench: Bench) -> None:
+    """A join of v2 lands when v3 holds, and nobody asks for it any more."""
+    deploy(bench, 1)
+    wire = Wire(bench.client, "ADD #wait_seq :one", held_back=True)
+    with pytest.raises(LockStoreUnavailable):
+        bench.store(wire, retry_budget=spent(bench)).acquire(
+            acquire("v2", waits=True, only_newest=2, **POLLING)
+        )
+    assert isinstance(deploy(bench, 3, execution_arn=None), Queued)
+    bench.clock.advance(-1)
+    finish(bench, "v1")
+    assert bench.holders() == ["v3"]
+    assert wire.land()
+    bench.store().release(release("v3"))
+
+
+def test_a_late_copy_of_a_superseded_join_is_a_dead_waiter(bench: Bench) -> None:
+    late_join(bench)
+    assert (bench.holders(), bench.waiters()) == ([], [])
+
+
+def test_without_versions_it_would_be_handed_the_lock_for_no_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LockState, "supersedes", lambda *_: False)
+    monkeypatch.setattr(leaving, "NOT_SUPERSEDED", "attribute_exists(#held)")
+    late_join(bench)
+    assert bench.holders() == ["v2"]
+
+
+def test_a_late_acquire_is_refused_by_its_version_alone(bench: Bench) -> None:
+    """Within the slack nothing else tells it from a living call."""
+    deploy(bench, 1)
+    finish(bench, "v1")
+    wire = Wire(bench.client, "#newest <= :version", held_back=True)
+    request = acquire("v2", only_newest=2)
+    with pytest.raises(LockStoreUnavailable):
+        bench.store(wire, retry_budget=spent(bench)).acquire(request)
+    bench.store().acquire(acquire("v3", only_newest=3))
+    bench.store().release(release("v3"))
+    assert not wire.land()
+    assert wire.land(without=(NOT_SUPERSEDED,))  # the control
+
+
+def spent(bench: Bench) -> Any:  # noqa: ANN401 - a retry budget
+    context = bench.store().context
+    return replace(context.retry_budget, deadline=context.retry_budget.clock.monotonic())
+
+
+def served_beside_a_newer_one(bench: Bench) -> list[str]:
+    """Two may hold. v9 finds its grant while b, which releases, is about to hand over to v2."""
+    for name in ("a", "b"):
+        bench.wait(name, only_newest=1, limit=2, **POLLS)
+    deploy(bench, 9, limit=2, **POLLS)
+    deploy(bench, 2, limit=2)
+    bench.store().release(release("a"))
+    found = Between(bench.client, before={2: lambda: deploy(bench, 9, limit=2, **POLLS)})
+    bench.store(found).release(release("b"))
+    return bench.holders()
+
+
+@pytest.fixture
+def dies_when_it_has_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that has found its grant does not come to tell the older waiters."""
+    monkeypatch.setattr(keep_alive, "supersede_waiters", lambda *_: None)
+
+
+@pytest.mark.usefixtures("dies_when_it_has_marked")
+def test_a_hand_off_goes_below_no_version_that_was_found_meanwhile(bench: Bench) -> None:
+    assert served_beside_a_newer_one(bench) == ["v9"]
+    assert told(bench) == ["v2"]
+
+
+@pytest.mark.usefixtures("dies_when_it_has_marked")
+def test_without_its_condition_a_hand_off_would_go_below(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "NOT_SUPERSEDED", "attribute_not_exists(#executions)")
+    assert served_beside_a_newer_one(bench) == ["v9", "v2"]
+
+
+def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(
+    bench: Bench,
+) -> None:
+    deploy(bench, 1)
+    bench.end()
+    bench.reap()
+    bench.clock.advance(40)
+    bench.reap(second=True)
+    bench.store().acquire(acquire("v2", only_newest=2))
+    bench.store().release(release("v2"))
+    bench.redrive()
+    outcome = bench.store().keep_alive(workflow_heartbeat("v1", only_newest=1, redrives=1))
+    assert outcome.name == "LOST"
+
+
+def test_by_time_the_version_is_the_place_in_the_queue(bench: Bench) -> None:
+    bench.wait("a", only_newest=BY_TIME)
+    assert newest(bench) == bench.clock.now_ms
+    bench.wait("b", only_newest=BY_TIME)
+    entered = bench.clock.now_ms
+    bench.wait("c", only_newest=BY_TIME)
+    finish(bench, "a")
+    assert (bench.holders(), told(bench)) == (["c"], ["b"])
+    assert newest(bench) == entered + 1_000
+
+
+def test_a_call_that_is_repeated_stays_as_old_as_it_was(bench: Bench) -> None:
+    bench.wait("a", only_newest=BY_TIME)
+    bench.wait("b", only_newest=BY_TIME)
+    bench.wait("c", only_newest=BY_TIME)
+    bench.wait("b", only_newest=BY_TIME, task_token="b again")
+    finish(bench, "a")
+    assert bench.holders() == ["c"]
+
+
+def test_a_plain_lock_neither_stores_nor_asks_for_a_version(bench: Bench) -> None:
+    for make in (
+        partial(grants.acquire_permit, sent_at_ms=START_MS, now_ms=START_MS),
+        partial(grants.reacquire_permit, now_ms=START_MS),
+    ):
+        update = make(acquire("plain"))
+        assert "newest" not in update.change + update.condition + str(update.names)
+    bench.wait("plain")
+    bench.wait("other")
+    finish(bench, "plain")
+    assert not any("newest" in name for item in bench.items("LOCK#") for name in item)
+
+
+def test_an_uncontended_version_is_one_request(bench: Bench) -> None:
+    client, store = bench.counting()
+    store.acquire(acquire("v1", only_newest=1))
+    store.heartbeat(heartbeat("v1"))
+    store.release(release("v1"))
+    store.acquire(acquire("v2", only_newest=2))
+    assert client.calls == ["update_item"] * 4
